@@ -1,0 +1,2 @@
+//! The everything server.
+fn main() {}

@@ -1,0 +1,126 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Fingerprint, FormatError, Key, Kind, Op};
+
+/// The journal format this version writes. It reads this one and every older one.
+pub const FORMAT: u32 = 1;
+
+/// What a run has seen so far: everything needed to bring its code back to where it was.
+///
+/// The field names on disk and on the wire are short because a journal travels with every round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Journal {
+    #[serde(rename = "v")]
+    version: u32,
+    /// The run this journal belongs to; idempotency keys begin with it.
+    pub run: String,
+    /// How many rounds the run has taken.
+    #[serde(rename = "r")]
+    pub round: u32,
+    /// Completions, in the order in which the code saw them.
+    #[serde(rename = "e", default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<Entry>,
+    /// Questions that were asked and not yet answered.
+    #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<Key, Asked>,
+}
+
+impl Journal {
+    /// An empty journal for the run `run`.
+    pub fn new(run: impl Into<String>) -> Self {
+        Self { version: FORMAT, run: run.into(), round: 0, entries: Vec::new(), asked: BTreeMap::new() }
+    }
+
+    /// Reads a journal of this or an older format.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, FormatError> {
+        #[derive(Deserialize)]
+        struct Version {
+            v: u32,
+        }
+        let Version { v } = serde_json::from_slice(bytes)?;
+        if v == 0 || v > FORMAT {
+            return Err(FormatError::Unknown { found: v });
+        }
+        Ok(serde_json::from_slice(bytes)?)
+    }
+
+    /// Writes the journal in format [`FORMAT`].
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a journal holds only JSON values and string keys")
+    }
+}
+
+/// One completion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Whose completion this is.
+    #[serde(rename = "k")]
+    pub key: Key,
+    #[serde(rename = "t")]
+    pub(crate) kind: Kind,
+    #[serde(rename = "l")]
+    pub(crate) label: String,
+    #[serde(rename = "f")]
+    pub(crate) fingerprint: Fingerprint,
+    /// What came of it.
+    #[serde(rename = "o")]
+    pub outcome: Outcome,
+}
+
+impl Entry {
+    pub(crate) fn new(key: Key, op: Op, outcome: Outcome) -> Self {
+        Self { key, kind: op.kind, label: op.label, fingerprint: op.fingerprint, outcome }
+    }
+
+    /// The entry's kind and label, as drift errors show it.
+    pub fn describe(&self) -> String {
+        format!("{} {}", self.kind, self.label)
+    }
+}
+
+/// What came of a question or a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The client's answer, as it came.
+    Answer(Value),
+    /// The question could not be asked of this client. Recorded, because a client may declare other
+    /// capabilities in the next round and the code has already taken its turn on this one.
+    Refused(String),
+    /// The value a step returned, or the state a loop had reached.
+    Done(Value),
+    /// The error a step returned, or the error a client answered with.
+    Failed(Failure),
+}
+
+/// An error, as far as it can be recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The error and its causes, in words.
+    #[serde(rename = "m")]
+    pub message: String,
+    /// The JSON-RPC code, where a client answered with an error.
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Whether trying again is pointless.
+    #[serde(rename = "t", default, skip_serializing_if = "std::ops::Not::not")]
+    pub terminal: bool,
+}
+
+/// A question that is out with the client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    #[serde(rename = "f")]
+    pub(crate) fingerprint: Fingerprint,
+    /// How often the code has changed its wording since it was first asked.
+    #[serde(rename = "w", default, skip_serializing_if = "is_zero")]
+    pub(crate) reworded: u8,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u8) -> bool {
+    *n == 0
+}

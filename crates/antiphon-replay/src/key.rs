@@ -1,0 +1,93 @@
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The name of one question or step in a run: `scope/name#occurrence`.
+///
+/// Keys are readable because people meet them: they are the keys of `inputRequests` on the wire and
+/// the first thing a drift error names. The first occurrence of a name carries no number.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Arc<str>);
+
+impl Key {
+    /// The key as it appears on the wire.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name its author gave it: without scope, occurrence and attempt.
+    pub fn name(&self) -> &str {
+        let name = self.0.rsplit('/').next().unwrap_or_default();
+        name.split(['#', '~']).next().unwrap_or_default()
+    }
+
+    /// Whether this key lies in `scope`, at any depth, or is the scope's own.
+    pub fn is_within(&self, scope: &str) -> bool {
+        self.0.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// The key of another attempt at the same question: `key~attempt`.
+    #[must_use]
+    pub fn attempt(&self, attempt: u32) -> Self {
+        Self::from(format!("{}~{attempt}", self.0))
+    }
+
+    /// `scope/name`, without an occurrence.
+    ///
+    /// `/`, `#` and `~` give keys their structure, so in a name they become `_`.
+    pub(crate) fn base(scope: &str, name: &str) -> String {
+        let mut base = String::with_capacity(scope.len() + name.len() + 1);
+        if !scope.is_empty() {
+            base.push_str(scope);
+            base.push('/');
+        }
+        base.extend(name.chars().map(|c| match c {
+            '/' | '#' | '~' => '_',
+            c if c.is_control() => '_',
+            c => c,
+        }));
+        base
+    }
+}
+
+impl From<&str> for Key {
+    fn from(key: &str) -> Self {
+        Self(key.into())
+    }
+}
+
+impl From<String> for Key {
+    fn from(key: String) -> Self {
+        Self(key.into())
+    }
+}
+
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.0)
+    }
+}
+
+impl Serialize for Key {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}

@@ -1,0 +1,108 @@
+//! What all questions have in common.
+
+use std::task::{Context, Poll};
+
+use antiphon_replay::{Key, Op, Outcome, Turn};
+use serde_json::Value;
+
+use super::Ctx;
+use crate::error::{Capability, Error, ErrorKind, Result};
+
+/// A question: named when the tool calls, asked when it first awaits.
+#[derive(Debug)]
+pub(super) struct Ask<'a> {
+    ctx: &'a Ctx,
+    key: Key,
+    op: Option<Op>,
+    done: bool,
+}
+
+impl<'a> Ask<'a> {
+    pub(super) fn new(ctx: &'a Ctx, name: &str) -> Self {
+        Self { ctx, key: ctx.take_key(name), op: None, done: false }
+    }
+
+    pub(super) fn ctx(&self) -> &'a Ctx {
+        self.ctx
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Gives the question another name than it was born with.
+    pub(super) fn rename(&mut self, name: &str) {
+        let mut state = self.ctx.run.state();
+        state.machine.return_key(&self.key);
+        self.key = state.machine.take_key(&self.ctx.scope, name);
+    }
+
+    /// The same question once more, under a key of its own: an answered key is never asked again.
+    pub(super) fn again(&mut self, attempt: u32) {
+        self.key = self.key.attempt(attempt);
+        self.op = None;
+        self.done = false;
+    }
+
+    /// Polls for the client's answer, as it came. `describe` gives a label for people and `request`
+    /// what is sent; both are called once, at the first poll.
+    pub(super) fn poll(
+        &mut self,
+        cx: &Context<'_>,
+        describe: impl FnOnce(&Key) -> Result<Op>,
+        request: impl FnOnce(&Key) -> Value,
+    ) -> Poll<Result<Value>> {
+        let op = match &mut self.op {
+            Some(op) => op,
+            none => {
+                if let Some(budget) = &self.ctx.budget
+                    && let Err(error) = budget.spend()
+                {
+                    self.done = true;
+                    return Poll::Ready(Err(error));
+                }
+                match describe(&self.key) {
+                    Ok(op) => none.insert(op),
+                    Err(error) => {
+                        self.done = true;
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+        };
+        let run = &self.ctx.run;
+        let mut state = run.state();
+        match state.machine.ask(&self.key, op, || request(&self.key)) {
+            Turn::Ready(outcome) => {
+                self.done = true;
+                Poll::Ready(answer(outcome))
+            }
+            Turn::Start | Turn::Wait => {
+                run.park(&mut state, &self.key, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+fn answer(outcome: Outcome) -> Result<Value> {
+    match outcome {
+        Outcome::Answer(value) | Outcome::Done(value) => Ok(value),
+        Outcome::Failed(failure) => Err(Error::from_failure(failure)),
+        Outcome::Refused(name) => {
+            let capability = Capability::from_name(&name);
+            Err(capability.map_or_else(
+                || Error::misuse(format!("the client lacks `{name}`, which this version does not know")),
+                |capability| Error::new(ErrorKind::Unsupported(capability)),
+            ))
+        }
+    }
+}
+
+impl Drop for Ask<'_> {
+    fn drop(&mut self) {
+        if !self.done && self.op.is_some() {
+            self.ctx.run.state().leave(&self.key);
+        }
+    }
+}

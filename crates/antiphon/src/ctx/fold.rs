@@ -1,0 +1,101 @@
+use std::{future::Future, ops::ControlFlow, task::Poll};
+
+use antiphon_replay::{Key, Op, Outcome, Turn};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::Ctx;
+use crate::error::{Error, Result};
+
+impl Ctx {
+    /// A loop without end: each time around, what was seen on the way is forgotten and only `state`
+    /// is kept. A game, a negotiation, a watch can so go on for as long as it likes without its
+    /// journal growing.
+    ///
+    /// `body` gets the state and returns [`ControlFlow::Continue`] with the next or
+    /// [`ControlFlow::Break`] with the result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// use std::ops::ControlFlow;
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Guess { guess: u32 }
+    ///
+    /// async fn guess(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let secret: u32 = ctx.step("secret", || async { Ok(42) }).await?;
+    ///     ctx.fold("guess", 1, async |ctx, tries: u32| {
+    ///         let Guess { guess } = ctx.elicit(format!("Guess {tries}?")).await?.accepted()?;
+    ///         Ok(if guess == secret {
+    ///             ControlFlow::Break(format!("{tries} tries"))
+    ///         } else {
+    ///             ControlFlow::Continue(tries + 1)
+    ///         })
+    ///     }).await
+    /// }
+    /// ```
+    pub fn fold<'a, S, T, F>(
+        &'a self,
+        name: &str,
+        state: S,
+        body: F,
+    ) -> impl Future<Output = Result<T>> + use<'a, S, T, F>
+    where
+        S: Serialize + DeserializeOwned,
+        F: AsyncFn(&Ctx, S) -> Result<ControlFlow<T, S>>,
+    {
+        let key = self.take_key(name);
+        let op = Op::fold(name);
+        let child = self.child(key.as_str().to_owned());
+        async move {
+            let mut state = match self.folded(&key, &op).await {
+                Some(outcome) => super::step::recorded(outcome)?,
+                None => state,
+            };
+            loop {
+                match body(&child, state).await? {
+                    ControlFlow::Break(result) => return Ok(result),
+                    ControlFlow::Continue(next) => {
+                        let value = serde_json::to_value(&next).map_err(Error::from)?;
+                        self.refold(&key, &op, value).await;
+                        state = next;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The state a loop had reached, if it had begun.
+    fn folded<'a>(&'a self, key: &'a Key, op: &'a Op) -> impl Future<Output = Option<Outcome>> + 'a {
+        std::future::poll_fn(move |cx| {
+            let mut state = self.run.state();
+            match state.machine.fold(key, op) {
+                Turn::Start => Poll::Ready(None),
+                Turn::Ready(outcome) => Poll::Ready(Some(outcome)),
+                Turn::Wait => {
+                    self.run.park(&mut state, key, cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+
+    fn refold<'a>(
+        &'a self,
+        key: &'a Key,
+        op: &'a Op,
+        next: serde_json::Value,
+    ) -> impl Future<Output = ()> + 'a {
+        std::future::poll_fn(move |cx| {
+            let mut state = self.run.state();
+            match state.machine.refold(key, op, next.clone()) {
+                Turn::Start | Turn::Ready(_) => Poll::Ready(()),
+                Turn::Wait => {
+                    self.run.park(&mut state, key, cx.waker());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! What a tool may ask for.
+
+mod ask;
+mod branch;
+mod elicit;
+mod fold;
+mod notes;
+mod roots;
+mod sample;
+mod step;
+
+use std::{fmt, sync::Arc};
+
+use antiphon_replay::Key;
+
+pub use self::{
+    branch::Branch,
+    elicit::{Answer, Elicit, ElicitUrl, ElicitValue, Elicited, UrlElicited},
+    notes::{Level, Progress},
+    roots::Roots,
+    sample::{IncludeContext, Prompted, Sample, Sampled},
+    step::Step,
+};
+use crate::{
+    error::{Error, Result},
+    run::Run,
+};
+
+/// The conversation a tool is in: what it may ask, do and say.
+///
+/// A tool gets it by reference and cannot keep it: it ends with the run. Everything a tool does
+/// through it is recorded, so that the tool can be dropped while it waits and brought back by running
+/// it again from the top, on this replica or another. That is what makes the same function work on
+/// 2025-11-25, where a server asks and waits, and on 2026-07-28, where it cannot.
+///
+/// # Replay
+///
+/// Code between two calls on `Ctx` runs once a round. Keep it free of side effects and of anything
+/// that differs from one time to the next, and put the rest into [`step`](Self::step), which runs
+/// once. Guards (a lock, a transaction, a temporary file) are dropped when the tool is; do not hold
+/// one across a question.
+///
+/// ```
+/// use antiphon::prelude::*;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Size {
+///     /// Small, medium or large.
+///     size: String,
+/// }
+///
+/// async fn order(ctx: &Ctx, _: ()) -> Result<String> {
+///     let size = ctx.elicit::<Size>("Which size?").await?.accepted()?;
+///     let number = ctx.step("number", || async { Ok(next_order_number().await) }).await?;
+///     Ok(format!("Order {number}: one {}", size.size))
+/// }
+/// # async fn next_order_number() -> u32 { 7 }
+/// ```
+pub struct Ctx {
+    pub(crate) run: Arc<Run>,
+    scope: String,
+    depth: u32,
+    budget: Option<Arc<branch::Budget>>,
+}
+
+impl Ctx {
+    pub(crate) fn new(run: Arc<Run>) -> Self {
+        Self { run, scope: String::new(), depth: 0, budget: None }
+    }
+
+    /// The run's id: the same in every round.
+    pub fn run_id(&self) -> String {
+        self.run.state().machine.run().to_owned()
+    }
+
+    /// The id of the request that is being answered; another one in every round.
+    pub fn request_id(&self) -> String {
+        self.run.link.request_id()
+    }
+
+    /// Who is calling, as far as the server has been told
+    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal)).
+    pub fn principal(&self) -> Option<&str> {
+        self.run.principal.as_deref()
+    }
+
+    /// Something the server was given for its tools
+    /// ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)).
+    ///
+    /// # Errors
+    ///
+    /// When the server was given nothing of this type.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
+        self.run.shared.state::<T>().ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            Error::misuse(format!(
+                "this server has no state of type `{name}`; add it with `ServerBuilder::with_state`"
+            ))
+        })
+    }
+
+    /// Tells clients that something has changed: lists, or resources they subscribed to.
+    pub fn changes(&self) -> &crate::Changes {
+        &self.run.shared.changes
+    }
+
+    /// Whether the caller has given up. The run is dropped at its next await, so only code that works
+    /// for long without one needs to look.
+    pub fn is_cancelled(&self) -> bool {
+        self.run.link.cancelled().is_cancelled()
+    }
+
+    /// Whether the client can be asked what needs `capability`.
+    ///
+    /// # Replay
+    ///
+    /// A client may declare other capabilities in a later round. The answer is taken once and then
+    /// kept, so that the tool goes the same way every time.
+    pub fn supports(&self, capability: crate::Capability) -> Step<'_, bool> {
+        let supported = self.run.link.supports(capability);
+        self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
+    }
+
+    /// Names the next call in this scope.
+    fn take_key(&self, name: &str) -> Key {
+        self.run.state().machine.take_key(&self.scope, name)
+    }
+}
+
+impl fmt::Debug for Ctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("run", &self.run_id()).field("scope", &self.scope).finish_non_exhaustive()
+    }
+}

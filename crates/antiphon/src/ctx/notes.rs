@@ -1,0 +1,108 @@
+use serde::Serialize;
+
+use super::Ctx;
+use crate::wire::Note;
+
+/// How much a log message matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// For whoever looks for a fault.
+    Debug,
+    /// For whoever likes to know.
+    Info,
+    /// Normal, but worth a look.
+    Notice,
+    /// Something may be wrong.
+    Warning,
+    /// Something is wrong.
+    Error,
+    /// A part of the system is failing.
+    Critical,
+    /// Somebody must act at once.
+    Alert,
+    /// The system is unusable.
+    Emergency,
+}
+
+impl Ctx {
+    /// Tells the client's log something: a text, or any data.
+    ///
+    /// It is sent only if the client wants messages of this level: on 2025-11-25 as it has set with
+    /// `logging/setLevel`, on 2026-07-28 as this very request says.
+    ///
+    /// # Replay
+    ///
+    /// Silent while the tool is being brought back to where it was.
+    pub fn log(&self, level: Level, data: impl Serialize) {
+        self.log_as(None, level, data);
+    }
+
+    /// As [`log`](Self::log), under a logger's name.
+    pub fn log_from(&self, logger: &str, level: Level, data: impl Serialize) {
+        self.log_as(Some(logger), level, data);
+    }
+
+    fn log_as(&self, logger: Option<&str>, level: Level, data: impl Serialize) {
+        if !self.run.link.wants(level) {
+            return;
+        }
+        match serde_json::to_value(data) {
+            Ok(data) => self.run.note(Note::Log { level, logger: logger.map(str::to_owned), data }),
+            Err(error) => tracing::warn!(%error, "a log message cannot be written as JSON"),
+        }
+    }
+
+    /// Tells the client how far the tool has come.
+    ///
+    /// It is sent only if the caller asked for progress, and only if it is more than before.
+    ///
+    /// # Replay
+    ///
+    /// Silent while the tool is being brought back to where it was.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # async fn example(ctx: &Ctx, _: ()) -> Result<()> {
+    /// ctx.notify(Progress::of(3.0, 10.0).message("three of ten files read"));
+    /// ctx.notify(4.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn notify(&self, progress: impl Into<Progress>) {
+        if self.run.link.has_progress_token() {
+            let Progress { progress, total, message } = progress.into();
+            self.run.note(Note::Progress { progress, total, message });
+        }
+    }
+}
+
+/// How far a tool has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+impl Progress {
+    /// `done` out of `total`.
+    pub fn of(done: f64, total: f64) -> Self {
+        Self { progress: done, total: Some(total), message: None }
+    }
+
+    /// Says it in words, too.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+}
+
+impl From<f64> for Progress {
+    fn from(progress: f64) -> Self {
+        Self { progress, total: None, message: None }
+    }
+}

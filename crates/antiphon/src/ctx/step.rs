@@ -1,0 +1,146 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use antiphon_replay::{Key, Op, Outcome, Turn};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::Ctx;
+use crate::error::{Error, Result};
+
+impl Ctx {
+    /// Does something once: its result is recorded, and handed over instead of doing it again.
+    ///
+    /// Put side effects here, and whatever is not the same every time: clocks, random numbers, calls
+    /// to other services.
+    ///
+    /// # Replay
+    ///
+    /// A step that has ended is never taken again in its run. A step that was under way when its
+    /// process died is: with [`step_with_key`](Self::step_with_key) the other side can tell that it
+    /// is the same one. An error is recorded like a value if the tool goes on after it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # async fn example(ctx: &Ctx, _: ()) -> Result<()> {
+    /// let toss: bool = ctx.step("toss", || async { Ok(std::process::id() % 2 == 0) }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn step<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, T>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce() -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        self.step_with_key(name, |_| body())
+    }
+
+    /// As [`step`](Self::step), with an idempotency key to pass on: the same every time this step of
+    /// this run is taken.
+    pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, T>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(String) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        let key = self.take_key(name);
+        Step {
+            ctx: self,
+            op: Op::step(name),
+            key,
+            body: Some(Box::new(|key| Box::pin(body(key)))),
+            running: None,
+            left: true,
+        }
+    }
+}
+
+type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// A step, not yet taken. `.await` takes it.
+///
+/// # Cancel safety
+///
+/// Dropped before it has ended, it counts as not taken.
+#[must_use = "a step is taken when it is awaited"]
+pub struct Step<'a, T> {
+    ctx: &'a Ctx,
+    key: Key,
+    op: Op,
+    body: Option<Box<dyn FnOnce(String) -> Running<'a, T> + Send + 'a>>,
+    running: Option<Running<'a, T>>,
+    /// Whether the machine has nothing to be told when this is dropped.
+    left: bool,
+}
+
+impl<T: Serialize + DeserializeOwned> Future for Step<'_, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let run = &this.ctx.run;
+        if this.running.is_none() {
+            let mut state = run.state();
+            this.left = false;
+            match state.machine.step(&this.key, &this.op) {
+                Turn::Ready(outcome) => {
+                    this.left = true;
+                    return Poll::Ready(recorded(outcome));
+                }
+                Turn::Wait => {
+                    run.park(&mut state, &this.key, cx.waker());
+                    return Poll::Pending;
+                }
+                Turn::Start => {
+                    let idempotency_key = format!("{}:{}", state.machine.run(), this.key);
+                    drop(state);
+                    let body = this.body.take().expect("a step starts once");
+                    this.running = Some(body(idempotency_key));
+                }
+            }
+        }
+        let running = this.running.as_mut().expect("the step was started above");
+        let result = std::task::ready!(running.as_mut().poll(cx));
+        this.left = true;
+        let written = match &result {
+            Ok(value) => serde_json::to_value(value).map_err(Error::from),
+            Err(_) => Ok(Value::Null),
+        };
+        let result = written.and_then(|value| result.map(|result| (value, result)));
+        let outcome = match &result {
+            Ok((value, _)) => Ok(value.clone()),
+            Err(error) => Err(error.to_failure()),
+        };
+        run.state().machine.finish(&this.key, outcome);
+        Poll::Ready(result.map(|(_, result)| result))
+    }
+}
+
+pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
+    match outcome {
+        Outcome::Done(value) | Outcome::Answer(value) => Ok(serde_json::from_value(value)?),
+        Outcome::Failed(failure) => Err(Error::from_failure(failure)),
+        Outcome::Refused(reason) => Err(Error::misuse(reason)),
+    }
+}
+
+impl<T> Drop for Step<'_, T> {
+    fn drop(&mut self) {
+        if !self.left {
+            self.ctx.run.state().leave(&self.key);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Step<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("key", &self.key).finish_non_exhaustive()
+    }
+}

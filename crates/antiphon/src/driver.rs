@@ -1,0 +1,282 @@
+//! Obeys the replay machine over a connection.
+//!
+//! One loop serves both ways. It polls the tool until it is at rest, hands over what the journal
+//! holds, and then either asks the client and waits ([`Revision::Session`]) or gives the questions
+//! back to be asked in a round ([`Revision::Rounds`]).
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
+};
+
+use antiphon_replay::{Advance, Blocked, Drift, Key};
+use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    run::{Run, now_millis},
+    wire::Revision,
+};
+
+/// How a leg ended.
+#[derive(Debug)]
+pub(crate) enum Leg<T> {
+    /// The tool returned.
+    Done(Result<T>),
+    /// The tool waits for answers: [`antiphon_replay::Machine::suspend`] has them.
+    Suspended,
+}
+
+/// What bounds a leg.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How long I/O that is not a step may hold back a question.
+    pub(crate) grace: Duration,
+    /// How long the tool may work, not counting the time it waits for people.
+    pub(crate) limit: Option<Duration>,
+    /// How often to show an idle session that it is still in use.
+    pub(crate) keep_alive: Option<Duration>,
+}
+
+/// Wakes the driver, and by its number of holders tells whether anybody else might.
+#[derive(Debug)]
+struct Root {
+    woken: AtomicBool,
+    notify: Notify,
+}
+
+impl Wake for Root {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+}
+
+/// The driver's own handle, the waker made of it, and the copy the run compares with.
+const OWN_HOLDERS: usize = 3;
+
+/// Runs `tool` until it returns or waits for answers only.
+///
+/// A panic in the tool becomes an error: a request that is never answered is worse than a wrong one.
+pub(crate) async fn drive<T>(
+    run: &Run,
+    mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
+    pace: Pace,
+) -> Leg<T> {
+    let root = Arc::new(Root { woken: AtomicBool::new(false), notify: Notify::new() });
+    let waker = Waker::from(Arc::clone(&root));
+    run.set_root(waker.clone());
+    let mut asking = Asking::new(run);
+    let mut left = pace.limit;
+    loop {
+        loop {
+            root.woken.store(false, Ordering::SeqCst);
+            let polled =
+                catch_unwind(AssertUnwindSafe(|| tool.as_mut().poll(&mut Context::from_waker(&waker))));
+            match polled {
+                Ok(Poll::Ready(result)) => {
+                    flush(run).await;
+                    return Leg::Done(result);
+                }
+                Ok(Poll::Pending) => {}
+                Err(panic) => return Leg::Done(Err(Error::tool(describe_panic(&*panic)).terminal())),
+            }
+            // The coop budget, `yield_now` and combinators wake the root while it is being polled.
+            if !root.woken.load(Ordering::SeqCst) {
+                break;
+            }
+            tokio::task::consume_budget().await;
+        }
+        flush(run).await;
+        let blocked = match hand_over(run) {
+            Ok(Some(blocked)) => blocked,
+            Ok(None) => continue,
+            Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
+        };
+        if refuse_what_cannot_be_asked(run) {
+            continue;
+        }
+        let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
+        let due = next_deadline(run);
+        let idle = blocked.running == 0 && foreign == 0;
+        if idle && blocked.asks == 0 && due.is_none() {
+            return Leg::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
+        }
+        match run.link.revision() {
+            Revision::Session => {
+                asking.start();
+                let working = blocked.asks == 0 || blocked.running > 0;
+                let began = Instant::now();
+                tokio::select! {
+                    biased;
+                    () = root.notify.notified() => {}
+                    () = asking.answered() => {}
+                    () = until(due) => {}
+                    () = keep_alive(run, pace.keep_alive) => {}
+                    () = sleep_or_never(left.filter(|_| working)) => return timed_out(pace.limit),
+                }
+                if working {
+                    left = left.map(|left| left.saturating_sub(began.elapsed()));
+                }
+            }
+            Revision::Rounds if idle && blocked.asks > 0 => return Leg::Suspended,
+            Revision::Rounds => {
+                // Somebody holds our waker: a timer, a socket, a combinator. With a question out and
+                // no step running it may be a mere `timeout` around the question, so it gets a
+                // moment and no more.
+                let ambiguous = blocked.asks > 0 && blocked.running == 0;
+                let began = Instant::now();
+                tokio::select! {
+                    biased;
+                    () = root.notify.notified() => {}
+                    () = until(due) => {}
+                    () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Leg::Suspended,
+                    () = sleep_or_never(left) => return timed_out(pace.limit),
+                }
+                left = left.map(|left| left.saturating_sub(began.elapsed()));
+            }
+        }
+    }
+}
+
+/// Hands the tool its next completion, or says that there is none.
+fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
+    let wakers = {
+        let mut state = run.state();
+        match state.machine.advance()? {
+            Advance::Deliver(key) => state.take_waker(&key).into_iter().collect(),
+            Advance::Opened => state.take_wakers(),
+            Advance::Blocked(blocked) => return Ok(Some(blocked)),
+        }
+    };
+    // Waking a combinator's child makes the combinator give back the root waker it holds. That is
+    // why the tool is polled again before anybody counts holders.
+    wakers.into_iter().for_each(Waker::wake);
+    Ok(None)
+}
+
+/// Tells the tool which of its questions this client cannot be asked.
+fn refuse_what_cannot_be_asked(run: &Run) -> bool {
+    let mut state = run.state();
+    let refused: Vec<(Key, &'static str)> = state
+        .machine
+        .pending()
+        .into_iter()
+        .filter_map(|(key, request)| Some((key.clone(), run.link.lacks(request)?.name())))
+        .collect();
+    let mut wakers = Vec::new();
+    for (key, capability) in &refused {
+        state.machine.refuse(key, *capability);
+        wakers.extend(state.take_waker(key));
+    }
+    drop(state);
+    wakers.into_iter().for_each(Waker::wake);
+    !refused.is_empty()
+}
+
+async fn flush(run: &Run) {
+    for note in run.take_notes() {
+        run.link.send(note).await;
+    }
+}
+
+/// Questions on their way to a 2025-11-25 client.
+struct Asking<'a> {
+    run: &'a Run,
+    requests: BTreeMap<Key, Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>>,
+}
+
+impl<'a> Asking<'a> {
+    fn new(run: &'a Run) -> Self {
+        Self { run, requests: BTreeMap::new() }
+    }
+
+    /// Sends what is pending and not yet sent: one form at a time, because a person has one screen.
+    fn start(&mut self) {
+        let state = self.run.state();
+        let pending = state.machine.pending();
+        // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
+        self.requests.retain(|key, _| pending.iter().any(|(waiting, _)| *waiting == key));
+        let is_form = |request: &Value| request["method"] == "elicitation/create";
+        let mut form_open =
+            pending.iter().any(|(key, request)| is_form(request) && self.requests.contains_key(*key));
+        for (key, request) in pending {
+            if self.requests.contains_key(key) || (form_open && is_form(request)) {
+                continue;
+            }
+            form_open |= is_form(request);
+            self.requests.insert(key.clone(), Box::pin(self.run.link.ask(request.clone())));
+        }
+    }
+
+    /// Waits for the next answer and hands it to the tool. Never ends when nothing was asked.
+    async fn answered(&mut self) {
+        let (key, answer) = std::future::poll_fn(|cx| {
+            for (key, request) in &mut self.requests {
+                if let Poll::Ready(answer) = request.as_mut().poll(cx) {
+                    return Poll::Ready((key.clone(), answer));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        self.requests.remove(&key);
+        let waker = {
+            let mut state = self.run.state();
+            match answer {
+                Ok(answer) => state.machine.answer(&key, answer),
+                Err(error) => state.machine.fail(&key, error.to_failure()),
+            }
+            state.take_waker(&key)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+fn next_deadline(run: &Run) -> Option<Duration> {
+    let due = *run.state().deadlines.values().min()?;
+    Some(Duration::from_millis(due.saturating_sub(now_millis())))
+}
+
+async fn until(due: Option<Duration>) {
+    sleep_or_never(due).await;
+}
+
+async fn sleep_or_never(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn keep_alive(run: &Run, every: Option<Duration>) {
+    sleep_or_never(every).await;
+    run.link.ping().await;
+}
+
+fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {
+    Leg::Done(Err(Error::new(ErrorKind::Timeout(limit.unwrap_or_default()))))
+}
+
+fn describe_panic(panic: &(dyn Any + Send)) -> String {
+    let message =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = message.unwrap_or("(not a string)"), "a tool panicked");
+    "the tool failed unexpectedly; this is a defect in the tool, and its log says more".into()
+}

@@ -1,0 +1,260 @@
+use std::{error::Error as StdError, fmt, time::Duration};
+
+use antiphon_replay::{Drift, Failure};
+
+use crate::elicitation::UrlElicitation;
+
+/// What a tool, prompt or resource returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a run, or a part of it, did not come to a result.
+///
+/// Any error becomes one by `?`; it is then an *answer to the model* (`isError: true`, with the
+/// error's text), and a durable run may try again. [`terminal`](Self::terminal) says that trying
+/// again is pointless. A few kinds are answered with a JSON-RPC error instead, because MCP gives them
+/// a code of their own; [`ErrorKind`] says which.
+///
+/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?`
+/// take every error there is.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+    terminal: bool,
+}
+
+/// What kind of error it is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The tool's own error.
+    Tool(String),
+    /// The person declined to answer the question with this key.
+    Declined(String),
+    /// The person dismissed the question with this key.
+    Dismissed(String),
+    /// The answer to the question with this key did not fit its schema, twice.
+    InvalidAnswer {
+        /// The question's key.
+        key: String,
+        /// What is wrong with the last answer, one line a problem.
+        problems: Vec<String>,
+    },
+    /// The client cannot be asked this. Answered with `-32021` on 2026-07-28.
+    Unsupported(Capability),
+    /// The client answered with an error.
+    Client {
+        /// The JSON-RPC error code.
+        code: i32,
+        /// The client's message.
+        message: String,
+    },
+    /// The arguments do not fit the tool's schema.
+    InvalidArguments(Vec<String>),
+    /// The tool cannot go on before the person has visited these pages. Answered with `-32042` on
+    /// 2025-11-25.
+    UrlElicitationRequired(Vec<UrlElicitation>),
+    /// A key, name or value was refused by the tool's own declaration.
+    Misuse(String),
+    /// The journal no longer fits the tool's code.
+    Drift(Drift),
+    /// The tool waits for nothing that could ever happen.
+    Deadlock,
+    /// A limit was reached: which, and how to raise it.
+    Limit(String),
+    /// It took longer than it may.
+    Timeout(Duration),
+    /// The caller gave up.
+    Cancelled,
+    /// A JSON-RPC error to answer with as it is.
+    Protocol {
+        /// The JSON-RPC error code.
+        code: i32,
+        /// A short sentence.
+        message: String,
+        /// What else there is to say.
+        data: Option<serde_json::Value>,
+    },
+}
+
+/// What a client must declare before it can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Capability {
+    /// `elicitation`, form mode.
+    Elicitation,
+    /// `elicitation.url`.
+    UrlElicitation,
+    /// `sampling`.
+    Sampling,
+    /// `sampling.tools`.
+    SamplingTools,
+    /// `sampling.context`.
+    SamplingContext,
+    /// `roots`.
+    Roots,
+    /// A session in which the server can ask at all: a 2025-11-25 client that posts without one
+    /// cannot be reached.
+    Session,
+}
+
+impl Capability {
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Elicitation => "elicitation",
+            Self::UrlElicitation => "elicitation.url",
+            Self::Sampling => "sampling",
+            Self::SamplingTools => "sampling.tools",
+            Self::SamplingContext => "sampling.context",
+            Self::Roots => "roots",
+            Self::Session => "session",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [
+            Self::Elicitation,
+            Self::UrlElicitation,
+            Self::Sampling,
+            Self::SamplingTools,
+            Self::SamplingContext,
+            Self::Roots,
+            Self::Session,
+        ]
+        .into_iter()
+        .find(|capability| capability.name() == name)
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool(message) | Self::Misuse(message) | Self::Limit(message) => f.write_str(message),
+            Self::Declined(key) => write!(f, "the question `{key}` was declined"),
+            Self::Dismissed(key) => write!(f, "the question `{key}` was dismissed"),
+            Self::InvalidAnswer { key, problems } => {
+                write!(f, "the answer to `{key}` does not fit: {}", problems.join("; "))
+            }
+            Self::Unsupported(Capability::UrlElicitation) => f.write_str(URL_GUARD),
+            Self::Unsupported(Capability::Session) => f.write_str(
+                "the client cannot be asked: it sent this request outside a session; let it initialize one, or speak 2026-07-28",
+            ),
+            Self::Unsupported(capability) => {
+                write!(f, "the client has not declared `{}`, so it cannot be asked", capability.name())
+            }
+            Self::Client { code, message } => write!(f, "the client answered with error {code}: {message}"),
+            Self::InvalidArguments(problems) => write!(f, "invalid arguments: {}", problems.join("; ")),
+            Self::UrlElicitationRequired(_) => f.write_str("This request requires more information."),
+            Self::Drift(drift) => write!(f, "the run cannot be continued: {drift}; {}", drift.hint()),
+            Self::Deadlock => f.write_str(
+                "the tool waits for nothing that could ever happen: it awaits a future that nobody will wake, and has asked nothing",
+            ),
+            Self::Timeout(limit) => write!(f, "it took longer than {limit:?}"),
+            Self::Cancelled => f.write_str("the request was cancelled"),
+            Self::Protocol { message, .. } => f.write_str(message),
+        }
+    }
+}
+
+/// What a server says when it would have to ask by URL and must not.
+const URL_GUARD: &str = "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation";
+
+impl Error {
+    /// The tool's own error, in words meant for the model and the person behind it.
+    pub fn tool(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Tool(message.into()))
+    }
+
+    /// A JSON-RPC error, for what MCP wants answered as one.
+    pub fn protocol(code: i32, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Protocol { code, message: message.into(), data: None })
+    }
+
+    /// Sends the person to these pages before the tool can be called again.
+    ///
+    /// On 2025-11-25 the caller gets `-32042` with the list. On 2026-07-28, where that code does not
+    /// exist, ask with [`Ctx::elicit_url`](crate::Ctx::elicit_url) instead, which works on both.
+    pub fn url_elicitation_required(elicitations: impl IntoIterator<Item = UrlElicitation>) -> Self {
+        Self::new(ErrorKind::UrlElicitationRequired(elicitations.into_iter().collect()))
+    }
+
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        Self(Box::new(Inner { kind, source: None, terminal: false }))
+    }
+
+    pub(crate) fn misuse(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Misuse(message.into()))
+    }
+
+    /// What kind of error it is.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The error it came from, if any.
+    pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+
+    /// Says that trying again is pointless.
+    #[must_use]
+    pub fn terminal(mut self) -> Self {
+        self.0.terminal = true;
+        self
+    }
+
+    /// Whether trying again is pointless.
+    pub fn is_terminal(&self) -> bool {
+        self.0.terminal
+    }
+
+    pub(crate) fn to_failure(&self) -> Failure {
+        let (message, code) = match &self.0.kind {
+            ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
+            _ => (format!("{self:#}"), None),
+        };
+        Failure { message, code, terminal: self.0.terminal }
+    }
+
+    pub(crate) fn from_failure(failure: Failure) -> Self {
+        let error = match failure.code {
+            Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
+            None => Self::tool(failure.message),
+        };
+        if failure.terminal { error.terminal() } else { error }
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    fn from(source: E) -> Self {
+        let kind = ErrorKind::Tool(source.to_string());
+        Self(Box::new(Inner { kind, source: Some(Box::new(source)), terminal: false }))
+    }
+}
+
+/// `{}` says the error; `{:#}` says its causes too.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.kind)?;
+        if f.alternate() {
+            let mut cause = self.0.source.as_ref().and_then(|source| source.source());
+            while let Some(error) = cause {
+                write!(f, ": {error}")?;
+                cause = error.source();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0.kind)?;
+        if let Some(source) = &self.0.source {
+            write!(f, " from {source:?}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! MCP tools that **hold a conversation**, in straight-line async Rust.
+//!
+//! A tool is an async function. It asks a person with [`Ctx::elicit`] and a model with
+//! [`Ctx::sample`], and goes on when the answer is there:
+//!
+//! ```
+//! use antiphon::prelude::*;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Name {
+//!     /// What shall I call you?
+//!     name: String,
+//! }
+//!
+//! async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+//!     let Name { name } = ctx.elicit("Who are you?").await?.accepted()?;
+//!     Ok(format!("Hello, {name}!"))
+//! }
+//!
+//! # fn example() -> Result<(), antiphon::BuildError> {
+//! let server = Server::builder("greeter", "1.0.0").tool(Tool::new("greet", "Greets you by name", greet)).build()?;
+//! # let _ = server;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The same function runs **live** for a 2025-11-25 client, which is sent the question and answers
+//! it, and **by replay** for a 2026-07-28 client, where a server cannot send requests: the tool is
+//! dropped, what it has seen travels sealed in the client's hands, and the function runs again from
+//! the top, on whichever replica the answer reaches, until it is where it was. Nothing is kept on
+//! the server, and nothing needs to be run beside it.
+//!
+//! # The parts
+//!
+//! - [`Ctx`]: what a tool may ask, do and say. The rules of replay are in its docs.
+//! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: functions that are served.
+//! - [`Server`]: puts them together and serves them, over stdio, HTTP or any stream.
+//! - [`SealConfig`], [`KeyRing`], [`Limits`]: what a deployment sets.
+//! - [`testing`](crate::testing) *(feature `testing`)*: a client that answers by script, and a way
+//!   to move a tool to a fresh replica at every question.
+//!
+//! # Features
+//!
+//! | feature | default | what it gives |
+//! |---|---|---|
+//! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
+//! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
+//! | `http` | | streamable HTTP: an axum router and a ready server |
+//! | `testing` | | [`testing`](crate::testing) |
+//!
+//! # Why not otherwise
+//!
+//! There is no macro: a function and one line say the same, errors point at your code, and the
+//! editor can follow it. There is no store to run: a tool that only asks needs none.
+#![expect(
+    deprecated,
+    reason = "sampling, roots and logging are deprecated in 2026-07-28 and served until they are removed"
+)]
+
+mod ctx;
+mod driver;
+pub mod elicitation;
+mod error;
+mod exchange;
+mod function;
+pub mod model;
+mod prompt;
+mod resource;
+mod run;
+mod schema;
+mod seal;
+mod server;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod tool;
+mod wire;
+
+#[cfg(feature = "http")]
+pub use crate::server::HttpConfig;
+pub use crate::{
+    ctx::{
+        Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, IncludeContext, Level, Progress,
+        Prompted, Roots, Sample, Sampled, Step, UrlElicited,
+    },
+    error::{Capability, Error, ErrorKind, Result},
+    exchange::ElicitExchange,
+    function::Function,
+    prompt::{Completion, IntoPrompt, Prompt},
+    resource::{Contents, IntoContents, Resource, ResourceTemplate},
+    seal::{KeyRing, SealConfig},
+    server::{BuildError, Changes, Limits, Server, ServerBuilder},
+    tool::{
+        ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,
+    },
+};
+
+/// What almost every tool needs.
+pub mod prelude {
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+
+    pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, Tool};
+}

@@ -1,0 +1,15 @@
+//! MCP's own types, as the SDK defines them: what goes over the wire inside a result.
+//!
+//! These are re-exported on purpose; no other `rmcp` type appears in Antiphon's signatures, except
+//! that an existing `rmcp::ServerHandler` can be taken in
+//! ([`ServerBuilder::handler`](crate::ServerBuilder::handler)).
+
+pub use rmcp::{
+    ServerHandler,
+    model::{
+        Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, ModelPreferences,
+        PromptMessage, Resource as ResourceLink, ResourceContents, Role, Root, SamplingContent,
+        SamplingMessage, SamplingMessageContentBlock, TextContent, Tool as ToolDefinition, ToolAnnotations,
+        ToolChoice, ToolResultContent, ToolUseContent,
+    },
+};

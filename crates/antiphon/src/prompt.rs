@@ -1,0 +1,144 @@
+//! Prompts: messages a person picks by name. They may ask, like tools.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+
+use rmcp::model::{Prompt as Definition, PromptArgument};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{
+    error::Result,
+    function::{BoxFuture, Erased, Function, erase},
+    model::{Icon, PromptMessage, Role},
+    schema,
+};
+
+/// A prompt that is served over MCP.
+///
+/// ```
+/// use antiphon::{Prompt, prelude::*};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Review {
+///     /// The code to look at.
+///     code: String,
+/// }
+///
+/// async fn review(_: &Ctx, args: Review) -> Result<String> {
+///     Ok(format!("Review this code:\n\n{}", args.code))
+/// }
+///
+/// let prompt = Prompt::new("review", "Asks for a code review", review);
+/// # let _ = prompt;
+/// ```
+pub struct Prompt {
+    pub(crate) definition: Definition,
+    pub(crate) get: Erased<Vec<PromptMessage>>,
+    pub(crate) completions: BTreeMap<String, Completer>,
+}
+
+/// Finishes what somebody began to type.
+pub(crate) type Completer = Arc<dyn Fn(Completion) -> BoxFuture<'static, Result<Vec<String>>> + Send + Sync>;
+
+/// What somebody began to type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completion {
+    /// As far as they got.
+    pub value: String,
+    /// The other arguments, where they are already known.
+    pub arguments: BTreeMap<String, String>,
+}
+
+impl Prompt {
+    /// A prompt whose messages `function` makes.
+    pub fn new<A, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: IntoPrompt + 'static,
+        F: for<'a> Function<'a, A, Out = R> + 'static,
+    {
+        let schema = schema::of_arguments::<A>();
+        let required = schema.get("required").and_then(Value::as_array);
+        let arguments: Vec<_> = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .map(|(name, property)| {
+                let mut argument = PromptArgument::new(name);
+                argument.description = property["description"].as_str().map(str::to_owned);
+                argument.required =
+                    Some(required.is_some_and(|required| required.iter().any(|field| field == name)));
+                argument
+            })
+            .collect();
+        let arguments = (!arguments.is_empty()).then_some(arguments);
+        Self {
+            definition: Definition::new(name.into(), Some(description.into()), arguments),
+            get: erase(function, |messages: R| Ok(messages.into_messages())),
+            completions: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the name people see.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Sets the prompt's icons.
+    #[must_use]
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.definition.icons = Some(icons.into_iter().collect());
+        self
+    }
+
+    /// Offers completions for an argument.
+    #[must_use]
+    pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
+    where
+        F: Fn(Completion) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<String>>> + Send + 'static,
+    {
+        self.completions.insert(argument.into(), Arc::new(move |completion| Box::pin(complete(completion))));
+        self
+    }
+}
+
+/// What a prompt may return.
+pub trait IntoPrompt {
+    /// Its messages.
+    fn into_messages(self) -> Vec<PromptMessage>;
+}
+
+impl IntoPrompt for String {
+    fn into_messages(self) -> Vec<PromptMessage> {
+        vec![PromptMessage::new_text(Role::User, self)]
+    }
+}
+
+impl IntoPrompt for &'static str {
+    fn into_messages(self) -> Vec<PromptMessage> {
+        self.to_owned().into_messages()
+    }
+}
+
+impl IntoPrompt for PromptMessage {
+    fn into_messages(self) -> Vec<PromptMessage> {
+        vec![self]
+    }
+}
+
+impl IntoPrompt for Vec<PromptMessage> {
+    fn into_messages(self) -> Vec<PromptMessage> {
+        self
+    }
+}
+
+impl fmt::Debug for Prompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prompt").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,311 @@
+//! Resources: what a client can read by URI. They may ask, like tools.
+
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rmcp::model::{Resource as Definition, ResourceTemplate as TemplateDefinition};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{
+    error::Result,
+    function::{Erased, Function, erase},
+    model::{Annotations, Icon, ResourceContents},
+    prompt::{Completer, Completion},
+};
+
+/// A resource with a URI of its own.
+///
+/// ```
+/// use antiphon::{Resource, prelude::*};
+///
+/// async fn motto(_: &Ctx, _: ()) -> Result<String> {
+///     Ok("call and response".into())
+/// }
+///
+/// let resource = Resource::new("antiphon://motto", "motto", motto).mime_type("text/plain");
+/// # let _ = resource;
+/// ```
+pub struct Resource {
+    pub(crate) definition: Definition,
+    pub(crate) read: Erased<Contents>,
+    pub(crate) listed: bool,
+}
+
+impl Resource {
+    /// A resource at `uri` that `function` reads.
+    pub fn new<R, F>(uri: impl Into<String>, name: impl Into<String>, function: F) -> Self
+    where
+        R: IntoContents + 'static,
+        F: for<'a> Function<'a, (), Out = R> + 'static,
+    {
+        Self {
+            definition: Definition::new(uri, name),
+            read: erase(function, |contents: R| Ok(contents.into_contents())),
+            listed: true,
+        }
+    }
+
+    /// Sets the name people see.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Says what it is.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.definition.description = Some(description.into());
+        self
+    }
+
+    /// Sets its media type.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.definition.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// Says how large it is, in bytes.
+    #[must_use]
+    pub fn size(mut self, size: u64) -> Self {
+        self.definition.size = Some(size);
+        self
+    }
+
+    /// Sets its icons.
+    #[must_use]
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.definition.icons = Some(icons.into_iter().collect());
+        self
+    }
+
+    /// Says whom it is for.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Annotations) -> Self {
+        self.definition.annotations = Some(annotations);
+        self
+    }
+
+    /// Leaves it out of `resources/list`: it can be read by those who were given a link to it.
+    #[must_use]
+    pub fn unlisted(mut self) -> Self {
+        self.listed = false;
+        self
+    }
+}
+
+/// Resources whose URIs follow a pattern: `notes://{user}/{id}`.
+///
+/// Each `{name}` stands for one part of the URI, without `/`, and becomes a field of the function's
+/// arguments, percent-decoded.
+pub struct ResourceTemplate {
+    pub(crate) definition: TemplateDefinition,
+    pub(crate) read: Erased<Contents>,
+    pub(crate) pattern: Pattern,
+    pub(crate) completions: BTreeMap<String, Completer>,
+}
+
+impl ResourceTemplate {
+    /// Resources at `uri_template` that `function` reads.
+    pub fn new<A, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: IntoContents + 'static,
+        F: for<'a> Function<'a, A, Out = R> + 'static,
+    {
+        let uri_template = uri_template.into();
+        Self {
+            pattern: Pattern::new(&uri_template),
+            definition: TemplateDefinition::new(uri_template, name),
+            read: erase(function, |contents: R| Ok(contents.into_contents())),
+            completions: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the name people see.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Says what they are.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.definition.description = Some(description.into());
+        self
+    }
+
+    /// Sets their media type.
+    #[must_use]
+    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+        self.definition.mime_type = Some(mime_type.into());
+        self
+    }
+
+    /// Offers completions for a part of the URI.
+    #[must_use]
+    pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
+    where
+        F: Fn(Completion) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<String>>> + Send + 'static,
+    {
+        self.completions.insert(argument.into(), Arc::new(move |completion| Box::pin(complete(completion))));
+        self
+    }
+}
+
+/// A URI template's fixed parts and variables, in turn.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+enum Part {
+    Fixed(String),
+    Variable(String),
+}
+
+impl Pattern {
+    fn new(template: &str) -> Self {
+        let mut parts = Vec::new();
+        let mut rest = template;
+        while let Some((fixed, tail)) = rest.split_once('{') {
+            let Some((name, tail)) = tail.split_once('}') else { break };
+            parts.push(Part::Fixed(fixed.to_owned()));
+            parts.push(Part::Variable(name.to_owned()));
+            rest = tail;
+        }
+        parts.push(Part::Fixed(rest.to_owned()));
+        Self { parts }
+    }
+
+    /// The variables of `uri`, if it follows the pattern.
+    pub(crate) fn matches(&self, uri: &str) -> Option<Map<String, Value>> {
+        let mut variables = Map::new();
+        let mut rest = uri;
+        let mut parts = self.parts.iter().peekable();
+        while let Some(part) = parts.next() {
+            match part {
+                Part::Fixed(fixed) => rest = rest.strip_prefix(fixed.as_str())?,
+                Part::Variable(name) => {
+                    let end = match parts.peek() {
+                        Some(Part::Fixed(next)) if !next.is_empty() => rest.find(next.as_str())?,
+                        _ => rest.len(),
+                    };
+                    let (value, tail) = rest.split_at(end);
+                    if value.is_empty() || value.contains('/') {
+                        return None;
+                    }
+                    variables.insert(name.clone(), percent_decode(value)?.into());
+                    rest = tail;
+                }
+            }
+        }
+        rest.is_empty().then_some(variables)
+    }
+}
+
+fn percent_decode(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// What was read, before it is known under which URI.
+#[derive(Debug)]
+pub enum Contents {
+    /// Text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+    /// As it is.
+    Raw(Vec<ResourceContents>),
+}
+
+impl Contents {
+    pub(crate) fn into_wire(self, uri: &str, mime_type: Option<&str>) -> Vec<ResourceContents> {
+        let typed = |contents: ResourceContents| match mime_type {
+            Some(mime_type) => contents.with_mime_type(mime_type),
+            None => contents,
+        };
+        match self {
+            Self::Text(text) => vec![typed(ResourceContents::text(text, uri))],
+            Self::Blob(bytes) => vec![typed(ResourceContents::blob(STANDARD.encode(bytes), uri))],
+            Self::Raw(contents) => contents,
+        }
+    }
+}
+
+/// What a resource may return.
+pub trait IntoContents {
+    /// Its contents.
+    fn into_contents(self) -> Contents;
+}
+
+impl IntoContents for String {
+    fn into_contents(self) -> Contents {
+        Contents::Text(self)
+    }
+}
+
+impl IntoContents for &'static str {
+    fn into_contents(self) -> Contents {
+        Contents::Text(self.to_owned())
+    }
+}
+
+impl IntoContents for Vec<u8> {
+    fn into_contents(self) -> Contents {
+        Contents::Blob(self)
+    }
+}
+
+impl IntoContents for Vec<ResourceContents> {
+    fn into_contents(self) -> Contents {
+        Contents::Raw(self)
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resource").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ResourceTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceTemplate").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_template_takes_a_uri_apart() {
+        let pattern = Pattern::new("test://template/{id}/data");
+        assert_eq!(
+            pattern.matches("test://template/12%203/data").map(Value::Object),
+            Some(json!({"id": "12 3"}))
+        );
+        assert_eq!(pattern.matches("test://template/1/2/data"), None);
+        assert_eq!(pattern.matches("test://template//data"), None);
+        assert_eq!(pattern.matches("test://template/1/data/more"), None);
+    }
+}

@@ -1,0 +1,317 @@
+//! JSON Schema: made from Rust types, and checked.
+
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    sync::{Arc, OnceLock, RwLock},
+};
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use serde_json::{Map, Value};
+
+/// A compiled JSON Schema.
+#[derive(Debug)]
+pub(crate) struct Validator {
+    #[cfg(feature = "validate")]
+    compiled: jsonschema::Validator,
+}
+
+/// At most this many problems are named; the rest would not help anybody.
+#[cfg(feature = "validate")]
+const PROBLEMS: usize = 10;
+
+impl Validator {
+    /// Compiles `schema`, or says what is wrong with it.
+    #[cfg(feature = "validate")]
+    pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
+        jsonschema::options()
+            .build(&Value::Object(schema.clone()))
+            .map(|compiled| Self { compiled })
+            .map_err(|error| error.to_string())
+    }
+
+    /// Without the feature `validate`, a value is checked by its Rust type alone.
+    #[cfg(not(feature = "validate"))]
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature with and without the feature")]
+    pub(crate) fn new(_: &Map<String, Value>) -> Result<Self, String> {
+        Ok(Self {})
+    }
+
+    /// One line a problem, each naming the field: `cell: 9 is greater than the maximum of 8`.
+    #[cfg(feature = "validate")]
+    pub(crate) fn problems(&self, value: &Value) -> Vec<String> {
+        if self.compiled.is_valid(value) {
+            return Vec::new();
+        }
+        self.compiled
+            .iter_errors(value)
+            .take(PROBLEMS)
+            .map(|error| problem(&error.instance_path().to_string(), &error.to_string()))
+            .collect()
+    }
+
+    #[cfg(not(feature = "validate"))]
+    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
+    pub(crate) fn problems(&self, _: &Value) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// `path: message`, the path as people write it: `/items/0/name` becomes `items.0.name`.
+#[cfg(feature = "validate")]
+fn problem(pointer: &str, message: &str) -> String {
+    match pointer.strip_prefix('/') {
+        None => message.to_owned(),
+        Some(path) => format!("{}: {message}", path.replace('/', ".").replace("~1", "/").replace("~0", "~")),
+    }
+}
+
+/// The JSON Schema 2020-12 of `T`, as tools carry it.
+pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
+    into_object(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>())
+}
+
+/// The input schema of a tool must be an object's. A tool without arguments takes `()`.
+pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
+    let mut schema = of::<T>();
+    if schema.get("type").is_some_and(|kind| kind == "null") {
+        schema.clear();
+    }
+    if !schema.contains_key("type") && !schema.contains_key("$ref") {
+        schema.insert("type".into(), "object".into());
+    }
+    if schema.get("type").is_some_and(|kind| kind == "object") && !schema.contains_key("properties") {
+        schema.insert("properties".into(), Value::Object(Map::new()));
+    }
+    schema
+}
+
+fn into_object(schema: Schema) -> Map<String, Value> {
+    match schema.to_value() {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+/// What is asked of a person: the flat subset of JSON Schema that elicitation allows, and the test
+/// an answer must pass.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) key: String,
+    pub(crate) schema: Value,
+    /// The schema's bytes, for fingerprints.
+    pub(crate) text: String,
+    pub(crate) validator: Validator,
+}
+
+/// The form of `T`, made once a type.
+pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
+    static FORMS: OnceLock<RwLock<HashMap<TypeId, Arc<Form>>>> = OnceLock::new();
+    let forms = FORMS.get_or_init(RwLock::default);
+    let id = TypeId::of::<T>();
+    if let Some(form) = forms.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&id) {
+        return Ok(Arc::clone(form));
+    }
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let schema = into_object(settings.into_generator().into_root_schema_for::<T>());
+    let form = Arc::new(Form::new(snake_case(&T::schema_name()), schema)?);
+    forms.write().unwrap_or_else(std::sync::PoisonError::into_inner).insert(id, Arc::clone(&form));
+    Ok(form)
+}
+
+impl Form {
+    /// Brings a schema into the subset elicitation allows, or says why it cannot be.
+    pub(crate) fn new(key: String, mut schema: Map<String, Value>) -> Result<Self, String> {
+        for unused in ["$schema", "title", "$id", "$defs", "additionalProperties"] {
+            schema.remove(unused);
+        }
+        if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+            for (name, property) in properties {
+                flatten(property)
+                    .map_err(|problem| format!("field `{name}` of the form `{key}` {problem}"))?;
+            }
+        } else {
+            schema.insert("properties".into(), Value::Object(Map::new()));
+        }
+        Self::raw(key, schema)
+    }
+
+    /// Takes a schema as its author wrote it.
+    pub(crate) fn raw(key: String, schema: Map<String, Value>) -> Result<Self, String> {
+        if schema.get("type").is_none_or(|kind| kind != "object") {
+            return Err(format!("the form `{key}` must be an object with named fields"));
+        }
+        let validator = Validator::new(&schema)?;
+        let schema = Value::Object(schema);
+        Ok(Self { key, text: schema.to_string(), schema, validator })
+    }
+}
+
+/// A field of a form is a primitive or a choice of strings.
+fn flatten(property: &mut Value) -> Result<(), String> {
+    let Value::Object(field) = property else {
+        return Err("has no type; give it one".into());
+    };
+    // An optional field is one that is not required; the form has no null.
+    if let Some(Value::Array(types)) = field.get("type") {
+        let mut types = types.iter().filter(|kind| *kind != "null");
+        if let (Some(only), None) = (types.next().cloned(), types.next()) {
+            field.insert("type".into(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = field.get_mut("enum") {
+        choices.retain(|choice| !choice.is_null());
+    }
+    for alternatives in ["anyOf", "oneOf"] {
+        let Some(Value::Array(options)) = field.get_mut(alternatives) else { continue };
+        options.retain(|option| option.get("type").is_none_or(|kind| kind != "null"));
+        if let [Value::Object(only)] = options.as_mut_slice()
+            && !only.contains_key("const")
+        {
+            let only = std::mem::take(only);
+            field.remove(alternatives);
+            field.extend(only);
+        }
+    }
+    if let Some(Value::Array(options)) = field.get_mut("oneOf") {
+        for option in options.iter_mut().filter_map(Value::as_object_mut) {
+            titled(option);
+        }
+        field.entry("type").or_insert_with(|| "string".into());
+    }
+    // `uint8` and the like are schemars' own; elicitation knows four formats.
+    if field
+        .get("format")
+        .is_some_and(|format| !matches!(format.as_str(), Some("email" | "uri" | "date" | "date-time")))
+    {
+        field.remove("format");
+    }
+    match field.get("type").and_then(Value::as_str) {
+        Some("string" | "number" | "integer" | "boolean") => Ok(()),
+        Some("array") => {
+            let items = field.get_mut("items").and_then(Value::as_object_mut);
+            match items {
+                Some(items) if items.contains_key("enum") || items.contains_key("anyOf") => Ok(()),
+                Some(items) if items.contains_key("oneOf") => {
+                    if let Some(Value::Array(mut options)) = items.remove("oneOf") {
+                        for option in options.iter_mut().filter_map(Value::as_object_mut) {
+                            titled(option);
+                        }
+                        *items = Map::from_iter([("anyOf".to_owned(), Value::Array(options))]);
+                    }
+                    Ok(())
+                }
+                _ => {
+                    Err("is a list; a form can only offer a list of choices (an enum of unit variants)"
+                        .into())
+                }
+            }
+        }
+        _ => Err("is nested; a form is flat: strings, numbers, booleans and enums of unit variants".into()),
+    }
+}
+
+/// `{const, description}` as schemars writes a documented variant becomes `{const, title}`.
+fn titled(option: &mut Map<String, Value>) {
+    let title = option
+        .remove("description")
+        .or_else(|| option.get("title").cloned())
+        .or_else(|| option.get("const").cloned());
+    option.remove("type");
+    if let Some(title) = title {
+        option.insert("title".into(), title);
+    }
+}
+
+/// `PickMove` becomes `pick_move`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::with_capacity(name.len() + 4);
+    for (i, c) in name.char_indices() {
+        if c.is_uppercase() {
+            if i > 0 && !snake.ends_with('_') {
+                snake.push('_');
+            }
+            snake.extend(c.to_lowercase());
+        } else {
+            snake.push(c);
+        }
+    }
+    snake
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct PickMove {
+        /// Where to play.
+        #[schemars(range(min = 0, max = 8))]
+        cell: u8,
+        note: Option<String>,
+        mood: Mood,
+        tags: Vec<Mood>,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Mood {
+        /// All is well.
+        Calm,
+        /// Nothing is.
+        Wild,
+    }
+
+    #[test]
+    fn a_type_becomes_a_flat_form() {
+        let form = form::<PickMove>().unwrap();
+        assert_eq!(form.key, "pick_move");
+        let moods =
+            json!([{"const": "Calm", "title": "All is well."}, {"const": "Wild", "title": "Nothing is."}]);
+        assert_eq!(
+            form.schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "cell": {"type": "integer", "description": "Where to play.", "minimum": 0, "maximum": 8},
+                    "note": {"type": "string"},
+                    "mood": {"type": "string", "oneOf": moods},
+                    "tags": {"type": "array", "items": {"anyOf": moods}},
+                },
+                "required": ["cell", "mood", "tags"],
+            })
+        );
+    }
+
+    #[test]
+    fn a_nested_field_is_refused_by_name() {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Nested {
+            inner: PickMove,
+        }
+        let problem = form::<Nested>().unwrap_err();
+        assert_eq!(
+            problem,
+            "field `inner` of the form `nested` is nested; a form is flat: strings, numbers, booleans and enums of unit variants"
+        );
+    }
+
+    #[cfg(feature = "validate")]
+    #[test]
+    fn a_problem_names_its_field() {
+        let form = form::<PickMove>().unwrap();
+        let problems = form.validator.problems(&json!({"cell": 9, "mood": "Calm", "tags": []}));
+        assert_eq!(problems, ["cell: 9 is greater than the maximum of 8"]);
+    }
+
+    #[test]
+    fn a_tool_without_arguments_has_an_empty_object_schema() {
+        assert_eq!(Value::Object(of_arguments::<()>()), json!({"type": "object", "properties": {}}));
+    }
+}

@@ -1,0 +1,140 @@
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+};
+
+use serde_json::{Value, json};
+
+use crate::elicitation::{CONTEXT_META, KEY_META};
+
+/// A question, as a client sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Its key: on 2026-07-28 the whole key, on 2025-11-25 the author's name for it.
+    pub key: String,
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: String,
+    /// Its parameters, as they came.
+    pub params: Value,
+}
+
+impl Question {
+    pub(super) fn new(key: Option<&str>, request: &Value) -> Self {
+        let params = request.get("params").cloned().unwrap_or_default();
+        let named = params["_meta"][KEY_META].as_str().map(str::to_owned);
+        let method = request["method"].as_str().unwrap_or_default().to_owned();
+        let fallback = method.split('/').next().unwrap_or_default().to_owned();
+        Self { key: key.map(str::to_owned).or(named).unwrap_or(fallback), method, params }
+    }
+
+    /// What a person is shown, or a model is asked last.
+    pub fn message(&self) -> &str {
+        let asked = self.params["messages"].as_array().and_then(|messages| messages.last());
+        asked
+            .and_then(|message| message["content"]["text"].as_str())
+            .or_else(|| self.params["message"].as_str())
+            .unwrap_or_default()
+    }
+
+    /// What a form of the client's own would show beside it.
+    pub fn context(&self) -> Option<&Value> {
+        self.params["_meta"].get(CONTEXT_META)
+    }
+
+    /// The author's name in its key.
+    pub fn name(&self) -> &str {
+        let name = self.key.rsplit('/').next().unwrap_or_default();
+        name.split(['#', '~']).next().unwrap_or_default()
+    }
+}
+
+type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
+
+/// What a client answers.
+///
+/// Answers are found by the question's whole key, then by its author's name for it. Several answers
+/// to one name are given in turn, and the last one again and again.
+#[derive(Default)]
+pub struct Answers {
+    by_key: BTreeMap<String, VecDeque<Value>>,
+    by_hand: Option<ByHand>,
+}
+
+impl Answers {
+    /// No answers: every question is declined.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Answers the form `key` with `content`.
+    #[must_use]
+    pub fn accept(self, key: &str, content: Value) -> Self {
+        self.raw(key, json!({"action": "accept", "content": content}))
+    }
+
+    /// Declines the form `key`.
+    #[must_use]
+    pub fn decline(self, key: &str) -> Self {
+        self.raw(key, json!({"action": "decline"}))
+    }
+
+    /// Closes the form `key`.
+    #[must_use]
+    pub fn cancel(self, key: &str) -> Self {
+        self.raw(key, json!({"action": "cancel"}))
+    }
+
+    /// Replies to the sampling request `key` with text.
+    #[must_use]
+    pub fn sample(self, key: &str, text: &str) -> Self {
+        let content = json!({"type": "text", "text": text});
+        self.raw(
+            key,
+            json!({"role": "assistant", "model": "test", "stopReason": "endTurn", "content": content}),
+        )
+    }
+
+    /// Says where the person works.
+    #[must_use]
+    pub fn roots(self, uris: &[&str]) -> Self {
+        let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
+        self.raw("roots", json!({"roots": roots}))
+    }
+
+    /// Answers `key` with a result as it is.
+    #[must_use]
+    pub fn raw(mut self, key: &str, result: Value) -> Self {
+        self.by_key.entry(key.to_owned()).or_default().push_back(result);
+        self
+    }
+
+    /// Answers what nothing else does.
+    #[must_use]
+    pub fn otherwise(mut self, answer: impl FnMut(&Question) -> Option<Value> + Send + 'static) -> Self {
+        self.by_hand = Some(Box::new(answer));
+        self
+    }
+
+    pub(super) fn answer(&mut self, question: &Question) -> Value {
+        let key =
+            [question.key.as_str(), question.name()].into_iter().find(|key| self.by_key.contains_key(*key));
+        if let Some(queue) = key.and_then(|key| self.by_key.get_mut(key)) {
+            return if queue.len() > 1 { queue.pop_front() } else { queue.front().cloned() }
+                .unwrap_or_default();
+        }
+        let by_hand = self.by_hand.as_mut().and_then(|answer| answer(question));
+        by_hand.unwrap_or_else(|| match question.method.as_str() {
+            "roots/list" => json!({"roots": []}),
+            "sampling/createMessage" => {
+                json!({"role": "assistant", "model": "test", "content": {"type": "text", "text": ""}})
+            }
+            _ => json!({"action": "decline"}),
+        })
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers").field("by_key", &self.by_key).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,333 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    task::JoinHandle,
+};
+
+use super::{Answers, Question};
+use crate::{
+    error::{Error, Result},
+    server::Server,
+};
+
+/// Which revision a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// With a session, in which the server asks.
+    V2025_11_25,
+    /// Without one: the server answers that input is required.
+    V2026_07_28,
+}
+
+impl Revision {
+    /// Both, oldest first.
+    pub const BOTH: [Self; 2] = [Self::V2025_11_25, Self::V2026_07_28];
+
+    /// Its name in the protocol.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+}
+
+/// A client in this process, connected to a server by a stream.
+pub struct Client {
+    revision: Revision,
+    capabilities: Value,
+    answers: Answers,
+    meta: Value,
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    next_id: u64,
+    frames: Arc<Mutex<Vec<Value>>>,
+    max_rounds: u32,
+    serving: JoinHandle<()>,
+}
+
+/// How long a server may be silent. Long enough for a loaded machine, short enough for a test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request and all that was said until its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Talk {
+    /// The result.
+    pub result: Value,
+    /// What was asked on the way, in order.
+    pub asked: Vec<Question>,
+    /// How many times the server answered that input is required. Always 0 on 2025-11-25.
+    pub rounds: u32,
+    /// The notifications that came on the way.
+    pub notifications: Vec<Value>,
+}
+
+impl Talk {
+    /// The result's text blocks, joined.
+    pub fn text(&self) -> String {
+        let blocks = self.result["content"].as_array().into_iter().flatten();
+        blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether the result tells of a failure.
+    pub fn is_error(&self) -> bool {
+        self.result["isError"] == true
+    }
+
+    /// The keys that were asked, in order.
+    pub fn keys(&self) -> Vec<&str> {
+        self.asked.iter().map(|question| question.key.as_str()).collect()
+    }
+}
+
+/// A JSON-RPC error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed {
+    /// Its code.
+    pub code: i64,
+    /// Its message.
+    pub message: String,
+    /// Its data.
+    pub data: Value,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server answered with error {}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl Client {
+    /// Connects to `server` as a client that can be asked everything.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or not with MCP.
+    pub async fn connect(server: &Server, revision: Revision) -> Result<Self> {
+        let capabilities = json!({
+            "elicitation": {"form": {}, "url": {}},
+            "sampling": {"tools": {}, "context": {}},
+            "roots": {},
+        });
+        Self::connect_with(server, revision, capabilities).await
+    }
+
+    /// Connects to `server` as a client that has declared `capabilities`.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer, or not with MCP.
+    pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let server = server.clone();
+        let serving = tokio::spawn(async move {
+            if let Err(error) = server.serve(far).await {
+                tracing::debug!(%error, "a test connection ended");
+            }
+        });
+        let (reader, writer) = tokio::io::split(near);
+        let mut client = Self {
+            revision,
+            capabilities,
+            answers: Answers::new(),
+            meta: json!({}),
+            lines: BufReader::new(reader).lines(),
+            writer,
+            next_id: 0,
+            frames: Arc::default(),
+            max_rounds: 100,
+            serving,
+        };
+        if revision == Revision::V2025_11_25 {
+            let hello = json!({
+                "protocolVersion": revision.as_str(),
+                "capabilities": client.capabilities,
+                "clientInfo": {"name": "antiphon-testing", "version": env!("CARGO_PKG_VERSION")},
+            });
+            client.request("initialize", hello).await?;
+            client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+        }
+        Ok(client)
+    }
+
+    /// Sets what the client answers.
+    #[must_use]
+    pub fn with_answers(mut self, answers: Answers) -> Self {
+        self.answers = answers;
+        self
+    }
+
+    /// Sets further entries of `_meta` in every request: a progress token, a log level.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Value) -> Self {
+        self.meta = meta;
+        self
+    }
+
+    /// Calls a tool, and answers what it asks until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`] when the server answers with a JSON-RPC error.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Talk> {
+        self.converse("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Makes a request that may ask back, and answers until it is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`] when the server answers with a JSON-RPC error.
+    pub async fn converse(&mut self, method: &str, params: Value) -> Result<Talk> {
+        let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
+        let mut retry = params.clone();
+        loop {
+            let result = self.exchange(method, retry, &mut talk).await?;
+            if result["resultType"] != "input_required" {
+                talk.result = result;
+                return Ok(talk);
+            }
+            talk.rounds += 1;
+            if talk.rounds > self.max_rounds {
+                return Err(Error::tool("the server keeps asking"));
+            }
+            retry = params.clone();
+            retry["requestState"] = result["requestState"].clone();
+            retry["inputResponses"] = json!({});
+            for (key, request) in result["inputRequests"].as_object().into_iter().flatten() {
+                let question = Question::new(Some(key), request);
+                retry["inputResponses"][key] = self.answers.answer(&question);
+                talk.asked.push(question);
+            }
+        }
+    }
+
+    /// Makes one request and returns its result, whatever it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Failed`] when the server answers with a JSON-RPC error.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
+        let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
+        self.exchange(method, params, &mut talk).await
+    }
+
+    /// Every message the server has sent, in order.
+    pub fn frames(&self) -> Vec<Value> {
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for the next notification outside of any request.
+    ///
+    /// # Errors
+    ///
+    /// When none comes.
+    pub async fn notification(&mut self) -> Result<Value> {
+        loop {
+            let message = self.receive().await?;
+            if message.get("method").is_some() && message.get("id").is_none() {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Sends a request without waiting for its answer; returns its id.
+    ///
+    /// # Errors
+    ///
+    /// When the server is gone.
+    pub async fn start(&mut self, method: &str, mut params: Value) -> Result<u64> {
+        self.next_id += 1;
+        let id = self.next_id;
+        let meta = &mut params["_meta"];
+        if let Value::Object(extra) = &self.meta {
+            for (key, value) in extra {
+                meta[key] = value.clone();
+            }
+        }
+        if self.revision == Revision::V2026_07_28 {
+            meta["io.modelcontextprotocol/protocolVersion"] = self.revision.as_str().into();
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            meta["io.modelcontextprotocol/clientInfo"] =
+                json!({"name": "antiphon-testing", "version": env!("CARGO_PKG_VERSION")});
+        }
+        if meta.is_null() {
+            params.as_object_mut().map(|params| params.remove("_meta"));
+        }
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        Ok(id)
+    }
+
+    /// Sends a notification.
+    ///
+    /// # Errors
+    ///
+    /// When the server is gone.
+    pub async fn notify(&mut self, method: &str, params: Value) -> Result<()> {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
+    }
+
+    async fn exchange(&mut self, method: &str, params: Value, talk: &mut Talk) -> Result<Value> {
+        let id = self.start(method, params).await?;
+        loop {
+            let message = self.receive().await?;
+            match (message.get("method").and_then(Value::as_str), message.get("id")) {
+                (Some("ping"), Some(id)) => {
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await?
+                }
+                (Some(_), Some(id)) => {
+                    let question = Question::new(None, &message);
+                    let answer = self.answers.answer(&question);
+                    talk.asked.push(question);
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": answer})).await?;
+                }
+                (Some(_), None) => talk.notifications.push(message),
+                (None, Some(answered)) if *answered == id => {
+                    if let Some(error) = message.get("error") {
+                        return Err(Error::from(Failed {
+                            code: error["code"].as_i64().unwrap_or_default(),
+                            message: error["message"].as_str().unwrap_or_default().to_owned(),
+                            data: error["data"].clone(),
+                        }));
+                    }
+                    return Ok(message["result"].clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<()> {
+        let mut line = message.to_string();
+        line.push('\n');
+        Ok(self.writer.write_all(line.as_bytes()).await?)
+    }
+
+    async fn receive(&mut self) -> Result<Value> {
+        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await??;
+        let line = line.ok_or_else(|| Error::tool("the server closed the connection"))?;
+        let message: Value = serde_json::from_str(&line)?;
+        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
+        Ok(message)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}

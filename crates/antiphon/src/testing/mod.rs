@@ -1,0 +1,35 @@
+//! For tests of your tools: a client in this process that answers by script, on either revision, and
+//! a way to move a run to a fresh replica at every question.
+//!
+//! ```
+//! use antiphon::{prelude::*, testing::{Answers, Client, Revision}};
+//! use serde_json::json;
+//!
+//! #[derive(Deserialize, JsonSchema)]
+//! struct Name { name: String }
+//!
+//! async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+//!     let Name { name } = ctx.elicit("Who are you?").await?.accepted()?;
+//!     Ok(format!("Hello, {name}!"))
+//! }
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let server = Server::builder("greeter", "1.0.0").tool(Tool::new("greet", "Greets you", greet)).build()?;
+//! for revision in Revision::BOTH {
+//!     let mut client = Client::connect(&server, revision).await?.with_answers(Answers::new().accept("name", json!({"name": "Ada"})));
+//!     let talk = client.call("greet", json!({})).await?;
+//!     assert_eq!(talk.text(), "Hello, Ada!");
+//! }
+//! # antiphon::Result::Ok(())
+//! # }).unwrap();
+//! ```
+
+mod answers;
+mod client;
+mod replicas;
+
+pub use self::{
+    answers::{Answers, Question},
+    client::{Client, Failed, Revision, Talk},
+    replicas::{Replicas, Report},
+};

@@ -1,0 +1,232 @@
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use super::{Answers, Client, Question, Revision};
+use crate::{
+    error::{Error, Result},
+    seal::SealConfig,
+    server::ServerBuilder,
+};
+
+/// Runs a tool to its end while moving it to a fresh replica at every question, the way a bad day in
+/// production would: answers come in parts and out of order, requests come twice, and old states come
+/// again after newer ones.
+///
+/// ```
+/// # use antiphon::{prelude::*, testing::{Answers, Replicas}};
+/// # use serde_json::json;
+/// # #[derive(Deserialize, JsonSchema)] struct Name { name: String }
+/// # async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+/// #     Ok(format!("Hello, {}!", ctx.elicit::<Name>("Who?").await?.accepted()?.name))
+/// # }
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let report = Replicas::new(|| Server::builder("greeter", "1.0.0").tool(Tool::new("greet", "Greets you", greet)))
+///     .run("greet", json!({}), || Answers::new().accept("name", json!({"name": "Ada"})))
+///     .await?;
+/// assert_eq!(report.result["content"][0]["text"], "Hello, Ada!");
+/// # antiphon::Result::Ok(())
+/// # }).unwrap();
+/// ```
+pub struct Replicas {
+    replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
+    seal: SealConfig,
+    seed: u64,
+    schedules: u32,
+    steady: bool,
+}
+
+/// What happened on the way.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The result, the same in every schedule.
+    pub result: Value,
+    /// How many ways of delivering the answers were tried.
+    pub schedules: u32,
+    /// How many fresh replicas took a leg.
+    pub replicas: u32,
+    /// How many requests were sent twice.
+    pub duplicates: u32,
+    /// How many old states were sent again.
+    pub stale: u32,
+    /// The most rounds a schedule took.
+    pub rounds: u32,
+}
+
+/// A run that takes longer is one that never ends.
+const ROUNDS: u32 = 1000;
+
+impl Replicas {
+    /// Replicas that are built by `replica`; its seal is replaced by one they share.
+    pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
+        Self {
+            replica: Box::new(replica),
+            seal: SealConfig::default(),
+            seed: 0x5EED,
+            schedules: 16,
+            steady: true,
+        }
+    }
+
+    /// Sets the seed of all that is random, to see a failure again.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Sets how many ways of delivering the answers are tried. Default: 16.
+    #[must_use]
+    pub fn schedules(mut self, schedules: u32) -> Self {
+        self.schedules = schedules;
+        self
+    }
+
+    /// Accepts that runs end differently: for tools whose steps give something else in every run,
+    /// such as a toss or a number drawn. Drift is still reported.
+    #[must_use]
+    pub fn allow_different_results(mut self) -> Self {
+        self.steady = false;
+        self
+    }
+
+    /// Runs `tool` under every schedule.
+    ///
+    /// # Errors
+    ///
+    /// When the tool drifts, when two schedules end differently, or when the same request is
+    /// answered in two ways; the message says where and gives the seed.
+    pub async fn run(&self, tool: &str, arguments: Value, answers: impl Fn() -> Answers) -> Result<Report> {
+        let mut report =
+            Report { result: Value::Null, schedules: 0, replicas: 0, duplicates: 0, stale: 0, rounds: 0 };
+        let mut random = Random(self.seed | 1);
+        for schedule in 0..self.schedules {
+            // The first schedule is an ordinary day.
+            let calm = schedule == 0;
+            let result =
+                self.schedule(tool, &arguments, answers(), calm, &mut random, &mut report).await.map_err(
+                    |error| Error::tool(format!("schedule {schedule} (seed {:#x}): {error:#}", self.seed)),
+                )?;
+            if self.steady && schedule > 0 && steady(&result) != steady(&report.result) {
+                return Err(Error::tool(format!(
+                    "schedule {schedule} (seed {:#x}) ended with {result}, an ordinary run with {}: the tool depends on something that is not recorded",
+                    self.seed, report.result
+                )));
+            }
+            if schedule == 0 {
+                report.result = result;
+            }
+            report.schedules += 1;
+        }
+        Ok(report)
+    }
+
+    async fn schedule(
+        &self,
+        tool: &str,
+        arguments: &Value,
+        mut answers: Answers,
+        calm: bool,
+        random: &mut Random,
+        report: &mut Report,
+    ) -> Result<Value> {
+        let first = json!({"name": tool, "arguments": arguments});
+        let mut request = first.clone();
+        let mut given: Map<String, Value> = Map::new();
+        let mut old: Vec<(Value, Value)> = Vec::new();
+        for round in 1..=ROUNDS {
+            report.rounds = report.rounds.max(round - 1);
+            let reply = self.leg(&request, report).await?;
+            if !calm && random.one_in(3) {
+                report.duplicates += 1;
+                let again = self.leg(&request, report).await?;
+                self.same(&reply, &again, "the same request, sent twice,")?;
+            }
+            if !calm && !old.is_empty() && random.one_in(4) {
+                report.stale += 1;
+                let (request, before) = &old[random.below(old.len())];
+                let again = self.leg(request, report).await?;
+                self.same(before, &again, "an old request, sent again,")?;
+            }
+            old.push((request, reply.clone()));
+            if reply["resultType"] != "input_required" {
+                return Ok(reply);
+            }
+            request = first.clone();
+            request["requestState"] = reply["requestState"].clone();
+            request["inputResponses"] = json!({});
+            let asked: Vec<_> = reply["inputRequests"].as_object().into_iter().flatten().collect();
+            for (key, question) in &asked {
+                // What was answered once is answered the same way again, however often it is asked.
+                let answer = given
+                    .entry((*key).clone())
+                    .or_insert_with(|| answers.answer(&Question::new(Some(key), question)));
+                if calm || asked.len() == 1 || random.one_in(2) {
+                    request["inputResponses"][*key] = answer.clone();
+                }
+            }
+        }
+        Err(Error::tool(format!("the tool still asks after {ROUNDS} rounds")))
+    }
+
+    /// One leg, on a replica that has never seen the run.
+    async fn leg(&self, request: &Value, report: &mut Report) -> Result<Value> {
+        let mut limits = crate::Limits::default();
+        limits.rounds = ROUNDS;
+        let server = (self.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
+        report.replicas += 1;
+        let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+        let reply = client.request("tools/call", request.clone()).await?;
+        let text = reply["content"][0]["text"].as_str().unwrap_or_default();
+        if reply["isError"] == true && text.starts_with("the run cannot be continued") {
+            return Err(Error::tool(text.to_owned()));
+        }
+        Ok(reply)
+    }
+
+    fn same(&self, before: &Value, after: &Value, what: &str) -> Result<()> {
+        if !self.steady || steady(before) == steady(after) {
+            return Ok(());
+        }
+        Err(Error::tool(format!("{what} was answered with {after} instead of {before}")))
+    }
+}
+
+/// A reply without what is new in every one of them.
+fn steady(reply: &Value) -> Value {
+    let mut reply = reply.clone();
+    if let Some(fields) = reply.as_object_mut() {
+        fields.remove("requestState");
+    }
+    reply
+}
+
+/// Enough randomness for a schedule, the same on every machine (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next() % n == 0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replicas")
+            .field("seed", &self.seed)
+            .field("schedules", &self.schedules)
+            .finish_non_exhaustive()
+    }
+}

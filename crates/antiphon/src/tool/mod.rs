@@ -1,0 +1,314 @@
+//! How a Rust function becomes an MCP tool.
+
+mod call;
+mod handoff;
+mod output;
+
+use std::{
+    any::TypeId,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+pub use self::{
+    call::{ToolCall, ToolResult},
+    handoff::handoff,
+    output::{IntoToolOutput, Json, ToolOutput},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    function::{Erased, Function, erase},
+    model::{Icon, ToolAnnotations, ToolDefinition},
+    schema::{self, Validator},
+};
+
+/// The tool by which a model is made to answer with data. Nobody else may use its name.
+pub const RESERVED_TOOL: &str = "__schema__";
+
+/// Where the keys a tool asks under travel in its `_meta`.
+pub const ELICITS_META: &str = "antiphon/elicits";
+
+/// A function that is served over MCP.
+///
+/// The function is async, takes the [`Ctx`](crate::Ctx) and its arguments, and returns what
+/// [`IntoToolOutput`] knows. Its arguments' type is its schema: field docs become descriptions, and
+/// what does not fit is refused before the function runs, with an error that names the field.
+///
+/// ```
+/// use antiphon::prelude::*;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Add {
+///     /// The first number.
+///     a: i64,
+///     /// The second number.
+///     b: i64,
+/// }
+///
+/// async fn add(_: &Ctx, args: Add) -> Result<String> {
+///     Ok((args.a + args.b).to_string())
+/// }
+///
+/// let tool = Tool::new("add", "Adds two numbers", add).title("Addition");
+/// # let _ = tool;
+/// ```
+pub struct Tool {
+    pub(crate) definition: ToolDefinition,
+    pub(crate) call: Erased<ToolOutput>,
+    pub(crate) arguments: Arguments,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
+    /// Whether an argument travels in a header as well (`x-mcp-header`).
+    pub(crate) has_headers: bool,
+    /// Set where the output schema was written by hand; a type's own needs no checking.
+    output: Option<Validator>,
+    forms: BTreeMap<String, Value>,
+    /// What is wrong with it; reported when the server is built.
+    problems: Vec<String>,
+}
+
+/// How a tool's arguments are checked.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    validator: Option<Validator>,
+    /// A tool that takes `()` takes no argument at all.
+    none: bool,
+}
+
+impl Tool {
+    /// A tool that calls `function`.
+    pub fn new<A, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        R: IntoToolOutput + 'static,
+        F: for<'a> Function<'a, A, Out = R> + 'static,
+    {
+        let none = TypeId::of::<A>() == TypeId::of::<()>();
+        let call = erase(function, R::into_tool_output);
+        let mut tool =
+            Self::with_call(name.into(), description.into(), schema::of_arguments::<A>(), call, none);
+        tool.definition.output_schema = R::output_schema().map(Arc::new);
+        tool
+    }
+
+    /// A tool whose input schema is written by hand and served as it is written. Its arguments come
+    /// as they are, checked against the schema.
+    pub fn raw<R, F>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+        function: F,
+    ) -> Self
+    where
+        R: IntoToolOutput + 'static,
+        F: for<'a> Function<'a, Map<String, Value>, Out = R> + 'static,
+    {
+        let (input_schema, problem) = match input_schema {
+            Value::Object(schema) => (schema, None),
+            _ => (Map::new(), Some("its input schema is not a JSON object".to_owned())),
+        };
+        let call = erase(function, R::into_tool_output);
+        let mut tool = Self::with_call(name.into(), description.into(), input_schema, call, false);
+        tool.problems.extend(problem);
+        if cfg!(not(feature = "validate")) {
+            tool.problems.push("a schema written by hand needs the feature `validate`".into());
+        }
+        tool
+    }
+
+    fn with_call(
+        name: String,
+        description: String,
+        schema: Map<String, Value>,
+        call: Erased<ToolOutput>,
+        none: bool,
+    ) -> Self {
+        let (validator, problem) = match Validator::new(&schema) {
+            Ok(validator) => (Some(validator), None),
+            Err(problem) => (None, Some(format!("its input schema is not valid: {problem}"))),
+        };
+        let headers = schema.get("properties").and_then(Value::as_object);
+        Self {
+            has_headers: headers
+                .is_some_and(|fields| fields.values().any(|field| field.get("x-mcp-header").is_some())),
+            definition: ToolDefinition::new(name, description, schema),
+            output: None,
+            call,
+            arguments: Arguments { validator, none },
+            timeout: None,
+            elicits: None,
+            forms: BTreeMap::new(),
+            problems: problem.into_iter().collect(),
+        }
+    }
+
+    /// Sets the name people see.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.definition.title = Some(title.into());
+        self
+    }
+
+    /// Says what the tool does to the world.
+    #[must_use]
+    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+        self.definition.annotations = Some(annotations);
+        self
+    }
+
+    /// Sets the tool's icons.
+    #[must_use]
+    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+        self.definition.icons = Some(icons.into_iter().collect());
+        self
+    }
+
+    /// Adds an entry to the tool's `_meta`.
+    #[must_use]
+    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets the output schema by hand. What the tool returns as structured content is checked
+    /// against it.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        match schema {
+            Value::Object(schema) => {
+                match Validator::new(&schema) {
+                    Ok(validator) => self.output = Some(validator),
+                    Err(problem) => self.problems.push(format!("its output schema is not valid: {problem}")),
+                }
+                self.definition.output_schema = Some(Arc::new(schema));
+            }
+            _ => self.problems.push("its output schema is not a JSON object".into()),
+        }
+        self
+    }
+
+    /// Bounds how long the tool may work, not counting the time it waits for people. Default: the
+    /// server's [`Limits::tool_timeout`](crate::Limits::tool_timeout).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Declares that the tool asks for a `T`, under the key of its name, so that a client can have a
+    /// form of its own ready. A tool that declares what it asks may ask nothing else.
+    #[must_use]
+    pub fn elicits<T: DeserializeOwned + JsonSchema + 'static>(mut self) -> Self {
+        match schema::form::<T>() {
+            Ok(form) => {
+                self.forms.insert(form.key.clone(), form.schema.clone());
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+        self
+    }
+
+    /// Declares that the tool asks for what `schema` says, under `key`. See
+    /// [`elicits`](Self::elicits).
+    #[must_use]
+    pub fn elicits_value(mut self, key: impl Into<String>, schema: Value) -> Self {
+        self.forms.insert(key.into(), schema);
+        self
+    }
+
+    /// The tool's name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// The tool as `tools/list` shows it.
+    pub fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    /// Whether what the tool returned is what it said it would.
+    pub(crate) fn check_output(&self, output: &ToolOutput) -> Result<()> {
+        let (Some(validator), false) = (&self.output, output.is_error) else { return Ok(()) };
+        let problems = match &output.structured {
+            Some(structured) => validator.problems(structured),
+            None => vec!["there is no structured content".to_owned()],
+        };
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Error::misuse(format!(
+            "the tool's result does not fit its output schema: {}",
+            problems.join("; ")
+        )))
+    }
+
+    /// Makes the tool ready to be served, or says what is wrong with it.
+    pub(crate) fn finish(mut self) -> std::result::Result<Self, Vec<String>> {
+        let name = self.definition.name.as_ref();
+        if name == RESERVED_TOOL {
+            self.problems.push(format!("`{RESERVED_TOOL}` is a reserved tool name"));
+        } else if !is_tool_name(name) {
+            self.problems.push("its name must be 1 to 128 letters, digits, `_`, `-` or `.`".into());
+        }
+        if self.definition.description.as_ref().is_none_or(|text| text.trim().is_empty()) {
+            self.problems.push("its description is empty; a model chooses tools by their description".into());
+        }
+        if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
+            self.problems.push("its arguments must be a struct, so that each has a name".into());
+        }
+        if !self.problems.is_empty() {
+            let name = self.definition.name.as_ref();
+            return Err(self.problems.iter().map(|problem| format!("tool `{name}`: {problem}")).collect());
+        }
+        if !self.forms.is_empty() {
+            self.elicits = Some(Arc::new(self.forms.keys().cloned().collect()));
+            let forms = std::mem::take(&mut self.forms).into_iter().collect();
+            self.definition.meta.get_or_insert_default().0.insert(ELICITS_META.into(), Value::Object(forms));
+        }
+        Ok(self)
+    }
+}
+
+impl Arguments {
+    /// The arguments as the function takes them, or what is wrong with them.
+    pub(crate) fn check(&self, arguments: Option<Map<String, Value>>, max_depth: usize) -> Result<Value> {
+        let value = Value::Object(arguments.unwrap_or_default());
+        if depth(&value) > max_depth {
+            let problem = format!("the arguments are nested deeper than {max_depth}");
+            return Err(Error::new(ErrorKind::InvalidArguments(vec![problem])));
+        }
+        if let Some(validator) = &self.validator {
+            let problems = validator.problems(&value);
+            if !problems.is_empty() {
+                return Err(Error::new(ErrorKind::InvalidArguments(problems)));
+            }
+        }
+        Ok(if self.none { Value::Null } else { value })
+    }
+}
+
+/// How deep a value is nested. Recursion is bounded: the parser refuses what is deeper than 128.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn is_tool_name(name: &str) -> bool {
+    (1..=128).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tool").field("definition", &self.definition).finish_non_exhaustive()
+    }
+}

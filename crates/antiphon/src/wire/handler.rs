@@ -1,0 +1,532 @@
+//! The SDK's handler, on Antiphon's registry.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
+        CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+        Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+        LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+        ReadResourceResult, Reference, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
+        SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    },
+    service::{NotificationContext, Peer, RequestContext, SubscriptionContext},
+};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    Revision,
+    invoke::{Call, Reply, invoke},
+    reply::{to_call_result, to_error_data, tool_error},
+};
+use crate::{
+    prompt::{Completer, Completion},
+    server::{Change, Shared},
+};
+
+/// Serves one connection, or one request outside of any.
+pub(crate) struct Handler {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+    session_idle: Option<Duration>,
+    closed: CancellationToken,
+    _close: DropGuard,
+}
+
+/// What a 2025-11-25 client has set for its session.
+#[derive(Debug)]
+struct Session {
+    level: Mutex<LoggingLevel>,
+    subscribed: Mutex<BTreeSet<String>>,
+}
+
+/// A client that has not said otherwise hears of what is worth knowing.
+const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
+
+impl Handler {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let closed = CancellationToken::new();
+        let session = Session { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() };
+        Self {
+            shared,
+            session: Arc::new(session),
+            session_idle: None,
+            _close: closed.clone().drop_guard(),
+            closed,
+        }
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn with_session_idle(mut self, idle: Option<Duration>) -> Self {
+        self.session_idle = idle;
+        self
+    }
+
+    fn level(&self) -> Option<LoggingLevel> {
+        Some(*lock(&self.session.level))
+    }
+
+    /// A session that waits for a person must not look idle.
+    fn keep_alive(&self) -> Option<Duration> {
+        self.session_idle.map(|idle| idle / 3)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let about = &self.shared.about;
+        let mut implementation = Implementation::new(about.name.clone(), about.version.clone());
+        implementation.title.clone_from(&about.title);
+        implementation.description.clone_from(&about.description);
+        implementation.website_url.clone_from(&about.website);
+        implementation.icons.clone_from(&about.icons);
+        let mut config = ServerConfig::new(self.capabilities());
+        config.server_info = implementation;
+        config.instructions.clone_from(&about.instructions);
+        config
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        match self.shared.registry().tool(name) {
+            // The SDK asks for every call and looks only for headers.
+            Some(tool) if tool.has_headers => Some(tool.definition.clone()),
+            Some(_) => None,
+            None => self.shared.inner.as_ref()?.tool(name),
+        }
+    }
+
+    async fn list_tools(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let registry = self.shared.registry();
+        let legacy = !is_rounds(&context);
+        let mut tools: Vec<Tool> = registry.tools().iter().map(|tool| tool.definition.clone()).collect();
+        if let Some(inner) = &self.shared.inner {
+            let own = inner.list_tools(None, context).await?.tools;
+            tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
+        }
+        if legacy {
+            // Before 2026-07-28 an output schema is an object's.
+            for tool in &mut tools {
+                if tool
+                    .output_schema
+                    .as_ref()
+                    .is_some_and(|schema| schema.get("type").is_none_or(|kind| kind != "object"))
+                {
+                    tool.output_schema = None;
+                }
+            }
+        }
+        let (tools, next_cursor) = paged(tools, page, self.shared.limits.page)?;
+        Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let registry = self.shared.registry();
+        let Some(tool) = registry.tool(&request.name) else {
+            return match &self.shared.inner {
+                Some(inner) => inner.call_tool(request, context).await,
+                None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
+            };
+        };
+        // A retry must bring the same arguments; only that one needs them twice.
+        let original = is_rounds(&context).then(|| request.arguments.clone()).flatten();
+        let call = Call {
+            method: "tools/call",
+            name: &request.name,
+            arguments: original.as_ref(),
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            timeout: tool.timeout,
+            keep_alive: self.keep_alive(),
+            declared: tool.elicits.clone(),
+            level: self.level(),
+        };
+        let arguments = tool.arguments.check(request.arguments, self.shared.limits.argument_depth);
+        match invoke(&self.shared, call, context, &tool.call, arguments).await? {
+            Reply::InputRequired(result) => Ok(result.into()),
+            Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
+                Ok(()) => Ok(to_call_result(output, revision).into()),
+                Err(error) => Ok(tool_error(&error, revision)?.into()),
+            },
+            Reply::Done(Err(error), revision) => Ok(tool_error(&error, revision)?.into()),
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let registry = self.shared.registry();
+        let mut prompts: Vec<_> = registry.prompts().iter().map(|prompt| prompt.definition.clone()).collect();
+        if let Some(inner) = &self.shared.inner {
+            let own = inner.list_prompts(None, context).await?.prompts;
+            prompts.extend(own.into_iter().filter(|prompt| registry.prompt(&prompt.name).is_none()));
+        }
+        let (prompts, next_cursor) = paged(prompts, page, self.shared.limits.page)?;
+        Ok(ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let registry = self.shared.registry();
+        let Some(prompt) = registry.prompt(&request.name) else {
+            return match &self.shared.inner {
+                Some(inner) => inner.get_prompt(request, context).await,
+                None => {
+                    Err(ErrorData::invalid_params(format!("there is no prompt `{}`", request.name), None))
+                }
+            };
+        };
+        let call = Call {
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            ..self.plain_call("prompts/get", &request.name, request.arguments.as_ref())
+        };
+        let arguments = if prompt.definition.arguments.is_some() {
+            json!(request.arguments.clone().unwrap_or_default())
+        } else {
+            Value::Null
+        };
+        match invoke(&self.shared, call, context, &prompt.get, Ok(arguments)).await? {
+            Reply::InputRequired(result) => Ok(result.into()),
+            Reply::Done(Ok(messages), _) => {
+                let mut result = GetPromptResult::new(messages);
+                result.description.clone_from(&prompt.definition.description);
+                Ok(result.into())
+            }
+            Reply::Done(Err(error), _) => Err(to_error_data(&error)),
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let registry = self.shared.registry();
+        let listed = registry.resources().iter().filter(|resource| resource.listed);
+        let mut resources: Vec<_> = listed.map(|resource| resource.definition.clone()).collect();
+        if let Some(inner) = &self.shared.inner {
+            let own = inner.list_resources(None, context).await?.resources;
+            resources.extend(own.into_iter().filter(|resource| registry.resource(&resource.uri).is_none()));
+        }
+        let (resources, next_cursor) = paged(resources, page, self.shared.limits.page)?;
+        Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let registry = self.shared.registry();
+        let mut templates: Vec<_> =
+            registry.templates().iter().map(|template| template.definition.clone()).collect();
+        if let Some(inner) = &self.shared.inner {
+            templates.extend(inner.list_templates(None, context).await?.resource_templates);
+        }
+        let (templates, next_cursor) = paged(templates, page, self.shared.limits.page)?;
+        Ok(ListResourceTemplatesResult {
+            next_cursor,
+            ..ListResourceTemplatesResult::with_all_items(templates)
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let registry = self.shared.registry();
+        let uri = request.uri.as_str();
+        let (read, mime_type, arguments) = if let Some(resource) = registry.resource(uri) {
+            (&resource.read, resource.definition.mime_type.as_deref(), Value::Null)
+        } else if let Some((template, variables)) = registry.template(uri) {
+            (&template.read, template.definition.mime_type.as_deref(), Value::Object(variables))
+        } else {
+            return match &self.shared.inner {
+                Some(inner) => inner.read_resource(request, context).await,
+                None => Err(ErrorData::resource_not_found(
+                    format!("there is no resource `{uri}`"),
+                    Some(json!({"uri": uri})),
+                )),
+            };
+        };
+        let call = Call {
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            ..self.plain_call("resources/read", uri, None)
+        };
+        match invoke(&self.shared, call, context, read, Ok(arguments)).await? {
+            Reply::InputRequired(result) => Ok(result.into()),
+            Reply::Done(Ok(contents), _) => {
+                Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
+            }
+            Reply::Done(Err(error), _) => Err(to_error_data(&error)),
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let Some(complete) = self.completer(&request) else {
+            return match &self.shared.inner {
+                Some(inner) => inner.complete(request, context).await,
+                None => Ok(CompleteResult::default()),
+            };
+        };
+        let arguments = request.context.and_then(|context| context.arguments).unwrap_or_default();
+        let completion =
+            Completion { value: request.argument.value, arguments: arguments.into_iter().collect() };
+        let mut values = complete(completion).await.map_err(|error| to_error_data(&error))?;
+        let total = values.len();
+        values.truncate(CompletionInfo::MAX_VALUES);
+        let mut info = CompletionInfo::new(values).unwrap_or_default();
+        info.total = u32::try_from(total).ok();
+        info.has_more = Some(total > CompletionInfo::MAX_VALUES);
+        Ok(CompleteResult::new(info))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if is_rounds(&context) {
+            return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
+        }
+        *lock(&self.session.level) = request.level;
+        Ok(())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        lock(&self.session.subscribed).insert(request.uri);
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        lock(&self.session.subscribed).remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.shared.changes.subscribe();
+        loop {
+            let change = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.shared.shutdown.cancelled() => return Ok(()),
+                change = next_change(&mut changes) => change,
+            };
+            // What this client has not asked to hear of, the sink refuses.
+            let _ = match change {
+                None => return Ok(()),
+                Some(Change::Tools) => context.sink().notify_tool_list_changed().await,
+                Some(Change::Prompts) => context.sink().notify_prompt_list_changed().await,
+                Some(Change::Resources) => context.sink().notify_resource_list_changed().await,
+                Some(Change::Resource(uri)) => context.sink().notify_resource_updated(uri).await,
+            };
+        }
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (changes, closed) = (self.shared.changes.subscribe(), self.closed.clone());
+        tokio::spawn(forward(changes, Arc::clone(&self.session), context.peer, closed));
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match &self.shared.inner {
+            Some(inner) => inner.custom(request, context).await,
+            None => Err(unknown_method(&request)),
+        }
+    }
+}
+
+impl Handler {
+    fn capabilities(&self) -> ServerCapabilities {
+        let registry = self.shared.registry();
+        let mut capabilities =
+            self.shared.inner.as_ref().map(|inner| inner.info().capabilities).unwrap_or_default();
+        let declared = json!({
+            "logging": {},
+            "tools": {"listChanged": true},
+            "prompts": {"listChanged": true},
+            "resources": {"listChanged": true, "subscribe": true},
+            "completions": {},
+        });
+        let Ok(ours) = serde_json::from_value::<ServerCapabilities>(declared) else { return capabilities };
+        capabilities.logging = ours.logging;
+        capabilities.tools = ours.tools;
+        if !registry.prompts().is_empty() || capabilities.prompts.is_some() {
+            capabilities.prompts = ours.prompts;
+        }
+        if !registry.resources().is_empty()
+            || !registry.templates().is_empty()
+            || capabilities.resources.is_some()
+        {
+            capabilities.resources = ours.resources;
+        }
+        let completes = registry.prompts().iter().any(|prompt| !prompt.completions.is_empty())
+            || registry.templates().iter().any(|template| !template.completions.is_empty());
+        if completes {
+            capabilities.completions = ours.completions;
+        }
+        capabilities
+    }
+
+    fn plain_call<'a>(
+        &self,
+        method: &'static str,
+        name: &'a str,
+        arguments: Option<&'a serde_json::Map<String, Value>>,
+    ) -> Call<'a> {
+        Call {
+            method,
+            name,
+            arguments,
+            responses: None,
+            state: None,
+            timeout: None,
+            keep_alive: self.keep_alive(),
+            declared: None,
+            level: self.level(),
+        }
+    }
+
+    fn completer(&self, request: &CompleteRequestParams) -> Option<Completer> {
+        let registry = self.shared.registry();
+        let argument = request.argument.name.as_str();
+        match &request.r#ref {
+            Reference::Prompt(prompt) => registry.prompt(&prompt.name)?.completions.get(argument).cloned(),
+            Reference::Resource(resource) => registry
+                .templates()
+                .iter()
+                .find(|template| template.definition.uri_template == resource.uri)?
+                .completions
+                .get(argument)
+                .cloned(),
+            _ => None,
+        }
+    }
+}
+
+fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
+    super::link::revision(context) == Revision::Rounds
+}
+
+/// The SDK hands over a known method with parameters it could not read as an unknown method.
+fn unknown_method(request: &CustomRequest) -> ErrorData {
+    const KNOWN: [&str; 5] =
+        ["tools/call", "prompts/get", "resources/read", "completion/complete", "logging/setLevel"];
+    let method = request.method.clone();
+    if KNOWN.contains(&method.as_str()) {
+        return ErrorData::invalid_params(
+            format!("the parameters of `{method}` are not what it takes"),
+            None,
+        );
+    }
+    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+}
+
+/// The next change, however many were missed. `None` when there will be no more.
+async fn next_change(changes: &mut Receiver<Change>) -> Option<Change> {
+    loop {
+        match changes.recv().await {
+            Ok(change) => return Some(change),
+            Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a client is slower than what changes"),
+            Err(RecvError::Closed) => return None,
+        }
+    }
+}
+
+/// Tells a 2025-11-25 session what changes, until it ends.
+async fn forward(
+    mut changes: Receiver<Change>,
+    session: Arc<Session>,
+    peer: Peer<RoleServer>,
+    closed: CancellationToken,
+) {
+    loop {
+        let change = tokio::select! {
+            () = closed.cancelled() => return,
+            change = next_change(&mut changes) => change,
+        };
+        let sent = match change {
+            None => return,
+            Some(Change::Tools) => peer.notify_tool_list_changed().await,
+            Some(Change::Prompts) => peer.notify_prompt_list_changed().await,
+            Some(Change::Resources) => peer.notify_resource_list_changed().await,
+            Some(Change::Resource(uri)) if lock(&session.subscribed).contains(&uri) => {
+                peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
+            }
+            Some(Change::Resource(_)) => Ok(()),
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// One page of a list. The cursor is where the next one begins.
+fn paged<T>(
+    items: Vec<T>,
+    page: Option<PaginatedRequestParams>,
+    size: usize,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    let total = items.len();
+    let start = match page.and_then(|page| page.cursor) {
+        None => 0,
+        Some(cursor) => match cursor.parse() {
+            Ok(start) if start <= total => start,
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "that cursor is none of ours; list again from the start",
+                    None,
+                ));
+            }
+        },
+    };
+    let next = start.saturating_add(size);
+    let page = items.into_iter().skip(start).take(size).collect();
+    Ok((page, (next < total).then(|| next.to_string())))
+}

@@ -1,0 +1,174 @@
+//! One leg of a run, from request to reply.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use antiphon_replay::{Journal, Key, Machine, Suspension};
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel},
+    service::RequestContext,
+};
+use serde_json::{Map, Value};
+
+use super::{Link, Revision, fits};
+use crate::{
+    ctx::Ctx,
+    driver::{self, Leg, Pace},
+    error::{Error, ErrorKind, Result},
+    function::Erased,
+    run::{self, Run},
+    seal::{Binding, OpenError},
+    server::Shared,
+};
+
+/// A request that runs an author's function.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) method: &'static str,
+    pub(super) name: &'a str,
+    /// The arguments as they came; a retry must bring the same.
+    pub(super) arguments: Option<&'a Map<String, Value>>,
+    pub(super) responses: Option<InputResponses>,
+    pub(super) state: Option<&'a str>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) keep_alive: Option<Duration>,
+    pub(super) declared: Option<Arc<BTreeSet<String>>>,
+    pub(super) level: Option<LoggingLevel>,
+}
+
+/// What a leg leads to.
+#[derive(Debug)]
+pub(super) enum Reply<T> {
+    Done(Result<T>, Revision),
+    InputRequired(InputRequiredResult),
+}
+
+/// Runs `function` until it returns or has to ask.
+///
+/// # Errors
+///
+/// What is wrong with the request itself. What goes wrong in the function is in the reply.
+pub(super) async fn invoke<T>(
+    shared: &Arc<Shared>,
+    call: Call<'_>,
+    context: RequestContext<RoleServer>,
+    function: &Erased<T>,
+    arguments: Result<Value>,
+) -> Result<Reply<T>, ErrorData> {
+    let Ok(_permit) = shared.in_flight.try_acquire() else {
+        let limit = shared.limits.in_flight;
+        return Err(ErrorData::internal_error(
+            format!("the server is working on {limit} requests, its limit; try again later"),
+            None,
+        ));
+    };
+    let link = Link::new(context, call.level);
+    let revision = link.revision();
+    let principal = shared.principal(link.extensions());
+    let binding = (revision == Revision::Rounds).then(|| {
+        Binding::new(
+            shared.audience(),
+            principal.as_deref().unwrap_or_default(),
+            call.method,
+            call.name,
+            call.arguments,
+        )
+    });
+    let journal = match (&binding, call.state) {
+        (Some(binding), Some(state)) => open(shared, state, binding, call.name)?,
+        _ => Journal::new(run::new_id()),
+    };
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(error) => return Ok(Reply::Done(Err(error), revision)),
+    };
+    let answers = call.responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
+    let machine = Machine::new(journal).with_answers(answers).with_fits(fits);
+    let mut run = Run::new(link, Arc::clone(shared), machine);
+    run.principal = principal;
+    run.declared = call.declared;
+    let run = Arc::new(run);
+    let pace = Pace {
+        grace: shared.limits.grace,
+        limit: call.timeout.or(shared.limits.tool_timeout),
+        keep_alive: call.keep_alive,
+    };
+    let (leg, machine) = {
+        let ctx = Ctx::new(Arc::clone(&run));
+        let mut future = function(&ctx, arguments);
+        let leg = tokio::select! {
+            biased;
+            leg = driver::drive(&run, future.as_mut(), pace) => leg,
+            () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
+        };
+        // Before the tool is dropped: its questions are withdrawn as it goes.
+        (leg, run.take_machine())
+    };
+    match leg {
+        Leg::Done(Err(error)) => Ok(Reply::Done(Err(error), revision)),
+        Leg::Done(Ok(value)) => {
+            Ok(Reply::Done(machine.complete_run().map(|_| value).map_err(drifted), revision))
+        }
+        Leg::Suspended => {
+            let suspended = machine
+                .suspend()
+                .map_err(drifted)
+                .and_then(|suspension| input_required(shared, suspension, binding.as_ref()));
+            Ok(match suspended {
+                Ok(result) => Reply::InputRequired(result),
+                Err(error) => Reply::Done(Err(error), revision),
+            })
+        }
+    }
+}
+
+fn drifted(drift: antiphon_replay::Drift) -> Error {
+    Error::new(ErrorKind::Drift(drift)).terminal()
+}
+
+/// Every failure to open a seal is answered with this and nothing else: whoever tries to forge one
+/// learns nothing from the answer.
+const REFUSED: &str = "Invalid or expired requestState";
+
+fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<Journal, ErrorData> {
+    shared.seal.open(state, binding, SystemTime::now()).map_err(|reason: OpenError| {
+        tracing::info!(?reason, name, "a requestState was refused");
+        ErrorData::invalid_params(REFUSED, None)
+    })
+}
+
+fn input_required(
+    shared: &Shared,
+    suspension: Suspension,
+    binding: Option<&Binding>,
+) -> Result<InputRequiredResult> {
+    let Suspension { journal, asks } = suspension;
+    let limit = shared.limits.rounds;
+    if journal.round > limit {
+        return Err(Error::new(ErrorKind::Limit(format!(
+            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), or raise `Limits::rounds` if your clients allow more"
+        ))));
+    }
+    let requests: InputRequests = asks
+        .into_iter()
+        .map(|(key, request)| Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?)))
+        .collect::<Result<_>>()?;
+    let binding =
+        binding.ok_or_else(|| Error::misuse("only a 2026-07-28 request is answered with questions"))?;
+    let state = shared.seal.seal(&journal, binding, SystemTime::now()).map_err(|too_large| {
+        let mut sizes: Vec<_> = journal.entries.iter().map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key)).collect();
+        sizes.sort_by(|a, b| b.cmp(a));
+        let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
+        Error::new(ErrorKind::Limit(format!(
+            "the run has grown to {} bytes, more than the {} a requestState may have; its largest entries are {}: return less from these steps, or raise `SealConfig::max_bytes`",
+            too_large.bytes,
+            too_large.max_bytes,
+            largest.join(", ")
+        )))
+    })?;
+    Ok(InputRequiredResult::new(Some(requests), Some(state)))
+}

@@ -1,0 +1,253 @@
+//! One request from a client, and the way back to it.
+
+use std::future::Future;
+
+use rmcp::{
+    RoleServer,
+    model::{
+        ClientCapabilities, CustomNotification, Extensions, LoggingLevel, LoggingMessageNotificationParam,
+        ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerNotification, ServerRequest,
+    },
+    service::{Peer, RequestContext, ServiceError},
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    ctx::Level,
+    error::{Capability, Error, ErrorKind},
+};
+
+/// The two ways MCP lets a server ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Revision {
+    /// 2025-11-25 and before: the server sends requests in a session.
+    Session,
+    /// 2026-07-28: the server answers that input is required.
+    Rounds,
+}
+
+/// Something to tell the client beside the answer.
+#[derive(Debug)]
+pub(crate) enum Note {
+    Log { level: Level, logger: Option<String>, data: Value },
+    Progress { progress: f64, total: Option<f64>, message: Option<String> },
+    ElicitationComplete { id: String },
+}
+
+/// A request in hand.
+#[derive(Debug)]
+pub(crate) struct Link {
+    context: RequestContext<RoleServer>,
+    revision: Revision,
+    capabilities: std::sync::OnceLock<ClientCapabilities>,
+    progress_token: Option<ProgressToken>,
+    /// What the client wants to hear of a log. On 2026-07-28, only what it asked for in the request.
+    log_level: Option<LoggingLevel>,
+}
+
+impl Link {
+    pub(crate) fn new(context: RequestContext<RoleServer>, session_level: Option<LoggingLevel>) -> Self {
+        let revision = revision(&context);
+        let log_level = match revision {
+            Revision::Rounds => context.meta.log_level(),
+            Revision::Session => session_level,
+        };
+        Self {
+            revision,
+            log_level,
+            progress_token: context.meta.get_progress_token(),
+            capabilities: std::sync::OnceLock::new(),
+            context,
+        }
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    pub(crate) fn cancelled(&self) -> &CancellationToken {
+        &self.context.ct
+    }
+
+    pub(crate) fn extensions(&self) -> &Extensions {
+        &self.context.extensions
+    }
+
+    pub(crate) fn request_id(&self) -> String {
+        self.context.id.to_string()
+    }
+
+    fn capabilities(&self) -> &ClientCapabilities {
+        self.capabilities.get_or_init(|| self.context.client_capabilities().unwrap_or_default())
+    }
+
+    /// The capability `request` needs and the client lacks.
+    pub(crate) fn lacks(&self, request: &Value) -> Option<Capability> {
+        let missing = needs(request).into_iter().find(|capability| !self.supports(*capability))?;
+        Some(if self.is_sessionless() { Capability::Session } else { missing })
+    }
+
+    /// A 2025-11-25 request over HTTP that belongs to no session: nothing sent to its peer would
+    /// ever arrive, and its capabilities are unknown.
+    fn is_sessionless(&self) -> bool {
+        #[cfg(feature = "http")]
+        if self.revision == Revision::Session
+            && let Some(parts) = self.context.extensions.get::<http::request::Parts>()
+        {
+            return !parts.headers.contains_key("mcp-session-id");
+        }
+        false
+    }
+
+    pub(crate) fn supports(&self, capability: Capability) -> bool {
+        let declared = self.capabilities();
+        match capability {
+            // `elicitation: {}` means forms; so it has been since before there were modes.
+            Capability::Elicitation => {
+                declared.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+            }
+            Capability::UrlElicitation => {
+                declared.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
+            }
+            Capability::Sampling => declared.sampling.is_some(),
+            Capability::SamplingTools => {
+                declared.sampling.as_ref().is_some_and(|sampling| sampling.tools.is_some())
+            }
+            Capability::SamplingContext => {
+                declared.sampling.as_ref().is_some_and(|sampling| sampling.context.is_some())
+            }
+            Capability::Roots => declared.roots.is_some(),
+            Capability::Session => self.revision == Revision::Session && !self.is_sessionless(),
+        }
+    }
+
+    /// Sends a request to the client and waits for the answer. Only on [`Revision::Session`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it tells the client that the request is cancelled.
+    pub(crate) fn ask(&self, request: Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+        let peer = self.context.peer.clone();
+        let sessions = self.revision == Revision::Session;
+        async move {
+            if !sessions {
+                return Err(Error::misuse("a 2026-07-28 client is never sent a request"));
+            }
+            let request: ServerRequest = serde_json::from_value(request)?;
+            match peer.send_request(request).await {
+                Ok(answer) => Ok(serde_json::to_value(answer)?),
+                Err(ServiceError::McpError(error)) => Err(Error::new(ErrorKind::Client {
+                    code: error.code.0,
+                    message: error.message.into_owned(),
+                })),
+                Err(ServiceError::Cancelled { .. }) => Err(Error::new(ErrorKind::Cancelled)),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+
+    /// Shows a session that it is still in use. An HTTP session that nothing passes through for its
+    /// idle limit is closed, and a person who thinks for that long would find nobody waiting.
+    pub(crate) async fn ping(&self) {
+        let peer: Peer<RoleServer> = self.context.peer.clone();
+        if let Ok(ping) = serde_json::from_value::<ServerRequest>(serde_json::json!({"method": "ping"})) {
+            let limit = std::time::Duration::from_secs(10);
+            let _ = tokio::time::timeout(limit, peer.send_request(ping)).await;
+        }
+    }
+
+    /// Whether the client wants to hear of a log message of this level.
+    pub(crate) fn wants(&self, level: Level) -> bool {
+        self.log_level.is_some_and(|least| level as u8 >= least as u8)
+    }
+
+    pub(crate) fn has_progress_token(&self) -> bool {
+        self.progress_token.is_some()
+    }
+
+    /// Sends a note, or drops it: what it tells of goes on either way.
+    pub(crate) async fn send(&self, note: Note) {
+        let peer = &self.context.peer;
+        let sent = match note {
+            Note::Log { level, logger, data } => {
+                let mut params = LoggingMessageNotificationParam::new(to_logging_level(level), data);
+                params.logger = logger;
+                peer.notify_logging_message(params).await
+            }
+            Note::Progress { progress, total, message } => {
+                let Some(token) = self.progress_token.clone() else { return };
+                let mut params = ProgressNotificationParam::new(token, progress);
+                params.total = total;
+                params.message = message;
+                peer.notify_progress(params).await
+            }
+            Note::ElicitationComplete { id } => {
+                let params = serde_json::json!({"elicitationId": id});
+                let notification =
+                    CustomNotification::new("notifications/elicitation/complete", Some(params));
+                peer.send_notification(ServerNotification::CustomNotification(notification)).await
+            }
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a notification did not reach the client");
+        }
+    }
+}
+
+/// Decided by the request's own version, never by the connection's: over a plain stream a
+/// 2026-07-28 client has no session state, and the SDK would let a request through to it.
+pub(super) fn revision(context: &RequestContext<RoleServer>) -> Revision {
+    match context.protocol_version() {
+        Some(version) if version >= ProtocolVersion::V_2026_07_28 => Revision::Rounds,
+        _ => Revision::Session,
+    }
+}
+
+fn to_logging_level(level: Level) -> LoggingLevel {
+    match level {
+        Level::Debug => LoggingLevel::Debug,
+        Level::Info => LoggingLevel::Info,
+        Level::Notice => LoggingLevel::Notice,
+        Level::Warning => LoggingLevel::Warning,
+        Level::Error => LoggingLevel::Error,
+        Level::Critical => LoggingLevel::Critical,
+        Level::Alert => LoggingLevel::Alert,
+        Level::Emergency => LoggingLevel::Emergency,
+    }
+}
+
+/// What a client must have declared before `request` may be sent to it.
+fn needs(request: &Value) -> Vec<Capability> {
+    let params = &request["params"];
+    match request["method"].as_str() {
+        Some("elicitation/create") if params["mode"] == "url" => vec![Capability::UrlElicitation],
+        Some("elicitation/create") => vec![Capability::Elicitation],
+        Some("sampling/createMessage") => {
+            let mut needs = vec![Capability::Sampling];
+            if params.get("tools").is_some() || params.get("toolChoice").is_some() {
+                needs.push(Capability::SamplingTools);
+            }
+            if params.get("includeContext").is_some_and(|context| context != "none") {
+                needs.push(Capability::SamplingContext);
+            }
+            needs
+        }
+        Some("roots/list") => vec![Capability::Roots],
+        _ => Vec::new(),
+    }
+}
+
+/// Whether `answer` has the shape of a result of `request`.
+pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
+    match request["method"].as_str() {
+        Some("elicitation/create") => {
+            matches!(answer["action"].as_str(), Some("accept" | "decline" | "cancel"))
+        }
+        Some("sampling/createMessage") => {
+            answer["role"].is_string() && (answer["content"].is_object() || answer["content"].is_array())
+        }
+        Some("roots/list") => answer["roots"].is_array(),
+        _ => answer.is_object(),
+    }
+}

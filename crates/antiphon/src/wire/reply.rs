@@ -1,0 +1,80 @@
+//! Results and errors, as the SDK sends them.
+
+use rmcp::model::{
+    CallToolResult, ClientCapabilities, ContentBlock, ErrorCode, ErrorData, MetaObject, ResultType,
+};
+use serde_json::json;
+
+use super::Revision;
+use crate::{
+    elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
+    error::{Capability, Error, ErrorKind},
+    tool::ToolOutput,
+};
+
+/// A tool's answer. `isError` is always said.
+pub(super) fn to_call_result(output: ToolOutput, revision: Revision) -> CallToolResult {
+    let ToolOutput { content, structured, is_error, meta } = output;
+    let mut result = CallToolResult::success(content);
+    result.result_type = Some(ResultType::COMPLETE);
+    result.is_error = Some(is_error);
+    // Before 2026-07-28, structured content is an object or nothing.
+    result.structured_content = structured.filter(|value| revision == Revision::Rounds || value.is_object());
+    result.meta = (!meta.is_empty()).then_some(MetaObject(meta));
+    result
+}
+
+/// A tool's error: an answer for the model to read, unless MCP has a code for it.
+pub(super) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolResult, ErrorData> {
+    match (error.kind(), revision) {
+        (ErrorKind::Protocol { .. } | ErrorKind::Cancelled, _)
+        | (ErrorKind::Unsupported(_), Revision::Rounds)
+        | (ErrorKind::UrlElicitationRequired(_), Revision::Session) => return Err(to_error_data(error)),
+        (ErrorKind::Drift(_) | ErrorKind::Deadlock | ErrorKind::Misuse(_), _) => {
+            tracing::error!(%error, "a tool is at fault");
+        }
+        _ => tracing::debug!(%error, "a tool returned an error"),
+    }
+    let mut text = format!("{error:#}");
+    if let ErrorKind::UrlElicitationRequired(pages) = error.kind() {
+        for page in pages {
+            text = format!("{text}\n{}: {}", page.message, page.url);
+        }
+    }
+    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
+    result.result_type = Some(ResultType::COMPLETE);
+    Ok(result)
+}
+
+/// An error as JSON-RPC has it.
+pub(crate) fn to_error_data(error: &Error) -> ErrorData {
+    let message = error.to_string();
+    match error.kind() {
+        ErrorKind::Protocol { code, message, data } => {
+            ErrorData::new(ErrorCode(*code), message.clone(), data.clone())
+        }
+        ErrorKind::Unsupported(capability) => ErrorData {
+            message: message.into(),
+            ..ErrorData::missing_required_client_capability(required(*capability))
+        },
+        ErrorKind::UrlElicitationRequired(elicitations) => {
+            let data = UrlElicitationRequired { elicitations: elicitations.clone() }.to_error_data();
+            ErrorData::new(ErrorCode(URL_ELICITATION_REQUIRED), message, Some(data))
+        }
+        ErrorKind::InvalidArguments(_) => ErrorData::invalid_params(message, None),
+        _ => ErrorData::internal_error(format!("{error:#}"), None),
+    }
+}
+
+fn required(capability: Capability) -> ClientCapabilities {
+    let declared = match capability {
+        Capability::Elicitation => json!({"elicitation": {}}),
+        Capability::UrlElicitation => json!({"elicitation": {"url": {}}}),
+        Capability::Sampling => json!({"sampling": {}}),
+        Capability::SamplingTools => json!({"sampling": {"tools": {}}}),
+        Capability::SamplingContext => json!({"sampling": {"context": {}}}),
+        Capability::Roots => json!({"roots": {}}),
+        Capability::Session => json!({}),
+    };
+    serde_json::from_value(declared).unwrap_or_default()
+}

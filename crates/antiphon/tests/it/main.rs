@@ -1,0 +1,3 @@
+//! The crate through its front door.
+
+mod conversation;

@@ -1,0 +1,324 @@
+//! Clients, killers and a key rotation, all at once.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value};
+
+use super::Options;
+use super::fleet::Fleet;
+use super::proxy::Proxy;
+use super::story::{Answer, Next, Story};
+use crate::mcp::{self, Connection};
+use crate::project::{Profile, Project};
+use crate::table::Table;
+
+const REPLICAS: usize = 3;
+/// How likely, at each round, a client kills a replica, sends twice, or sends an old request again.
+const KILL: f64 = 0.04;
+const DUPLICATE: f64 = 0.2;
+const STALE: f64 = 0.2;
+
+/// Runs the whole thing and prints what happened.
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let project = Project::open()?;
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => project.build("tour", "tour", Profile::Dev)?,
+    };
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut rng = Rng::with_seed(seed);
+    let (old, new) = (key(&mut rng), key(&mut rng));
+    let log = project.target.join("chaos").join("tour.log");
+    // The log grows over restarts within a run; the last run's is of no use any more.
+    let _ = std::fs::remove_file(&log);
+    let fleet = Fleet::start(binary, log.clone(), REPLICAS, format!("1={old}"))?;
+    let proxy = Proxy::start(fleet.addresses.clone())?;
+    let arena = Arena {
+        fleet,
+        proxy,
+        tally: Tally::default(),
+        next_run: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        runs: options.runs,
+        bar: progress_bar(options.runs),
+    };
+
+    let start = Instant::now();
+    let outcome = thread::scope(|scope| {
+        let killer_rng = rng.fork();
+        let killer = scope.spawn(|| arena.kill_at_random(killer_rng));
+        let rotation = scope.spawn(|| arena.rotate_keys(&old, &new));
+        let clients: Vec<_> = (0..options.clients.max(1))
+            .map(|_| {
+                let rng = rng.fork();
+                scope.spawn(|| arena.be_a_client(rng))
+            })
+            .collect();
+        let clients: Vec<Result<()>> = clients.into_iter().map(join).collect();
+        arena.over.store(true, Ordering::Relaxed);
+        clients.into_iter().chain([join(killer), join(rotation)]).collect::<Result<()>>()
+    });
+    arena.bar.finish_and_clear();
+    arena.report(seed, start.elapsed());
+    outcome?;
+    arena.tally.judge(options.runs).map_err(|error| {
+        anyhow::anyhow!(
+            "{error}; repeat with `--seed {seed}`, or read what the servers wrote in {}",
+            log.display()
+        )
+    })
+}
+
+#[derive(Debug)]
+struct Arena {
+    fleet: Fleet,
+    proxy: Proxy,
+    tally: Tally,
+    next_run: AtomicU64,
+    over: AtomicBool,
+    runs: u64,
+    bar: ProgressBar,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    rounds: AtomicU64,
+    duplicates: AtomicU64,
+    stale: AtomicU64,
+    rotations: AtomicU64,
+    completed: AtomicU64,
+    lost: AtomicU64,
+    wrong: AtomicU64,
+    complaints: Mutex<Vec<String>>,
+}
+
+/// Why a run did not come to its right end.
+#[derive(Debug)]
+enum Failure {
+    /// No answer, or an error, where there should have been an answer.
+    Lost(anyhow::Error),
+    /// An answer that is not the right one.
+    Wrong(anyhow::Error),
+}
+
+impl Arena {
+    fn be_a_client(&self, mut rng: Rng) -> Result<()> {
+        let mut client = Client { connection: Connection::new(self.proxy.address), arena: self, id: 0 };
+        loop {
+            let number = self.next_run.fetch_add(1, Ordering::Relaxed);
+            if number >= self.runs || self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match client.run(number, &mut rng)? {
+                Ok(()) => count(&self.tally.completed),
+                Err(failure) => self.tally.note(number, &failure),
+            }
+            self.bar.inc(1);
+        }
+    }
+
+    /// Kills while requests are on their way, with no regard to what the clients do.
+    fn kill_at_random(&self, mut rng: Rng) -> Result<()> {
+        while !self.over.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(rng.u64(20..200)));
+            self.kill_one(&mut rng)?;
+        }
+        Ok(())
+    }
+
+    fn kill_one(&self, rng: &mut Rng) -> Result<()> {
+        let pause = Duration::from_millis(rng.u64(0..30));
+        let killed = self.fleet.kill(rng.usize(..REPLICAS), pause);
+        if killed.is_err() {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        killed
+    }
+
+    /// Half way through: first all replicas learn to open the new key, then all seal with it.
+    fn rotate_keys(&self, old: &str, new: &str) -> Result<()> {
+        while self.bar.position() < self.runs / 2 {
+            if self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        self.fleet.roll_out(&format!("1={old},2={new}"))?;
+        self.fleet.roll_out(&format!("2={new},1={old}"))?;
+        count(&self.tally.rotations);
+        Ok(())
+    }
+
+    fn report(&self, seed: u64, time: Duration) {
+        let tally = &self.tally;
+        let mut table = Table::new(["chaos rounds", ""]);
+        let rows = [
+            ("seed", seed),
+            ("replicas", REPLICAS as u64),
+            ("runs", self.runs),
+            ("rounds", read(&tally.rounds)),
+            ("kills", read(&self.fleet.kills)),
+            ("attempts on a dead replica", self.proxy.retries()),
+            ("duplicates", read(&tally.duplicates)),
+            ("stale", read(&tally.stale)),
+            ("rotations", read(&tally.rotations)),
+            ("completed", read(&tally.completed)),
+            ("lost", read(&tally.lost)),
+            ("wrong answers", read(&tally.wrong)),
+        ];
+        for (name, value) in rows {
+            table.row([name.into(), value.to_string()]);
+        }
+        table.row(["wall time".into(), format!("{:.1} s", time.as_secs_f64())]);
+        println!("{table}");
+        for complaint in tally.complaints.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            println!("{complaint}");
+        }
+    }
+}
+
+impl Tally {
+    fn note(&self, run: u64, failure: &Failure) {
+        const SHOWN: usize = 10;
+        let text = match failure {
+            Failure::Lost(error) => {
+                count(&self.lost);
+                format!("run {run} is lost: {error:#}")
+            }
+            Failure::Wrong(error) => {
+                count(&self.wrong);
+                format!("run {run} is wrong: {error:#}")
+            }
+        };
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaints.len() < SHOWN {
+            complaints.push(text);
+        }
+    }
+
+    fn judge(&self, runs: u64) -> Result<()> {
+        let (completed, lost, wrong) = (read(&self.completed), read(&self.lost), read(&self.wrong));
+        ensure!(lost == 0 && wrong == 0, "{lost} runs were lost and {wrong} went wrong");
+        ensure!(completed == runs, "only {completed} of {runs} runs were made");
+        ensure!(read(&self.rotations) == 1, "the keys were not rotated; ask for more runs");
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Client<'a> {
+    connection: Connection,
+    arena: &'a Arena,
+    id: u64,
+}
+
+impl Client<'_> {
+    /// One run to its end; the outer error is about our own tools, not about the servers.
+    fn run(&mut self, number: u64, rng: &mut Rng) -> Result<Result<(), Failure>> {
+        let mut story = Story::new(number);
+        let mut params = story.opening();
+        loop {
+            if chance(rng, KILL) {
+                self.arena.kill_one(rng)?;
+            }
+            match self.round(&mut story, params, rng) {
+                Ok(Next::Send(next)) => params = next,
+                Ok(Next::Done) => return Ok(Ok(())),
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+    }
+
+    fn round(
+        &mut self,
+        story: &mut Story,
+        params: Map<String, Value>,
+        rng: &mut Rng,
+    ) -> Result<Next, Failure> {
+        let tally = &self.arena.tally;
+        let mut result = if chance(rng, DUPLICATE) {
+            count(&tally.duplicates);
+            self.send_twice(&params, rng)?
+        } else {
+            self.send(&params)?
+        };
+        count(&tally.rounds);
+        // The last submission may be repeated too, hence after telling.
+        let next = story.tell(params, &result).map_err(Failure::Wrong)?;
+        if chance(rng, STALE) {
+            count(&tally.stale);
+            let (old, before) = &story.rounds()[rng.usize(..story.rounds().len())];
+            result = self.send(old)?;
+            same(before, &Answer::of(&result).map_err(Failure::Wrong)?, "a stale submission")?;
+        }
+        Ok(next)
+    }
+
+    /// The same request twice, at the same time or one after the other; goes on with either answer.
+    fn send_twice(&mut self, params: &Map<String, Value>, rng: &mut Rng) -> Result<Value, Failure> {
+        let (first, second) = if rng.bool() {
+            let mut twin = Client { connection: Connection::new(self.arena.proxy.address), ..*self };
+            thread::scope(|scope| {
+                let second = scope.spawn(move || twin.send(params));
+                let first = self.send(params);
+                let second = second.join();
+                let second =
+                    second.unwrap_or_else(|_| Err(Failure::Lost(anyhow::anyhow!("a client panicked"))));
+                (first, second)
+            })
+        } else {
+            (self.send(params), self.send(params))
+        };
+        let (first, second) = (first?, second?);
+        let answers = [Answer::of(&first), Answer::of(&second)];
+        let [one, other] = answers.map(|answer| answer.map_err(Failure::Wrong));
+        same(&one?, &other?, "a duplicate")?;
+        Ok(if rng.bool() { first } else { second })
+    }
+
+    fn send(&mut self, params: &Map<String, Value>) -> Result<Value, Failure> {
+        self.id += 1;
+        let host = self.arena.proxy.address.to_string();
+        let request = mcp::tool_call(mcp::MODERN, &host, self.id, params.clone());
+        let response = self.connection.exchange(&request.to_bytes()).context("no answer from the proxy");
+        response.and_then(|response| mcp::result(&response)).map_err(Failure::Lost)
+    }
+}
+
+fn same(before: &Answer, now: &Answer, what: &str) -> Result<(), Failure> {
+    if before == now {
+        return Ok(());
+    }
+    Err(Failure::Wrong(anyhow::anyhow!("{what} was answered with {now:?}, the original with {before:?}")))
+}
+
+fn chance(rng: &mut Rng, probability: f64) -> bool {
+    rng.f64() < probability
+}
+
+fn key(rng: &mut Rng) -> String {
+    format!("{:032x}{:032x}", rng.u128(..), rng.u128(..))
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn join(thread: thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
+    thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread of the chaos panicked")))
+}
+
+fn progress_bar(runs: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed}, {eta} left");
+    ProgressBar::new(runs).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,62 @@
+//! The chores of this workspace; `cargo xtask --help` lists them.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to its user")]
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+mod bench;
+mod chaos;
+mod clients;
+mod conformance;
+mod http;
+mod mcp;
+mod project;
+mod requirements;
+mod server;
+mod table;
+mod verify;
+
+/// The chores of this workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// Measure ourselves beside the bare engine.
+    #[command(subcommand)]
+    Bench(bench::Kind),
+    /// Break servers on purpose while clients work.
+    #[command(subcommand)]
+    Chaos(chaos::Kind),
+    /// Drive the `tour` example with SDK clients of other languages.
+    Clients(clients::Options),
+    /// Run the official MCP conformance suite.
+    #[command(subcommand)]
+    Conformance(conformance::Leg),
+    /// Say which requirements are proven by tests that ran.
+    Requirements,
+    /// Check everything a change must pass; this is what CI runs.
+    Verify(verify::Options),
+}
+
+fn main() -> ExitCode {
+    match run(&Chore::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: &Chore) -> Result<()> {
+    match chore {
+        Chore::Bench(kind) => bench::main(kind),
+        Chore::Chaos(kind) => chaos::main(kind),
+        Chore::Clients(options) => clients::main(options),
+        Chore::Conformance(leg) => conformance::main(leg),
+        Chore::Requirements => requirements::main(),
+        Chore::Verify(options) => verify::main(options),
+    }
+}

@@ -1,0 +1,145 @@
+//! Where things are in this workspace, and how its binaries are built.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+/// The workspace as cargo describes it.
+#[derive(Debug)]
+pub(crate) struct Project {
+    /// The folder that holds the workspace's `Cargo.toml`.
+    pub root: PathBuf,
+    /// Where cargo puts what it builds; reports and installed tools of ours go there too.
+    pub target: PathBuf,
+    /// The whole answer of `cargo metadata --no-deps`.
+    pub metadata: Value,
+}
+
+/// A cargo profile.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Profile {
+    /// `target/debug`.
+    Dev,
+    /// `target/release`.
+    Release,
+}
+
+impl Project {
+    /// Asks cargo for the layout.
+    pub(crate) fn open() -> Result<Self> {
+        let output = cargo()
+            .args(["metadata", "--format-version=1", "--no-deps"])
+            .stderr(Stdio::inherit())
+            .output()
+            .context("could not start `cargo metadata`")?;
+        ensure!(output.status.success(), "`cargo metadata` failed; run xtask inside the workspace");
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).context("`cargo metadata` was not JSON")?;
+        let folder = |key: &str| {
+            metadata[key]
+                .as_str()
+                .map(PathBuf::from)
+                .with_context(|| format!("`cargo metadata` has no `{key}`"))
+        };
+        Ok(Self { root: folder("workspace_root")?, target: folder("target_directory")?, metadata })
+    }
+
+    /// The report nextest's profile `ci` writes: always below the workspace, wherever cargo builds.
+    pub(crate) fn junit(&self) -> PathBuf {
+        self.root.join("target").join("nextest").join("ci").join("junit.xml")
+    }
+
+    /// Builds `bin` of `package` and returns the path of the executable.
+    pub(crate) fn build(&self, package: &str, bin: &str, profile: Profile) -> Result<PathBuf> {
+        let known = self.metadata["packages"].as_array().into_iter().flatten();
+        ensure!(
+            known.into_iter().any(|it| it["name"] == package),
+            "the workspace has no package `{package}`, whose binary `{bin}` is needed here"
+        );
+        let mut command = cargo();
+        command.args(["build", "--quiet", "--package", package, "--bin", bin]).current_dir(&self.root);
+        let folder = match profile {
+            Profile::Dev => "debug",
+            Profile::Release => {
+                command.arg("--release");
+                "release"
+            }
+        };
+        eprintln!("building {bin} ({folder})");
+        run(&mut command)?;
+        Ok(self.target.join(folder).join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
+    }
+}
+
+/// The cargo that runs us, so that a toolchain override is kept.
+pub(crate) fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs `command` with our own output; fails with what was run.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command.status().with_context(|| format!("could not start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs `command` and returns what it wrote on stdout.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let shown = show(command);
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("could not start `{shown}`"))?;
+    ensure!(output.status.success(), "`{shown}` failed ({})", output.status);
+    String::from_utf8(output.stdout).with_context(|| format!("`{shown}` did not print UTF-8"))
+}
+
+/// Whether `program` can be started at all.
+pub(crate) fn installed(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Installs the locked npm packages of `folder`, unless they already are.
+///
+/// Returns the folder of their executables.
+pub(crate) fn npm_install(folder: &Path) -> Result<PathBuf> {
+    let lock = folder.join("package-lock.json");
+    let wanted =
+        std::fs::read_to_string(&lock).with_context(|| format!("could not read {}", lock.display()))?;
+    // A copy of the lock tells which packages are installed; npm's own hidden lock is in another form.
+    let stamp = folder.join("node_modules").join(".installed-lock.json");
+    if std::fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
+        ensure!(
+            installed("npm"),
+            "`npm` was not found; install Node.js (any version, Node 22 comes with the packages)"
+        );
+        eprintln!("installing npm packages of {}", folder.display());
+        run(Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--loglevel=error"])
+            .current_dir(folder)
+            .stdout(Stdio::null()))?;
+        std::fs::write(&stamp, wanted).with_context(|| format!("could not write {}", stamp.display()))?;
+    }
+    Ok(folder.join("node_modules").join(".bin"))
+}
+
+/// `PATH` with `first` before everything else.
+pub(crate) fn path_with(first: &Path) -> Result<std::ffi::OsString> {
+    let rest = env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(first.to_path_buf()).chain(env::split_paths(&rest));
+    env::join_paths(all).context("PATH cannot hold this folder's name")
+}
+
+fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}

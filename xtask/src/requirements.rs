@@ -1,0 +1,251 @@
+//! `cargo xtask requirements`: every row of the requirements table is proven, void or open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::conformance;
+use crate::project::{self, Project};
+
+/// Rows are numbered from 1 to this, without a gap.
+const LAST: u16 = 423;
+const TABLE: &str = "conformance/requirements.toml";
+const SUITE: &str = "conformance:";
+
+/// Reads the table, the list of tests and the last reports, and compares them.
+pub(crate) fn main() -> Result<()> {
+    let project = Project::open()?;
+    let file = project.root.join(TABLE);
+    let text = fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let rows = parse(&text)?;
+    let evidence = Evidence::gather(&project)?;
+    let tally = check(&rows, &evidence);
+    for complaint in &tally.complaints {
+        println!("{complaint}");
+    }
+    println!("{} proven, {} void, {} open", tally.proven, tally.void, tally.open);
+    ensure!(
+        tally.complaints.is_empty(),
+        "{} rows of {TABLE} are not backed by tests; correct the table, or run `cargo xtask verify` and \
+         `cargo xtask conformance server` if their reports are old",
+        tally.complaints.len()
+    );
+    Ok(())
+}
+
+/// What the table says of one row; exactly one of the three is given.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Row {
+    /// Tests by their nextest names, `binary path::of::test`, or `conformance:revision/scenario`.
+    proven: Vec<String>,
+    /// Why the row asks for nothing.
+    void: String,
+    /// What the row waits for.
+    open: String,
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, Row>> {
+    // TOML itself refuses a key that is given twice, and says on which line.
+    toml::from_str(text).with_context(|| format!("{TABLE} cannot be read"))
+}
+
+/// What exists and what was seen to pass.
+#[derive(Debug, Default)]
+struct Evidence {
+    /// All tests of the workspace.
+    tests: BTreeSet<String>,
+    /// Those that passed in the last `cargo xtask verify`.
+    passed: BTreeSet<String>,
+    /// Conformance scenarios that passed in the last run.
+    scenarios: BTreeSet<String>,
+}
+
+impl Evidence {
+    fn gather(project: &Project) -> Result<Self> {
+        let report = project.junit();
+        let junit = fs::read_to_string(&report).with_context(|| {
+            format!("there is no test report {}; run `cargo xtask verify` first", report.display())
+        })?;
+        eprintln!("listing the tests");
+        let listed = project::read(
+            project::cargo()
+                .args(["nextest", "list", "--workspace", "--all-features", "--message-format=json"])
+                .current_dir(&project.root),
+        )
+        .context(
+            "`cargo nextest list` failed; run `cargo nextest list --workspace --all-features` to see why",
+        )?;
+        Ok(Self {
+            tests: listed_tests(&listed)?,
+            passed: passed_tests(&junit)?,
+            scenarios: conformance::passed_scenarios(project)?.into_iter().collect(),
+        })
+    }
+
+    /// What is wrong with one piece of evidence, if anything.
+    fn objection(&self, name: &str) -> Option<String> {
+        if let Some(scenario) = name.strip_prefix(SUITE) {
+            let hint = "did not pass in the last `cargo xtask conformance server`";
+            return (!self.scenarios.contains(scenario)).then(|| format!("scenario `{scenario}` {hint}"));
+        }
+        if !self.tests.contains(name) {
+            return Some(format!("there is no test `{name}`; see `cargo nextest list --all-features`"));
+        }
+        let hint = "did not pass in the last `cargo xtask verify`";
+        (!self.passed.contains(name)).then(|| format!("test `{name}` {hint}"))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    proven: usize,
+    void: usize,
+    open: usize,
+    complaints: Vec<String>,
+}
+
+fn check(rows: &BTreeMap<String, Row>, evidence: &Evidence) -> Tally {
+    let mut tally = Tally::default();
+    let ids: BTreeSet<String> = (1..=LAST).map(|number| format!("R-{number:03}")).collect();
+    for id in &ids {
+        let Some(row) = rows.get(id) else {
+            tally.complaints.push(format!("{id}: not in the table"));
+            continue;
+        };
+        match (row.proven.as_slice(), row.void.as_str(), row.open.as_str()) {
+            ([], void, "") if !void.is_empty() => tally.void += 1,
+            ([], "", open) if !open.is_empty() => tally.open += 1,
+            (proofs, "", "") if !proofs.is_empty() => {
+                let objections: Vec<String> = proofs.iter().filter_map(|it| evidence.objection(it)).collect();
+                if objections.is_empty() {
+                    tally.proven += 1;
+                }
+                tally.complaints.extend(objections.into_iter().map(|it| format!("{id}: {it}")));
+            }
+            _ => tally
+                .complaints
+                .push(format!("{id}: needs exactly one of `proven`, `void` and `open`, not empty")),
+        }
+    }
+    let unknown = rows.keys().filter(|id| !ids.contains(*id));
+    tally.complaints.extend(unknown.map(|id| format!("{id}: no such requirement")));
+    tally
+}
+
+/// The names in `cargo nextest list --message-format json`, as nextest prints them.
+fn listed_tests(json: &str) -> Result<BTreeSet<String>> {
+    let list: Value = serde_json::from_str(json).context("`cargo nextest list` did not print JSON")?;
+    let suites = list["rust-suites"].as_object().context("`cargo nextest list` has no `rust-suites`")?;
+    let mut names = BTreeSet::new();
+    for (binary, suite) in suites {
+        let tests = suite["testcases"].as_object().into_iter().flatten();
+        // An ignored test proves nothing, and names nobody should rely on.
+        let live = tests.filter(|(_, test)| test["ignored"] != true);
+        names.extend(live.map(|(test, _)| format!("{binary} {test}")));
+    }
+    Ok(names)
+}
+
+/// The tests of a `JUnit` report that neither failed nor were skipped.
+pub(crate) fn passed_tests(xml: &str) -> Result<BTreeSet<String>> {
+    let document = roxmltree::Document::parse(xml).context("the test report is not XML")?;
+    let mut passed = BTreeSet::new();
+    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
+        let bad = |node: roxmltree::Node<'_, '_>| {
+            ["failure", "error", "skipped"].iter().any(|it| node.has_tag_name(*it))
+        };
+        if case.children().any(bad) {
+            continue;
+        }
+        if let (Some(binary), Some(test)) = (case.attribute("classname"), case.attribute("name")) {
+            passed.insert(format!("{binary} {test}"));
+        }
+    }
+    Ok(passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JUNIT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+        <testsuites><testsuite name="a::it">
+        <testcase name="m::good" classname="a::it"/>
+        <testcase name="m::flaky" classname="a::it"><flakyFailure/><system-out>x</system-out></testcase>
+        <testcase name="m::bad" classname="a::it"><failure message="no"/></testcase>
+        </testsuite></testsuites>"#;
+
+    fn evidence() -> Evidence {
+        Evidence {
+            tests: ["a::it m::good", "a::it m::bad", "a::it m::new"].map(String::from).into(),
+            passed: passed_tests(JUNIT).unwrap(),
+            scenarios: ["2025-11-25/ping".to_owned()].into(),
+        }
+    }
+
+    fn all_open() -> BTreeMap<String, Row> {
+        let row = |number| (format!("R-{number:03}"), Row { open: "later".into(), ..Row::default() });
+        (1..=LAST).map(row).collect()
+    }
+
+    fn with(id: &str, row: Row) -> Tally {
+        let mut rows = all_open();
+        rows.insert(id.into(), row);
+        check(&rows, &evidence())
+    }
+
+    fn proven(names: &[&str]) -> Row {
+        Row { proven: names.iter().map(ToString::to_string).collect(), ..Row::default() }
+    }
+
+    #[test]
+    fn a_test_that_passed_is_a_proof() {
+        let tally = with("R-001", proven(&["a::it m::good", "a::it m::good"]));
+        assert_eq!((tally.proven, tally.open), (1, 422));
+        assert!(tally.complaints.is_empty(), "{:?}", tally.complaints);
+    }
+
+    #[test]
+    fn a_test_that_failed_did_not_run_or_does_not_exist_is_no_proof() {
+        for name in ["a::it m::bad", "a::it m::new", "a::it m::gone", "conformance:2025-11-25/pong"] {
+            let tally = with("R-001", proven(&["a::it m::good", name]));
+            assert_eq!((tally.proven, tally.complaints.len()), (0, 1), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_scenario_of_the_suite_is_a_proof() {
+        assert_eq!(with("R-001", proven(&["conformance:2025-11-25/ping"])).proven, 1);
+    }
+
+    #[test]
+    fn a_row_says_one_thing() {
+        assert_eq!(with("R-001", Row::default()).complaints.len(), 1);
+        let both = Row { void: "x".into(), open: "y".into(), ..Row::default() };
+        assert_eq!(with("R-001", both).complaints.len(), 1);
+    }
+
+    #[test]
+    fn missing_unknown_and_double_rows_are_found() {
+        let mut rows = all_open();
+        rows.remove("R-007");
+        rows.insert("R-424".into(), Row { open: "x".into(), ..Row::default() });
+        assert_eq!(
+            check(&rows, &evidence()).complaints,
+            ["R-007: not in the table", "R-424: no such requirement"]
+        );
+        assert!(parse("R-001.open = 'x'\nR-001.open = 'y'").is_err());
+        assert!(parse("R-001.shut = 'x'").is_err());
+    }
+
+    #[test]
+    fn ignored_tests_are_not_listed() {
+        let json =
+            r#"{"rust-suites":{"a::it":{"testcases":{"m::x":{"ignored":false},"m::y":{"ignored":true}}}}}"#;
+        assert_eq!(listed_tests(json).unwrap(), ["a::it m::x".to_owned()].into());
+    }
+}

@@ -1,0 +1,65 @@
+//! Plain text tables with aligned columns.
+
+use std::fmt::{self, Write as _};
+
+/// Rows under a header; the first column is left-aligned, the others right-aligned.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with this header.
+    pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
+        Self { rows: vec![header.map(String::from).to_vec()] }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(Vec::from(cells));
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                if column == 0 {
+                    write!(line, "{cell:<width$}")?;
+                } else {
+                    write!(line, "  {cell:>width$}")?;
+                }
+            }
+            writeln!(f, "  {}", line.trim_end())?;
+            if number == 0 {
+                let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+                writeln!(f, "  {}", rule.join("  "))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Table;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["name", "n"]);
+        table.row(["a".into(), "1".into()]);
+        table.row(["longer".into(), "100".into()]);
+        assert_eq!(table.to_string(), "  name      n\n  ------  ---\n  a         1\n  longer  100\n");
+    }
+}

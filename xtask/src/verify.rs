@@ -1,0 +1,286 @@
+//! `cargo xtask verify`: everything a change must pass, in the order in which it fails soonest.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::project::{self, Project};
+use crate::table::Table;
+
+/// What a tool author who needs only stdio may have to build.
+const BUDGET: usize = 110;
+const LONGEST_FILE: usize = 800;
+
+/// Options of `cargo xtask verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Leave out docs, licences and features one by one.
+    #[arg(long)]
+    quick: bool,
+}
+
+type Check = fn(&Project) -> Result<Outcome>;
+
+/// How a step that did not fail ended.
+#[derive(Debug)]
+enum Outcome {
+    Passed,
+    /// Passed, with a figure worth seeing.
+    Found(String),
+    /// Not done, and why.
+    Skipped(String),
+}
+
+/// Runs all steps and stops at the first that fails.
+pub(crate) fn main(options: &Options) -> Result<()> {
+    let project = Project::open()?;
+    let quick: [(&str, Check); 8] = [
+        ("format", format),
+        ("file sizes", file_sizes),
+        ("typos", typos),
+        ("dependency budget", budget),
+        ("clippy, all features", clippy_all),
+        ("clippy, no features", clippy_none),
+        ("tests", tests),
+        ("doc tests", doc_tests),
+    ];
+    let slow: [(&str, Check); 3] =
+        [("docs", docs), ("each feature alone", each_feature), ("licences and bans", deny)];
+    let steps = quick.into_iter().chain(slow.into_iter().filter(|_| !options.quick));
+
+    let mut table = Table::new(["verify", "seconds", "result"]);
+    for (name, check) in steps {
+        eprintln!("\n== {name}");
+        let start = Instant::now();
+        let outcome = check(&project).with_context(|| format!("step `{name}` failed"))?;
+        let seconds = format!("{:.1}", start.elapsed().as_secs_f64());
+        let result = match outcome {
+            Outcome::Passed => "ok".into(),
+            Outcome::Found(figure) => figure,
+            Outcome::Skipped(reason) => {
+                eprintln!("{reason}");
+                "skipped".into()
+            }
+        };
+        eprintln!("== {name}: {result}, {seconds} s");
+        table.row([name.into(), seconds, result]);
+    }
+    println!("\n{table}");
+    println!("{} passed, 0 failed", tests_passed(&project)?);
+    Ok(())
+}
+
+fn cargo(project: &Project, arguments: &[&str]) -> Command {
+    let mut command = project::cargo();
+    command.args(arguments).current_dir(&project.root);
+    command
+}
+
+fn format(project: &Project) -> Result<Outcome> {
+    project::run(&mut cargo(project, &["fmt", "--all", "--check"])).context("run `cargo fmt --all`")?;
+    Ok(Outcome::Passed)
+}
+
+fn clippy_all(project: &Project) -> Result<Outcome> {
+    let arguments =
+        ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
+    project::run(&mut cargo(project, &arguments))?;
+    Ok(Outcome::Passed)
+}
+
+/// Only the libraries: in the whole workspace the examples would turn features on again.
+fn clippy_none(project: &Project) -> Result<Outcome> {
+    for package in libraries(project) {
+        let arguments =
+            ["clippy", "--quiet", "--package", &package, "--no-default-features", "--", "-D", "warnings"];
+        project::run(&mut cargo(project, &arguments))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+fn tests(project: &Project) -> Result<Outcome> {
+    ensure!(
+        cargo(project, &["nextest", "--version"]).output().is_ok_and(|output| output.status.success()),
+        "cargo-nextest is missing; run `cargo install cargo-nextest --locked`"
+    );
+    project::run(&mut cargo(
+        project,
+        &["nextest", "run", "--profile", "ci", "--workspace", "--all-features"],
+    ))?;
+    Ok(Outcome::Found(format!("{} passed", tests_passed(project)?)))
+}
+
+fn tests_passed(project: &Project) -> Result<usize> {
+    let report = project.junit();
+    let text =
+        fs::read_to_string(&report).with_context(|| format!("nextest left no {}", report.display()))?;
+    Ok(crate::requirements::passed_tests(&text)?.len())
+}
+
+fn doc_tests(project: &Project) -> Result<Outcome> {
+    project::run(&mut cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]))?;
+    Ok(Outcome::Passed)
+}
+
+fn docs(project: &Project) -> Result<Outcome> {
+    let mut command = cargo(project, &["doc", "--quiet", "--workspace", "--no-deps", "--all-features"]);
+    project::run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::Passed)
+}
+
+fn typos(project: &Project) -> Result<Outcome> {
+    if !project::installed("typos") {
+        return Ok(Outcome::Skipped("`typos` is not installed (`pip install typos`)".into()));
+    }
+    project::run(Command::new("typos").current_dir(&project.root)).context("run `typos --write-changes`")?;
+    Ok(Outcome::Passed)
+}
+
+fn deny(project: &Project) -> Result<Outcome> {
+    if !project::installed("cargo-deny") {
+        return Ok(Outcome::Skipped(
+            "cargo-deny is not installed (`cargo install cargo-deny --locked`)".into(),
+        ));
+    }
+    // Advisories are left out: they need the network, and change without any change of ours.
+    project::run(&mut cargo(
+        project,
+        &["deny", "--log-level", "error", "check", "bans", "licenses", "sources"],
+    ))?;
+    Ok(Outcome::Passed)
+}
+
+fn budget(project: &Project) -> Result<Outcome> {
+    let arguments = [
+        "tree",
+        "--package",
+        "antiphon",
+        "--no-default-features",
+        "--features",
+        "stdio",
+        "--edges",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
+    let crates = unique_crates(&project::read(&mut cargo(project, &arguments))?);
+    ensure!(
+        crates.len() <= BUDGET,
+        "`antiphon` with `stdio` builds {} crates, more than the {BUDGET} a tool author is promised; see `cargo tree -p antiphon --no-default-features --features stdio`",
+        crates.len()
+    );
+    Ok(Outcome::Found(format!("{} of {BUDGET} crates", crates.len())))
+}
+
+/// Name and version of each line; repeated ones are marked `(*)`, paths stand in brackets.
+fn unique_crates(tree: &str) -> BTreeSet<String> {
+    let name = |line: &str| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    tree.lines().map(name).filter(|name| !name.is_empty()).collect()
+}
+
+fn each_feature(project: &Project) -> Result<Outcome> {
+    let mut checked = 0;
+    for package in libraries(project) {
+        for feature in features(&project.metadata, &package) {
+            eprintln!("{package} with {feature}");
+            let arguments =
+                ["check", "--quiet", "--package", &package, "--no-default-features", "--features", &feature];
+            project::run(&mut cargo(project, &arguments))?;
+            checked += 1;
+        }
+    }
+    Ok(Outcome::Found(format!("{checked} features")))
+}
+
+/// The packages in `crates/`.
+fn libraries(project: &Project) -> Vec<String> {
+    let folder = project.root.join("crates");
+    let packages = project.metadata["packages"].as_array().into_iter().flatten();
+    let ours = packages.filter(|it| {
+        it["manifest_path"].as_str().is_some_and(|manifest| Path::new(manifest).starts_with(&folder))
+    });
+    ours.filter_map(|it| it["name"].as_str().map(String::from)).collect()
+}
+
+/// The public features of `package`; private ones start with `__`.
+fn features(metadata: &Value, package: &str) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let features = packages.filter(|it| it["name"] == package).filter_map(|it| it["features"].as_object());
+    let names = features.flat_map(|it| it.keys()).filter(|it| *it != "default" && !it.starts_with("__"));
+    names.cloned().collect()
+}
+
+fn file_sizes(project: &Project) -> Result<Outcome> {
+    let mut long = Vec::new();
+    for folder in ["crates", "xtask", "conformance", "bench", "examples"] {
+        let folder = project.root.join(folder);
+        if folder.exists() {
+            find_long_files(&folder, &mut long)?;
+        }
+    }
+    if !long.is_empty() {
+        let names: Vec<String> =
+            long.iter().map(|(file, lines)| format!("{} ({lines})", file.display())).collect();
+        bail!(
+            "split these by subject, they are over {LONGEST_FILE} lines without tests: {}",
+            names.join(", ")
+        );
+    }
+    Ok(Outcome::Passed)
+}
+
+fn find_long_files(folder: &Path, long: &mut Vec<(PathBuf, usize)>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !matches!(name.as_str(), "tests" | "target" | "node_modules") {
+                find_long_files(&path, long)?;
+            }
+        } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
+            let lines = lines_without_tests(&fs::read_to_string(&path)?);
+            if lines > LONGEST_FILE {
+                long.push((path, lines));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lines_without_tests(text: &str) -> usize {
+    text.lines().take_while(|line| *line != "#[cfg(test)]").count()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_crate_counts_once_per_version() {
+        let tree = "antiphon v0.1.0 (/a/b)\nserde v1.0.1\nserde v1.0.1 (*)\nrand v0.8.0\nrand v0.9.0\n\n";
+        assert_eq!(unique_crates(tree).len(), 4);
+    }
+
+    #[test]
+    fn tests_at_the_foot_of_a_file_do_not_count() {
+        assert_eq!(lines_without_tests("a\nb\n#[cfg(test)]\nmod tests {}\n"), 2);
+    }
+
+    #[test]
+    fn default_and_private_features_are_not_checked_alone() {
+        let metadata = json!({ "packages": [
+            { "name": "a", "features": { "default": [], "http": [], "__x": [] } },
+            { "name": "b", "features": { "other": [] } },
+        ] });
+        assert_eq!(features(&metadata, "a"), ["http"]);
+    }
+}
