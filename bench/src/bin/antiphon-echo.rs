@@ -19,8 +19,5 @@ async fn main() -> anyhow::Result<()> {
     let server = Server::builder("echo", "1.0.0").tool(Tool::new("echo", "Says it again", echo)).build()?;
     let config = HttpConfig::default().with_sessions(false).with_json_response(true);
     let listener = TcpListener::bind(address).await?;
-    server
-        .serve_listener(listener, config, std::future::pending())
-        .await
-        .map_err(|error| anyhow::anyhow!("{error:#}"))
+    Ok(server.serve_listener(listener, config, std::future::pending()).await?)
 }

@@ -30,7 +30,6 @@ static ROUTER: LazyLock<ToolRouter<Bare>> = LazyLock::new(Bare::tool_router);
 #[tool_router]
 impl Bare {
     #[tool(description = "Says it again")]
-    #[expect(clippy::unused_async, reason = "a tool is async")]
     async fn echo(&self, Parameters(args): Parameters<Echo>) -> Result<String, ErrorData> {
         Ok(args.text)
     }

@@ -39,7 +39,8 @@ pub enum Drift {
     },
     /// The code came to its end before the journal did.
     #[error(
-        "the tool returned although {left} recorded entries were still to come, the first being {key:?} ({recorded})"
+        "the tool returned although {left} recorded {} still to come, beginning with {key:?} ({recorded})",
+        if *left == 1 { "entry was" } else { "entries were" }
     )]
     Short {
         /// How many entries were left.

@@ -65,6 +65,9 @@ pub struct Entry {
     pub(crate) label: String,
     #[serde(rename = "f")]
     pub(crate) fingerprint: Fingerprint,
+    /// How often a loop has gone around.
+    #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
+    pub(crate) turn: u32,
     /// What came of it.
     #[serde(rename = "o")]
     pub outcome: Outcome,
@@ -72,7 +75,12 @@ pub struct Entry {
 
 impl Entry {
     pub(crate) fn new(key: Key, op: Op, outcome: Outcome) -> Self {
-        Self { key, kind: op.kind, label: op.label, fingerprint: op.fingerprint, outcome }
+        Self { key, kind: op.kind, label: op.label, fingerprint: op.fingerprint, turn: 0, outcome }
+    }
+
+    pub(crate) fn with_turn(mut self, turn: u32) -> Self {
+        self.turn = turn;
+        self
     }
 
     /// The entry's kind and label, as drift errors show it.
@@ -120,7 +128,6 @@ pub struct Asked {
     pub(crate) reworded: u8,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(n: &u8) -> bool {
-    *n == 0
+fn is_zero<N: Default + PartialEq>(n: &N) -> bool {
+    *n == N::default()
 }

@@ -34,12 +34,15 @@ impl Key {
 
     /// `scope/name`, without an occurrence.
     ///
-    /// `/`, `#` and `~` give keys their structure, so in a name they become `_`.
+    /// `/`, `#` and `~` give keys their structure, so in a name they become `_`; so does no name.
     pub(crate) fn base(scope: &str, name: &str) -> String {
         let mut base = String::with_capacity(scope.len() + name.len() + 1);
         if !scope.is_empty() {
             base.push_str(scope);
             base.push('/');
+        }
+        if name.is_empty() {
+            base.push('_');
         }
         base.extend(name.chars().map(|c| match c {
             '/' | '#' | '~' => '_',

@@ -23,14 +23,23 @@ pub struct Machine {
     cursor: usize,
     /// Whether the journal has been drained, so that new steps may start.
     open: bool,
+    /// Whether the code is back where it was when the run was suspended.
+    caught_up: bool,
     occurrences: BTreeMap<String, u32>,
     /// What the code waits for: polled at least once, still alive, not yet handed to it.
     slots: BTreeMap<Key, Slot>,
-    /// Loops whose state is in the journal.
-    folded: BTreeSet<Key>,
+    /// The keys of the entries from `cursor` on. No key has two entries.
+    ahead: BTreeSet<Key>,
+    /// How often each loop that was begun has gone around.
+    turns: BTreeMap<Key, u32>,
     /// Of the questions that are out with the client, those the code has asked again.
     seen: BTreeSet<Key>,
     answers: BTreeMap<Key, Value>,
+    /// Slots that `answers` has an answer for, by the order in which they are answered. A slot that
+    /// has gone meanwhile is skipped when its turn comes.
+    answerable: BTreeMap<u64, Key>,
+    /// What was handed over since the code was last at rest and may not be in the journal yet.
+    fresh: Vec<Key>,
     /// Whether a first round has come to its first questions.
     first_asked: bool,
     fits: Fits,
@@ -53,7 +62,12 @@ struct Slot {
 enum State {
     Waiting,
     Running,
-    Ready(Outcome),
+    /// Handed over, and not yet looked at.
+    Ready {
+        outcome: Outcome,
+        /// Whether it is in the journal; see [`Machine::settle`].
+        recorded: bool,
+    },
 }
 
 /// What a future of the code has to do, having been polled.
@@ -99,16 +113,19 @@ pub struct Suspension {
 impl Machine {
     /// A machine that continues from `journal`.
     pub fn new(journal: Journal) -> Self {
-        let folded = journal.entries.iter().filter(|entry| entry.kind == Kind::Fold);
         Self {
-            folded: folded.map(|entry| entry.key.clone()).collect(),
+            ahead: journal.entries.iter().map(|entry| entry.key.clone()).collect(),
+            turns: BTreeMap::new(),
             journal,
             cursor: 0,
             open: false,
+            caught_up: false,
             occurrences: BTreeMap::new(),
             slots: BTreeMap::new(),
             seen: BTreeSet::new(),
             answers: BTreeMap::new(),
+            answerable: BTreeMap::new(),
+            fresh: Vec::new(),
             first_asked: false,
             fits: |_, _| true,
             polls: 0,
@@ -157,8 +174,33 @@ impl Machine {
     }
 
     /// Whether the code is still being brought back to where it was.
+    ///
+    /// A later round replays even if nothing was recorded yet: the code has been at its first
+    /// questions before.
     pub fn is_replaying(&self) -> bool {
-        !self.open && !self.journal.entries.is_empty()
+        !self.open && (self.journal.round > 0 || !self.journal.entries.is_empty())
+    }
+
+    /// A name for the step at `key` that no other step of any run has and that stays the same however
+    /// often this one is taken.
+    ///
+    /// A loop takes its keys anew each time around, so how often it went around is part of the name:
+    /// `run:loop~2/charge`.
+    pub fn idempotency_key(&self, key: &Key) -> String {
+        let mut name = format!("{}:", self.journal.run);
+        let mut written = 0;
+        // A loop sorts before the loops inside it.
+        for (fold, turn) in
+            self.turns.range::<Key, _>(..=key).filter(|(fold, _)| key.is_within(fold.as_str()))
+        {
+            let end = fold.as_str().len();
+            name.push_str(&key.as_str()[written..end]);
+            name.push('~');
+            name.push_str(&turn.to_string());
+            written = end;
+        }
+        name.push_str(&key.as_str()[written..]);
+        name
     }
 
     /// Names the next question or step called `name` in `scope`.
@@ -181,9 +223,16 @@ impl Machine {
     /// Takes back the key that was taken last under its name, because the call was renamed before
     /// anything came of it.
     pub fn return_key(&mut self, key: &Key) {
-        let (base, occurrence) = match key.as_str().rsplit_once('#') {
-            Some((base, n)) => (base, n.parse().unwrap_or(1)),
-            None => (key.as_str(), 1),
+        let key = key.as_str();
+        // The scope may well have an occurrence of its own: `branch#2/name`.
+        let name = key.rfind('/').map_or(0, |slash| slash + 1);
+        let (base, occurrence) = match key[name..].find('#') {
+            Some(hash) => match key[name + hash + 1..].parse() {
+                Ok(occurrence) => (&key[..name + hash], occurrence),
+                // An attempt (`name#2~3`), and those are not counted.
+                Err(_) => return,
+            },
+            None => (key, 1),
         };
         match self.occurrences.get_mut(base) {
             Some(count) if *count == occurrence && occurrence > 1 => *count -= 1,
@@ -204,8 +253,12 @@ impl Machine {
                 self.seen.insert(key.clone());
             }
             // A request is large and, for what is already answered, never looked at again.
-            let request = (!self.is_recorded(key)).then(request);
-            self.wait(key, op, request);
+            let request = (!self.ahead.contains(key)).then(request);
+            let answerable = request.is_some() && self.has_answer_to(key, op);
+            let order = self.wait(key, op, request);
+            if answerable {
+                self.answerable.insert(order, key.clone());
+            }
         }
         Turn::Wait
     }
@@ -227,7 +280,7 @@ impl Machine {
         if let Some(turn) = self.take_ready(key) {
             return turn;
         }
-        if !self.folded.contains(key) {
+        if !self.ahead.contains(key) {
             return Turn::Start;
         }
         if !self.slots.contains_key(key) {
@@ -250,21 +303,27 @@ impl Machine {
         self.journal.entries.retain(|entry| !entry.key.is_within(key.as_str()));
         let scope = format!("{key}/");
         self.occurrences.retain(|base, _| !base.starts_with(&scope));
-        self.folded.insert(key.clone());
-        self.record(key.clone(), op.clone(), Outcome::Done(state));
+        // Loops inside this one begin anew.
+        self.turns.retain(|fold, _| !fold.as_str().starts_with(&scope));
+        let turn = self.turns.entry(key.clone()).or_default();
+        *turn += 1;
+        let entry = Entry::new(key.clone(), op.clone(), Outcome::Done(state)).with_turn(*turn);
+        self.record(entry);
         Turn::Start
     }
 
-    /// A step that was started has ended.
+    /// A step that was started has ended. Of any other nothing is recorded.
     pub fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
+        if !self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Running)) {
+            return;
+        }
         let Some(slot) = self.slots.remove(key) else { return };
-        debug_assert!(matches!(slot.state, State::Running), "only a running step can finish");
         self.running -= 1;
         let outcome = match outcome {
             Ok(value) => Outcome::Done(value),
             Err(failure) => Outcome::Failed(failure),
         };
-        self.record(key.clone(), slot.op, outcome);
+        self.record(Entry::new(key.clone(), slot.op, outcome));
     }
 
     /// The question at `key` was answered while the code waited.
@@ -283,16 +342,31 @@ impl Machine {
     }
 
     /// The code no longer waits for `key`; its future was dropped.
+    ///
+    /// A question is withdrawn by that, with the answer that may have come: the next time around a
+    /// loop the same key is another question.
     pub fn leave(&mut self, key: &Key) {
-        if let Some(slot) = self.slots.remove(key)
-            && matches!(slot.state, State::Running)
-        {
-            self.running -= 1;
+        let Some(slot) = self.slots.remove(key) else { return };
+        match slot.state {
+            State::Running => self.running -= 1,
+            State::Waiting if slot.op.kind == Kind::Ask => {
+                self.journal.asked.remove(key);
+                self.answers.remove(key);
+            }
+            State::Ready { recorded: true, .. } if slot.op.kind == Kind::Ask => self.forget(key),
+            State::Waiting | State::Ready { .. } => {}
         }
     }
 
     /// The code is at rest: what now?
+    ///
+    /// # Errors
+    ///
+    /// [`Drift`], and the machine stays as it was. Code that waits for I/O of its own is at rest but
+    /// not where the journal expects it: a driver that knows of such I/O may wait for it after
+    /// [`Drift::Unexpected`] and ask again.
     pub fn advance(&mut self) -> Result<Advance, Drift> {
+        self.settle();
         #[cfg(feature = "__mutations")]
         if self.mutation == Some(Mutation::BatchDelivery) {
             while self.journal.entries.len() > self.cursor + 1 && self.deliver_next().is_ok() {}
@@ -300,6 +374,8 @@ impl Machine {
         if self.cursor < self.journal.entries.len() {
             return self.deliver_next().map(Advance::Deliver);
         }
+        // The code was left when it waited for all that was asked; there it is back.
+        self.caught_up |= self.journal.asked.keys().all(|key| self.seen.contains(key));
         if !self.open {
             self.open = true;
             return Ok(Advance::Opened);
@@ -308,11 +384,16 @@ impl Machine {
             // Answers may come with the very first call, before anything was asked. They are good
             // for the first questions and for no later one: nobody can confirm what they have not
             // been shown.
-            let first: Vec<_> =
-                self.waiting_asks().map(|(key, slot)| (key.clone(), slot.op.clone())).collect();
+            let first: Vec<_> = self
+                .waiting_asks()
+                .map(|(key, slot)| (key.clone(), slot.order, slot.op.fingerprint))
+                .collect();
             self.first_asked = !first.is_empty();
-            for (key, op) in first {
-                self.journal.asked.insert(key, Asked { fingerprint: op.fingerprint, reworded: 0 });
+            for (key, order, fingerprint) in first {
+                if self.answers.contains_key(&key) {
+                    self.answerable.insert(order, key.clone());
+                }
+                self.journal.asked.insert(key, Asked { fingerprint, reworded: 0 });
             }
         }
         if let Some((key, answer)) = self.next_answer() {
@@ -331,6 +412,7 @@ impl Machine {
 
     /// Ends the leg: asks what is pending, and keeps the journal until the answers come.
     pub fn suspend(mut self) -> Result<Suspension, Drift> {
+        self.settle();
         self.check_vanished()?;
         let before = std::mem::take(&mut self.journal.asked);
         let mut asks = BTreeMap::new();
@@ -340,7 +422,7 @@ impl Machine {
             };
             let reworded = match before.get(&key) {
                 Some(asked) if self.journal.round > 0 && asked.fingerprint != slot.op.fingerprint => {
-                    asked.reworded + 1
+                    asked.reworded.saturating_add(1)
                 }
                 Some(asked) => asked.reworded,
                 None => 0,
@@ -369,20 +451,23 @@ impl Machine {
     }
 
     fn take_ready(&mut self, key: &Key) -> Option<Turn> {
-        let slot = self.slots.get(key)?;
-        if !matches!(slot.state, State::Ready(_)) {
+        if !matches!(self.slots.get(key)?.state, State::Ready { .. }) {
             return None;
         }
-        match self.slots.remove(key)?.state {
-            State::Ready(outcome) => Some(Turn::Ready(outcome)),
-            State::Waiting | State::Running => None,
+        let Slot { op, state: State::Ready { outcome, recorded }, .. } = self.slots.remove(key)? else {
+            return None;
+        };
+        if !recorded {
+            self.record(Entry::new(key.clone(), op, outcome.clone()));
         }
+        Some(Turn::Ready(outcome))
     }
 
-    fn wait(&mut self, key: &Key, op: &Op, request: Option<Value>) {
+    fn wait(&mut self, key: &Key, op: &Op, request: Option<Value>) -> u64 {
         self.polls += 1;
         let slot = Slot { op: op.clone(), order: self.polls, request, state: State::Waiting };
         self.slots.insert(key.clone(), slot);
+        self.polls
     }
 
     fn start_if_open(&mut self, key: &Key) -> Turn {
@@ -390,9 +475,7 @@ impl Machine {
         // first: an instant step would otherwise win on replay a race it lost before.
         let open = self.open;
         #[cfg(feature = "__mutations")]
-        let open = open
-            || (self.mutation == Some(Mutation::OpenGate)
-                && !self.journal.entries[self.cursor..].iter().any(|entry| entry.key == *key));
+        let open = open || (self.mutation == Some(Mutation::OpenGate) && !self.ahead.contains(key));
         match self.slots.get_mut(key) {
             Some(slot) if open && matches!(slot.state, State::Waiting) => {
                 slot.state = State::Running;
@@ -419,61 +502,91 @@ impl Machine {
         #[cfg(feature = "__mutations")]
         let same = same || self.mutation == Some(Mutation::BlindFingerprint);
         if !same {
-            return Err(Drift::Changed {
-                at,
-                key: entry.key.clone(),
-                recorded: entry.describe(),
-                now: format!("{} {}", slot.op.kind, slot.op.label),
-            });
+            let recorded = entry.describe();
+            let mut now = format!("{} {}", slot.op.kind, slot.op.label);
+            if now == recorded {
+                // A label is short; what differs is in the part of the request that it leaves out.
+                now.push_str(" with other details");
+            }
+            return Err(Drift::Changed { at, key: entry.key.clone(), recorded, now });
         }
-        slot.state = State::Ready(entry.outcome.clone());
+        slot.state = State::Ready { outcome: entry.outcome.clone(), recorded: true };
+        if entry.kind == Kind::Fold {
+            self.turns.insert(entry.key.clone(), entry.turn);
+        }
+        self.ahead.remove(&entry.key);
         self.cursor += 1;
         Ok(entry.key.clone())
     }
 
     fn next_answer(&mut self) -> Option<(Key, Value)> {
-        if self.answers.is_empty() {
-            return None;
-        }
-        let accepted = |key: &Key, slot: &Slot| {
-            #[cfg(feature = "__mutations")]
-            if self.mutation == Some(Mutation::EagerAnswers) {
-                return true;
+        while let Some((order, key)) = self.answerable.pop_first() {
+            let Some(slot) = self.slots.get(&key).filter(|slot| slot.order == order) else { continue };
+            let (State::Waiting, Some(request)) = (&slot.state, &slot.request) else { continue };
+            let Some(answer) = self.answers.remove(&key) else { continue };
+            if (self.fits)(request, &answer) {
+                return Some((key, answer));
             }
-            self.journal.asked.get(key).is_some_and(|asked| asked.fingerprint == slot.op.fingerprint)
-        };
-        let key = self
-            .waiting_asks()
-            .filter(|(key, slot)| self.answers.contains_key(*key) && accepted(key, slot))
-            .min_by_key(|(_, slot)| slot.order)?
-            .0
-            .clone();
-        let answer = self.answers.remove(&key)?;
-        let request = self.slots.get(&key)?.request.as_ref()?;
-        if (self.fits)(request, &answer) { Some((key, answer)) } else { self.next_answer() }
+        }
+        None
     }
 
+    /// Whether an answer to this very question came with this round.
+    fn has_answer_to(&self, key: &Key, op: &Op) -> bool {
+        let asked = self.journal.asked.get(key).is_some_and(|asked| asked.fingerprint == op.fingerprint);
+        #[cfg(feature = "__mutations")]
+        let asked = asked || self.mutation == Some(Mutation::EagerAnswers);
+        asked && self.answers.contains_key(key)
+    }
+
+    /// Something new came of a question the code waits for.
     fn complete(&mut self, key: &Key, outcome: Outcome) {
+        // Before the journal is drained nothing can have been asked that is not in it.
+        if !self.open {
+            return;
+        }
         let Some(slot) = self.slots.get_mut(key) else { return };
-        let op = slot.op.clone();
-        slot.state = State::Ready(outcome.clone());
+        if slot.request.is_none() || !matches!(slot.state, State::Waiting) {
+            return;
+        }
+        slot.state = State::Ready { outcome, recorded: false };
         self.journal.asked.remove(key);
-        self.record(key.clone(), op, outcome);
+        self.fresh.push(key.clone());
     }
 
-    fn record(&mut self, key: Key, op: Op, outcome: Outcome) {
-        self.journal.entries.push(Entry::new(key, op, outcome));
+    /// Records what was handed over and is still there to be looked at, now that the code is at rest.
+    ///
+    /// Entries are in the order in which the code sees them. Most are seen as soon as they are handed
+    /// over, and are recorded then: a step that ends in the same breath may be seen before. What the
+    /// code leaves lying is there from its next rest on. What it drops unseen never happened.
+    fn settle(&mut self) {
+        for key in std::mem::take(&mut self.fresh) {
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            if let State::Ready { outcome, recorded: recorded @ false } = &mut slot.state {
+                *recorded = true;
+                let entry = Entry::new(key, slot.op.clone(), outcome.clone());
+                self.record(entry);
+            }
+        }
+    }
+
+    fn record(&mut self, entry: Entry) {
+        self.journal.entries.push(entry);
         self.cursor = self.journal.entries.len();
+    }
+
+    /// Takes the completion of `key` out of the journal: it was handed over and dropped unseen, so
+    /// that a choice among several such (an unbiased `select!`) has only one outcome on replay.
+    fn forget(&mut self, key: &Key) {
+        let entries = &mut self.journal.entries;
+        if let Some(at) = entries[..self.cursor].iter().rposition(|entry| entry.key == *key) {
+            entries.remove(at);
+            self.cursor -= 1;
+        }
     }
 
     fn waiting_asks(&self) -> impl Iterator<Item = (&Key, &Slot)> {
         self.slots.iter().filter(|(_, slot)| slot.request.is_some() && matches!(slot.state, State::Waiting))
-    }
-
-    /// Whether the journal still holds a completion of `key`. What the code waits for is near the
-    /// cursor, so this looks at few entries.
-    fn is_recorded(&self, key: &Key) -> bool {
-        self.journal.entries[self.cursor..].iter().any(|entry| entry.key == *key)
     }
 
     /// A question that is out with the client must have been asked again in this leg.

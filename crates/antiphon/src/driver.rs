@@ -267,7 +267,7 @@ async fn sleep_or_never(duration: Option<Duration>) {
 
 async fn keep_alive(run: &Run, every: Option<Duration>) {
     sleep_or_never(every).await;
-    run.link.ping().await;
+    run.link.ping(every.unwrap_or_default()).await;
 }
 
 fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {

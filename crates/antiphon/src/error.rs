@@ -131,7 +131,10 @@ impl Capability {
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tool(message) | Self::Misuse(message) | Self::Limit(message) => f.write_str(message),
+            Self::Tool(message)
+            | Self::Misuse(message)
+            | Self::Limit(message)
+            | Self::Protocol { message, .. } => f.write_str(message),
             Self::Declined(key) => write!(f, "the question `{key}` was declined"),
             Self::Dismissed(key) => write!(f, "the question `{key}` was dismissed"),
             Self::InvalidAnswer { key, problems } => {
@@ -153,7 +156,6 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Timeout(limit) => write!(f, "it took longer than {limit:?}"),
             Self::Cancelled => f.write_str("the request was cancelled"),
-            Self::Protocol { message, .. } => f.write_str(message),
         }
     }
 }
@@ -249,12 +251,9 @@ impl fmt::Display for Error {
     }
 }
 
+/// `main` shows this to people.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0.kind)?;
-        if let Some(source) = &self.0.source {
-            write!(f, " from {source:?}")?;
-        }
-        Ok(())
+        write!(f, "{self:#}")
     }
 }

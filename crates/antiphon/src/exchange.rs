@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::{ContentBlock, Role, SamplingMessage, SamplingMessageContentBlock, ToolUseContent};
+use crate::model::{ContentBlock, Role, SamplingMessage, SamplingMessageContentBlock};
 
 /// A question to a person and its answer, as two messages a model can be shown.
 ///
@@ -43,10 +43,8 @@ impl ElicitExchange {
     /// about, not the form it was asked by.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
-        for block in self.request.content.clone().into_vec() {
-            if let SamplingMessageContentBlock::ToolUse(ToolUseContent { id, name, .. }) = block {
-                self.request = tool_use(&id, &name, arguments.clone());
-            }
+        if let Some(SamplingMessageContentBlock::ToolUse(used)) = self.request.content.first() {
+            self.request = tool_use(&used.id.clone(), &used.name.clone(), arguments);
         }
         self
     }

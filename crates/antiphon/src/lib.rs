@@ -76,11 +76,11 @@ mod tool;
 mod wire;
 
 #[cfg(feature = "http")]
-pub use crate::server::HttpConfig;
+pub use crate::server::{HttpConfig, shutdown_signal};
 pub use crate::{
     ctx::{
         Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, IncludeContext, Level, Progress,
-        Prompted, Roots, Sample, Sampled, Step, UrlElicited,
+        Prompted, Root, Roots, Sample, Sampled, Step, UrlElicited,
     },
     error::{Capability, Error, ErrorKind, Result},
     exchange::ElicitExchange,
@@ -88,7 +88,7 @@ pub use crate::{
     prompt::{Completion, IntoPrompt, Prompt},
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
     seal::{KeyRing, SealConfig},
-    server::{BuildError, Changes, Limits, Server, ServerBuilder},
+    server::{BuildError, Changes, Limits, ServeError, Server, ServerBuilder},
     tool::{
         ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,
     },

@@ -8,8 +8,8 @@ pub use rmcp::{
     ServerHandler,
     model::{
         Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, ModelPreferences,
-        PromptMessage, Resource as ResourceLink, ResourceContents, Role, Root, SamplingContent,
-        SamplingMessage, SamplingMessageContentBlock, TextContent, Tool as ToolDefinition, ToolAnnotations,
-        ToolChoice, ToolResultContent, ToolUseContent,
+        PromptMessage, Resource as ResourceLink, ResourceContents, Role, SamplingContent, SamplingMessage,
+        SamplingMessageContentBlock, TextContent, Tool as ToolDefinition, ToolAnnotations, ToolChoice,
+        ToolResultContent, ToolUseContent,
     },
 };

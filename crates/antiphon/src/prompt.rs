@@ -1,6 +1,6 @@
 //! Prompts: messages a person picks by name. They may ask, like tools.
 
-use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
+use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 use rmcp::model::{Prompt as Definition, PromptArgument};
 use schemars::JsonSchema;
@@ -12,6 +12,7 @@ use crate::{
     function::{BoxFuture, Erased, Function, erase},
     model::{Icon, PromptMessage, Role},
     schema,
+    tool::Arguments,
 };
 
 /// A prompt that is served over MCP.
@@ -35,6 +36,7 @@ use crate::{
 pub struct Prompt {
     pub(crate) definition: Definition,
     pub(crate) get: Erased<Vec<PromptMessage>>,
+    pub(crate) arguments: Arguments,
     pub(crate) completions: BTreeMap<String, Completer>,
 }
 
@@ -75,6 +77,7 @@ impl Prompt {
             .collect();
         let arguments = (!arguments.is_empty()).then_some(arguments);
         Self {
+            arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()),
             definition: Definition::new(name.into(), Some(description.into()), arguments),
             get: erase(function, |messages: R| Ok(messages.into_messages())),
             completions: BTreeMap::new(),
@@ -83,14 +86,14 @@ impl Prompt {
 
     /// Sets the name people see.
     #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
     /// Sets the prompt's icons.
     #[must_use]
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+    pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }

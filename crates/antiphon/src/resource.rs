@@ -24,7 +24,7 @@ use crate::{
 ///     Ok("call and response".into())
 /// }
 ///
-/// let resource = Resource::new("antiphon://motto", "motto", motto).mime_type("text/plain");
+/// let resource = Resource::new("antiphon://motto", "motto", motto).with_mime_type("text/plain");
 /// # let _ = resource;
 /// ```
 pub struct Resource {
@@ -49,42 +49,42 @@ impl Resource {
 
     /// Sets the name people see.
     #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
     /// Says what it is.
     #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
     /// Sets its media type.
     #[must_use]
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
 
     /// Says how large it is, in bytes.
     #[must_use]
-    pub fn size(mut self, size: u64) -> Self {
+    pub fn with_size(mut self, size: u64) -> Self {
         self.definition.size = Some(size);
         self
     }
 
     /// Sets its icons.
     #[must_use]
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+    pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
     /// Says whom it is for.
     #[must_use]
-    pub fn annotations(mut self, annotations: Annotations) -> Self {
+    pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
@@ -127,21 +127,21 @@ impl ResourceTemplate {
 
     /// Sets the name people see.
     #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
     /// Says what they are.
     #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
     /// Sets their media type.
     #[must_use]
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
+    pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
@@ -270,6 +270,12 @@ impl IntoContents for &'static str {
 impl IntoContents for Vec<u8> {
     fn into_contents(self) -> Contents {
         Contents::Blob(self)
+    }
+}
+
+impl IntoContents for &'static [u8] {
+    fn into_contents(self) -> Contents {
+        Contents::Blob(self.to_vec())
     }
 }
 

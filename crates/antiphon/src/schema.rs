@@ -43,11 +43,12 @@ impl Validator {
         if self.compiled.is_valid(value) {
             return Vec::new();
         }
-        self.compiled
-            .iter_errors(value)
-            .take(PROBLEMS)
-            .map(|error| problem(&error.instance_path().to_string(), &error.to_string()))
-            .collect()
+        let mut problems = Vec::new();
+        for error in self.compiled.iter_errors(value) {
+            name_problems(&error, &mut problems);
+        }
+        problems.truncate(PROBLEMS);
+        problems
     }
 
     #[cfg(not(feature = "validate"))]
@@ -57,13 +58,32 @@ impl Validator {
     }
 }
 
-/// `path: message`, the path as people write it: `/items/0/name` becomes `items.0.name`.
+/// A value that fits none of several schemas is at fault where it came closest: an optional object
+/// with a wrong field has a wrong field, and is not "neither this nor null".
 #[cfg(feature = "validate")]
-fn problem(pointer: &str, message: &str) -> String {
-    match pointer.strip_prefix('/') {
-        None => message.to_owned(),
-        Some(path) => format!("{}: {message}", path.replace('/', ".").replace("~1", "/").replace("~0", "~")),
+fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<String>) {
+    use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
+    if let AnyOf { context } | OneOfNotValid { context } = error.kind() {
+        let depth = |errors: &Vec<jsonschema::ValidationError<'_>>| {
+            errors
+                .iter()
+                .map(|error| error.instance_path().to_string().matches('/').count())
+                .min()
+                .unwrap_or(0)
+        };
+        let here = error.instance_path().to_string().matches('/').count();
+        if let Some(closest) =
+            context.iter().filter(|errors| depth(errors) > here).max_by_key(|errors| depth(errors))
+        {
+            return closest.iter().for_each(|error| name_problems(error, problems));
+        }
     }
+    let pointer = error.instance_path().to_string();
+    problems.push(match pointer.strip_prefix('/') {
+        None => error.to_string(),
+        // As people write it: `/items/0/name` is `items.0.name`.
+        Some(path) => format!("{}: {error}", path.replace('/', ".").replace("~1", "/").replace("~0", "~")),
+    });
 }
 
 /// The JSON Schema 2020-12 of `T`, as tools carry it.
@@ -74,6 +94,8 @@ pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
 /// The input schema of a tool must be an object's. A tool without arguments takes `()`.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
     let mut schema = of::<T>();
+    // The name of a Rust type means nothing to a model.
+    schema.remove("title");
     if schema.get("type").is_some_and(|kind| kind == "null") {
         schema.clear();
     }
@@ -124,7 +146,7 @@ pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
 impl Form {
     /// Brings a schema into the subset elicitation allows, or says why it cannot be.
     pub(crate) fn new(key: String, mut schema: Map<String, Value>) -> Result<Self, String> {
-        for unused in ["$schema", "title", "$id", "$defs", "additionalProperties"] {
+        for unused in ["$schema", "title", "description", "$id", "$defs", "additionalProperties"] {
             schema.remove(unused);
         }
         if let Some(Value::Object(properties)) = schema.get_mut("properties") {

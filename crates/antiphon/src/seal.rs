@@ -136,6 +136,20 @@ impl SealConfig {
         self
     }
 
+    /// Sets how far replicas' clocks may be apart.
+    #[must_use]
+    pub fn with_skew(mut self, skew: Duration) -> Self {
+        self.skew = skew;
+        self
+    }
+
+    /// Sets whether journals are compressed before they are sealed.
+    #[must_use]
+    pub fn with_compression(mut self, compress: bool) -> Self {
+        self.compress = compress;
+        self
+    }
+
     /// Sets the longest `requestState`, in bytes.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {

@@ -27,7 +27,9 @@ async fn main() -> Result<()> {
     let server =
         Server::builder("hello", "1.0.0").tool(Tool::new("greet", "Greets you by name", greet)).build()?;
     if std::env::args().any(|argument| argument == "--http") {
-        return server.serve_http("127.0.0.1:8000").await;
+        server.serve_http("127.0.0.1:8000").await?;
+    } else {
+        server.serve_stdio().await?;
     }
-    server.serve_stdio().await
+    Ok(())
 }

@@ -50,7 +50,7 @@ impl Ctx {
         body: F,
     ) -> Branch<'a, impl Future<Output = Result<T>> + use<'a, T, F>>
     where
-        F: AsyncFnOnce(&Ctx) -> Result<T> + 'a,
+        F: AsyncFnOnce(&Self) -> Result<T> + 'a,
         T: 'a,
     {
         let key = self.take_key(name);

@@ -22,23 +22,39 @@ use crate::{
 };
 
 /// What a person made of a question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Elicited<T> {
     /// They answered.
     Accept(Answer<T>),
-    /// They would rather not say.
+    /// They would rather not answer the question with this key.
     Decline(String),
-    /// They closed the question.
+    /// They closed the question with this key.
     Cancel(String),
 }
 
-/// An answer, and the exchange it makes for a model's history.
-#[derive(Clone, Debug, PartialEq)]
+/// An answer.
+#[derive(Clone, Debug)]
 pub struct Answer<T> {
     /// What they said.
     pub value: T,
-    /// The question and the answer as two messages.
-    pub exchange: ElicitExchange,
+    source: Arc<Source>,
+}
+
+/// Where an answer came from.
+#[derive(Debug)]
+struct Source {
+    key: String,
+    message: String,
+    form: Arc<Form>,
+    content: Value,
+}
+
+impl<T> Answer<T> {
+    /// The question and the answer as two messages for a model's history.
+    pub fn exchange(&self) -> ElicitExchange {
+        let Source { key, message, form, content } = &*self.source;
+        ElicitExchange::new(key, message, &form.schema, content)
+    }
 }
 
 impl<T> Elicited<T> {
@@ -61,10 +77,15 @@ impl<T> Elicited<T> {
         self.accepted().ok()
     }
 
-    fn map<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<Elicited<U>> {
+    /// Does something with the answer, if they gave one.
+    ///
+    /// # Errors
+    ///
+    /// What `f` returns.
+    pub fn try_map<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<Elicited<U>> {
         Ok(match self {
             Self::Accept(answer) => {
-                Elicited::Accept(Answer { value: f(answer.value)?, exchange: answer.exchange })
+                Elicited::Accept(Answer { value: f(answer.value)?, source: answer.source })
             }
             Self::Decline(key) => Elicited::Decline(key),
             Self::Cancel(key) => Elicited::Cancel(key),
@@ -196,7 +217,7 @@ impl<T: DeserializeOwned> Future for Elicit<'_, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let parse = |value: &Value| T::deserialize(value).map(drop).map_err(|error| error.to_string());
         let elicited = ready!(self.inner.poll_checked(cx, &parse))?;
-        Poll::Ready(elicited.map(|value| Ok(serde_json::from_value(value)?)))
+        Poll::Ready(elicited.try_map(|value| Ok(serde_json::from_value(value)?)))
     }
 }
 
@@ -287,8 +308,12 @@ impl<'a> ElicitValue<'a> {
                 problems.extend(parse(&content).err());
             }
             if problems.is_empty() {
-                let exchange = ElicitExchange::new(&key, &self.message, &form.schema, &content);
-                return Poll::Ready(Ok(Elicited::Accept(Answer { value: content, exchange })));
+                let message = std::mem::take(&mut self.message);
+                let source = Source { key, message, form, content: content.clone() };
+                return Poll::Ready(Ok(Elicited::Accept(Answer {
+                    value: content,
+                    source: Arc::new(source),
+                })));
             }
             if !self.problems.is_empty() {
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
@@ -368,9 +393,12 @@ impl Future for ElicitUrl<'_> {
         let answer = ready!(ask.poll(
             cx,
             |_| Ok(Op::ask_parts(&format!("visit `{message}`"), &[message.as_bytes(), url.as_bytes()])),
-            |_| json!({
+            |key| json!({
                 "method": "elicitation/create",
-                "params": {"mode": "url", "message": message, "url": url, "elicitationId": id},
+                "params": {
+                    "mode": "url", "message": message, "url": url, "elicitationId": id,
+                    "_meta": {KEY_META: key.name()},
+                },
             }),
         ))?;
         Poll::Ready(Ok(UrlElicited { id, agreed: answer["action"] == "accept" }))

@@ -43,7 +43,7 @@ impl Ctx {
     ) -> impl Future<Output = Result<T>> + use<'a, S, T, F>
     where
         S: Serialize + DeserializeOwned,
-        F: AsyncFn(&Ctx, S) -> Result<ControlFlow<T, S>>,
+        F: AsyncFn(&Self, S) -> Result<ControlFlow<T, S>>,
     {
         let key = self.take_key(name);
         let op = Op::fold(name);

@@ -17,7 +17,7 @@ pub use self::{
     branch::Branch,
     elicit::{Answer, Elicit, ElicitUrl, ElicitValue, Elicited, UrlElicited},
     notes::{Level, Progress},
-    roots::Roots,
+    roots::{Root, Roots},
     sample::{IncludeContext, Prompted, Sample, Sampled},
     step::Step,
 };

@@ -73,8 +73,8 @@ impl Ctx {
     /// ```
     pub fn notify(&self, progress: impl Into<Progress>) {
         if self.run.link.has_progress_token() {
-            let Progress { progress, total, message } = progress.into();
-            self.run.note(Note::Progress { progress, total, message });
+            let Progress { done, total, message } = progress.into();
+            self.run.note(Note::Progress { progress: done, total, message });
         }
     }
 }
@@ -82,15 +82,15 @@ impl Ctx {
 /// How far a tool has come.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    progress: f64,
+    done: f64,
     total: Option<f64>,
     message: Option<String>,
 }
 
 impl Progress {
     /// `done` out of `total`.
-    pub fn of(done: f64, total: f64) -> Self {
-        Self { progress: done, total: Some(total), message: None }
+    pub fn of(done: impl Into<f64>, total: impl Into<f64>) -> Self {
+        Self { done: done.into(), total: Some(total.into()), message: None }
     }
 
     /// Says it in words, too.
@@ -101,8 +101,8 @@ impl Progress {
     }
 }
 
-impl From<f64> for Progress {
-    fn from(progress: f64) -> Self {
-        Self { progress, total: None, message: None }
+impl<T: Into<f64>> From<T> for Progress {
+    fn from(progress: T) -> Self {
+        Self { done: progress.into(), total: None, message: None }
     }
 }

@@ -5,11 +5,11 @@ use std::{
 };
 
 use antiphon_replay::Op;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Ctx, ask::Ask};
-use crate::{error::Result, model::Root};
+use crate::error::Result;
 
 impl Ctx {
     /// Asks the client for its roots: the folders its person works in.
@@ -22,6 +22,17 @@ impl Ctx {
     pub fn roots(&self) -> Roots<'_> {
         Roots { ask: Ask::new(self, "roots") }
     }
+}
+
+/// A folder, or another place, that the client's person works in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Root {
+    /// Where it is: a `file://` URI.
+    pub uri: String,
+    /// What it is called, if it has a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// A question for roots, not yet asked. `.await` asks it.

@@ -9,8 +9,8 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio::net::{TcpListener, ToSocketAddrs};
 
-use super::Server;
-use crate::{error::Result, wire::Handler};
+use super::{ServeError, Server};
+use crate::wire::Handler;
 
 /// How a server is served over HTTP.
 #[derive(Clone, Debug)]
@@ -136,15 +136,16 @@ impl Server {
         StreamableHttpService::new(handler, Arc::new(sessions), settings)
     }
 
-    /// Serves over HTTP at `address` until the process is asked to end (Ctrl-C, or a termination
-    /// signal); then lets the requests in hand finish.
+    /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process is asked to
+    /// end ([`shutdown_signal`]); then lets the requests in hand finish.
     ///
     /// # Errors
     ///
     /// When the address cannot be listened on.
-    pub async fn serve_http(&self, address: impl ToSocketAddrs) -> Result<()> {
-        let listener = TcpListener::bind(address).await?;
-        self.serve_listener(listener, HttpConfig::default(), asked_to_end()).await
+    pub async fn serve_http(&self, address: impl ToSocketAddrs) -> Result<(), ServeError> {
+        let listener =
+            TcpListener::bind(address).await.map_err(ServeError::new("the address cannot be listened on"))?;
+        self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
     /// Serves over HTTP on `listener` until `shutdown` ends; then lets the requests in hand finish.
@@ -157,7 +158,10 @@ impl Server {
         listener: TcpListener,
         config: HttpConfig,
         shutdown: impl Future<Output = ()> + Send + 'static,
-    ) -> Result<()> {
+    ) -> Result<(), ServeError> {
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!("listening on http://{address}{}", config.path);
+        }
         // An event stream is several small writes; without this each costs 40 ms.
         let listener = listener.tap_io(|stream| {
             let _ = stream.set_nodelay(true);
@@ -172,13 +176,15 @@ impl Server {
             token.cancel();
         };
         let app = self.router(config).into_make_service_with_connect_info::<SocketAddr>();
-        axum::serve(listener, app).with_graceful_shutdown(ends).await?;
-        Ok(())
+        axum::serve(listener, app)
+            .with_graceful_shutdown(ends)
+            .await
+            .map_err(ServeError::new("the listener failed"))
     }
 }
 
-/// Ends when the process is asked to end.
-async fn asked_to_end() {
+/// Ends when the process is asked to end: by Ctrl-C, or by a termination signal.
+pub async fn shutdown_signal() {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

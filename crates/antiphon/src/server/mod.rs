@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "http")]
-pub use self::http::HttpConfig;
+pub use self::http::{HttpConfig, shutdown_signal};
 pub(crate) use self::{changes::Change, registry::Registry};
 pub use self::{changes::Changes, limits::Limits};
 use crate::{
@@ -160,11 +160,14 @@ impl Server {
     /// # Errors
     ///
     /// When the client speaks something else than MCP, or the stream fails.
-    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<()> {
+    pub async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> Result<(), ServeError> {
         self.serve_transport(stream).await
     }
 
-    async fn serve_transport<T, E, A>(&self, transport: T) -> Result<()>
+    async fn serve_transport<T, E, A>(&self, transport: T) -> Result<(), ServeError>
     where
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -175,12 +178,12 @@ impl Server {
                 .await;
         match running {
             Ok(running) => {
-                running.waiting().await?;
+                running.waiting().await.map_err(ServeError::new("the connection ended badly"))?;
                 Ok(())
             }
             // A client that leaves before it has said anything is not a failure of the server's.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(ServeError::new("the client does not speak MCP")(error)),
         }
     }
 
@@ -217,6 +220,11 @@ impl ServerBuilder {
     pub fn tool(mut self, tool: Tool) -> Self {
         self.problems.extend(self.registry.add_tool(tool).err().into_iter().flatten());
         self
+    }
+
+    /// Adds several tools.
+    pub fn tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        tools.into_iter().fold(self, Self::tool)
     }
 
     /// Adds a prompt.
@@ -372,3 +380,28 @@ impl fmt::Debug for BuildError {
 }
 
 impl std::error::Error for BuildError {}
+
+/// Why serving ended before it should.
+#[derive(Debug)]
+pub struct ServeError {
+    what: &'static str,
+    source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl ServeError {
+    fn new<E: std::error::Error + Send + Sync + 'static>(what: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self { what, source: Box::new(source) }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}

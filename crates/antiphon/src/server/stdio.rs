@@ -1,5 +1,4 @@
-use super::Server;
-use crate::error::Result;
+use super::{ServeError, Server};
 
 impl Server {
     /// Serves one client over standard input and output. Ends when the client goes.
@@ -9,7 +8,7 @@ impl Server {
     /// # Errors
     ///
     /// When the client speaks something else than MCP, or a stream fails.
-    pub async fn serve_stdio(&self) -> Result<()> {
+    pub async fn serve_stdio(&self) -> Result<(), ServeError> {
         self.serve_transport(rmcp::transport::stdio()).await
     }
 }

@@ -69,7 +69,9 @@ impl Answers {
     /// Answers the form `key` with `content`.
     #[must_use]
     pub fn accept(self, key: &str, content: Value) -> Self {
-        self.raw(key, json!({"action": "accept", "content": content}))
+        let mut answer = json!({"action": "accept"});
+        answer["content"] = content;
+        self.raw(key, answer)
     }
 
     /// Declines the form `key`.

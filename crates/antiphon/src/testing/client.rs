@@ -1,8 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -47,7 +43,9 @@ pub struct Client {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
     writer: WriteHalf<DuplexStream>,
     next_id: u64,
-    frames: Arc<Mutex<Vec<Value>>>,
+    frames: Vec<Frame>,
+    /// The methods of the requests that were sent, by id.
+    methods: BTreeMap<u64, String>,
     max_rounds: u32,
     serving: JoinHandle<()>,
 }
@@ -84,6 +82,15 @@ impl Talk {
     pub fn keys(&self) -> Vec<&str> {
         self.asked.iter().map(|question| question.key.as_str()).collect()
     }
+}
+
+/// A message from the server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// The method of the request it answers, if it answers one.
+    pub method: Option<String>,
+    /// The message, as it came.
+    pub message: Value,
 }
 
 /// A JSON-RPC error.
@@ -142,7 +149,8 @@ impl Client {
             lines: BufReader::new(reader).lines(),
             writer,
             next_id: 0,
-            frames: Arc::default(),
+            frames: Vec::new(),
+            methods: BTreeMap::new(),
             max_rounds: 100,
             serving,
         };
@@ -170,6 +178,16 @@ impl Client {
     pub fn with_meta(mut self, meta: Value) -> Self {
         self.meta = meta;
         self
+    }
+
+    /// Sets what the client answers from now on.
+    pub fn set_answers(&mut self, answers: Answers) {
+        self.answers = answers;
+    }
+
+    /// Sets further entries of `_meta` in every request from now on.
+    pub fn set_meta(&mut self, meta: Value) {
+        self.meta = meta;
     }
 
     /// Calls a tool, and answers what it asks until it is done.
@@ -221,8 +239,24 @@ impl Client {
     }
 
     /// Every message the server has sent, in order.
-    pub fn frames(&self) -> Vec<Value> {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The revision the client speaks.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Sends a line as it is, and returns the next message from the server.
+    ///
+    /// # Errors
+    ///
+    /// When the server is gone or silent.
+    pub async fn send_raw(&mut self, line: &str) -> Result<Value> {
+        self.writer.write_all(line.as_bytes()).await?;
+        self.writer.write_all(b"\n").await?;
+        self.receive().await
     }
 
     /// Waits for the next notification outside of any request.
@@ -262,6 +296,7 @@ impl Client {
         if meta.is_null() {
             params.as_object_mut().map(|params| params.remove("_meta"));
         }
+        self.methods.insert(id, method.to_owned());
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
         Ok(id)
     }
@@ -281,7 +316,7 @@ impl Client {
             let message = self.receive().await?;
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
                 (Some("ping"), Some(id)) => {
-                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await?
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await?;
                 }
                 (Some(_), Some(id)) => {
                     let question = Question::new(None, &message);
@@ -315,7 +350,9 @@ impl Client {
         let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await??;
         let line = line.ok_or_else(|| Error::tool("the server closed the connection"))?;
         let message: Value = serde_json::from_str(&line)?;
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
+        let answered = message["id"].as_u64().filter(|_| message.get("method").is_none());
+        let method = answered.and_then(|id| self.methods.get(&id).cloned());
+        self.frames.push(Frame { method, message: message.clone() });
         Ok(message)
     }
 }

@@ -30,6 +30,6 @@ mod replicas;
 
 pub use self::{
     answers::{Answers, Question},
-    client::{Client, Failed, Revision, Talk},
+    client::{Client, Failed, Frame, Revision, Talk},
     replicas::{Replicas, Report},
 };

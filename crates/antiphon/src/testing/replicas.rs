@@ -172,8 +172,7 @@ impl Replicas {
 
     /// One leg, on a replica that has never seen the run.
     async fn leg(&self, request: &Value, report: &mut Report) -> Result<Value> {
-        let mut limits = crate::Limits::default();
-        limits.rounds = ROUNDS;
+        let limits = crate::Limits::default().with_rounds(ROUNDS);
         let server = (self.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
         report.replicas += 1;
         let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
@@ -214,7 +213,7 @@ impl Random {
     }
 
     fn one_in(&mut self, n: u64) -> bool {
-        self.next() % n == 0
+        self.next().is_multiple_of(n)
     }
 
     fn below(&mut self, n: usize) -> usize {

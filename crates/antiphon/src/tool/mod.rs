@@ -55,7 +55,7 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 ///     Ok((args.a + args.b).to_string())
 /// }
 ///
-/// let tool = Tool::new("add", "Adds two numbers", add).title("Addition");
+/// let tool = Tool::new("add", "Adds two numbers", add).with_title("Addition");
 /// # let _ = tool;
 /// ```
 pub struct Tool {
@@ -129,10 +129,9 @@ impl Tool {
         call: Erased<ToolOutput>,
         none: bool,
     ) -> Self {
-        let (validator, problem) = match Validator::new(&schema) {
-            Ok(validator) => (Some(validator), None),
-            Err(problem) => (None, Some(format!("its input schema is not valid: {problem}"))),
-        };
+        let problem =
+            Validator::new(&schema).err().map(|problem| format!("its input schema is not valid: {problem}"));
+        let arguments = Arguments::new(&schema, none);
         let headers = schema.get("properties").and_then(Value::as_object);
         Self {
             has_headers: headers
@@ -140,7 +139,7 @@ impl Tool {
             definition: ToolDefinition::new(name, description, schema),
             output: None,
             call,
-            arguments: Arguments { validator, none },
+            arguments,
             timeout: None,
             elicits: None,
             forms: BTreeMap::new(),
@@ -150,28 +149,28 @@ impl Tool {
 
     /// Sets the name people see.
     #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
+    pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
     /// Says what the tool does to the world.
     #[must_use]
-    pub fn annotations(mut self, annotations: ToolAnnotations) -> Self {
+    pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
     /// Sets the tool's icons.
     #[must_use]
-    pub fn icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
+    pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
     /// Adds an entry to the tool's `_meta`.
     #[must_use]
-    pub fn meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
     }
@@ -179,7 +178,7 @@ impl Tool {
     /// Sets the output schema by hand. What the tool returns as structured content is checked
     /// against it.
     #[must_use]
-    pub fn output_schema(mut self, schema: Value) -> Self {
+    pub fn with_output_schema(mut self, schema: Value) -> Self {
         match schema {
             Value::Object(schema) => {
                 match Validator::new(&schema) {
@@ -196,7 +195,7 @@ impl Tool {
     /// Bounds how long the tool may work, not counting the time it waits for people. Default: the
     /// server's [`Limits::tool_timeout`](crate::Limits::tool_timeout).
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
@@ -276,6 +275,12 @@ impl Tool {
 }
 
 impl Arguments {
+    /// How arguments with this schema are checked. A schema made from a type is always one; one that
+    /// is not is reported where it is written.
+    pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> Self {
+        Self { validator: Validator::new(schema).ok(), none }
+    }
+
     /// The arguments as the function takes them, or what is wrong with them.
     pub(crate) fn check(&self, arguments: Option<Map<String, Value>>, max_depth: usize) -> Result<Value> {
         let value = Value::Object(arguments.unwrap_or_default());

@@ -1,3 +1,4 @@
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -38,6 +39,18 @@ impl ToolOutput {
     pub fn with(mut self, block: ContentBlock) -> Self {
         self.content.push(block);
         self
+    }
+
+    /// Adds an image, given as its bytes.
+    #[must_use]
+    pub fn with_image(self, bytes: &[u8], mime_type: &str) -> Self {
+        self.with(ContentBlock::image(STANDARD.encode(bytes), mime_type))
+    }
+
+    /// Adds a sound, given as its bytes.
+    #[must_use]
+    pub fn with_audio(self, bytes: &[u8], mime_type: &str) -> Self {
+        self.with(ContentBlock::audio(STANDARD.encode(bytes), mime_type))
     }
 
     /// Sets the structured content. Where there is no other content, the same JSON becomes a text

@@ -70,8 +70,8 @@ impl Handler {
         self
     }
 
-    fn level(&self) -> Option<LoggingLevel> {
-        Some(*lock(&self.session.level))
+    fn level(&self) -> LoggingLevel {
+        *lock(&self.session.level)
     }
 
     /// A session that waits for a person must not look idle.
@@ -205,12 +205,8 @@ impl ServerHandler for Handler {
             state: request.request_state.as_deref(),
             ..self.plain_call("prompts/get", &request.name, request.arguments.as_ref())
         };
-        let arguments = if prompt.definition.arguments.is_some() {
-            json!(request.arguments.clone().unwrap_or_default())
-        } else {
-            Value::Null
-        };
-        match invoke(&self.shared, call, context, &prompt.get, Ok(arguments)).await? {
+        let arguments = prompt.arguments.check(request.arguments.clone(), self.shared.limits.argument_depth);
+        match invoke(&self.shared, call, context, &prompt.get, arguments).await? {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(messages), _) => {
                 let mut result = GetPromptResult::new(messages);
@@ -377,7 +373,7 @@ impl ServerHandler for Handler {
     ) -> Result<CustomResult, ErrorData> {
         match &self.shared.inner {
             Some(inner) => inner.custom(request, context).await,
-            None => Err(unknown_method(&request)),
+            None => Err(unknown_method(&request, is_rounds(&context))),
         }
     }
 }
@@ -455,17 +451,18 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// The SDK hands over a known method with parameters it could not read as an unknown method.
-fn unknown_method(request: &CustomRequest) -> ErrorData {
-    const KNOWN: [&str; 5] =
-        ["tools/call", "prompts/get", "resources/read", "completion/complete", "logging/setLevel"];
-    let method = request.method.clone();
-    if KNOWN.contains(&method.as_str()) {
+fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
+    const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
+    /// 2026-07-28 no longer has these, whatever their parameters.
+    const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+    let method = request.method.as_str();
+    if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
         return ErrorData::invalid_params(
             format!("the parameters of `{method}` are not what it takes"),
             None,
         );
     }
-    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, method, None)
+    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
 /// The next change, however many were missed. `None` when there will be no more.

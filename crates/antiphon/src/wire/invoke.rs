@@ -37,7 +37,7 @@ pub(super) struct Call<'a> {
     pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
-    pub(super) level: Option<LoggingLevel>,
+    pub(super) level: LoggingLevel,
 }
 
 /// What a leg leads to.

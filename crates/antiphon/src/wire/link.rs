@@ -47,11 +47,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(context: RequestContext<RoleServer>, session_level: Option<LoggingLevel>) -> Self {
+    pub(crate) fn new(context: RequestContext<RoleServer>, session_level: LoggingLevel) -> Self {
         let revision = revision(&context);
         let log_level = match revision {
             Revision::Rounds => context.meta.log_level(),
-            Revision::Session => session_level,
+            Revision::Session => Some(session_level),
         };
         Self {
             revision,
@@ -84,7 +84,7 @@ impl Link {
 
     /// The capability `request` needs and the client lacks.
     pub(crate) fn lacks(&self, request: &Value) -> Option<Capability> {
-        let missing = needs(request).into_iter().find(|capability| !self.supports(*capability))?;
+        let missing = guard(request, self.capabilities())?;
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
@@ -101,24 +101,9 @@ impl Link {
     }
 
     pub(crate) fn supports(&self, capability: Capability) -> bool {
-        let declared = self.capabilities();
         match capability {
-            // `elicitation: {}` means forms; so it has been since before there were modes.
-            Capability::Elicitation => {
-                declared.elicitation.as_ref().is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
-            }
-            Capability::UrlElicitation => {
-                declared.elicitation.as_ref().is_some_and(|modes| modes.url.is_some())
-            }
-            Capability::Sampling => declared.sampling.is_some(),
-            Capability::SamplingTools => {
-                declared.sampling.as_ref().is_some_and(|sampling| sampling.tools.is_some())
-            }
-            Capability::SamplingContext => {
-                declared.sampling.as_ref().is_some_and(|sampling| sampling.context.is_some())
-            }
-            Capability::Roots => declared.roots.is_some(),
             Capability::Session => self.revision == Revision::Session && !self.is_sessionless(),
+            capability => declares(self.capabilities(), capability),
         }
     }
 
@@ -149,11 +134,12 @@ impl Link {
 
     /// Shows a session that it is still in use. An HTTP session that nothing passes through for its
     /// idle limit is closed, and a person who thinks for that long would find nobody waiting.
-    pub(crate) async fn ping(&self) {
+    ///
+    /// Whether it is answered does not matter; `within` bounds the wait for it.
+    pub(crate) async fn ping(&self, within: std::time::Duration) {
         let peer: Peer<RoleServer> = self.context.peer.clone();
         if let Ok(ping) = serde_json::from_value::<ServerRequest>(serde_json::json!({"method": "ping"})) {
-            let limit = std::time::Duration::from_secs(10);
-            let _ = tokio::time::timeout(limit, peer.send_request(ping)).await;
+            let _ = tokio::time::timeout(within, peer.send_request(ping)).await;
         }
     }
 
@@ -217,6 +203,28 @@ fn to_logging_level(level: Level) -> LoggingLevel {
     }
 }
 
+/// The capability `request` needs and a client that declares `declared` lacks: what keeps a request
+/// from ever being written.
+fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
+    needs(request).into_iter().find(|capability| !declares(declared, *capability))
+}
+
+fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
+    let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
+    match capability {
+        // `elicitation: {}` means forms; so it has been since before there were modes.
+        Capability::Elicitation => {
+            elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
+        }
+        Capability::UrlElicitation => elicitation.is_some_and(|modes| modes.url.is_some()),
+        Capability::Sampling => sampling.is_some(),
+        Capability::SamplingTools => sampling.is_some_and(|sampling| sampling.tools.is_some()),
+        Capability::SamplingContext => sampling.is_some_and(|sampling| sampling.context.is_some()),
+        Capability::Roots => declared.roots.is_some(),
+        Capability::Session => false,
+    }
+}
+
 /// What a client must have declared before `request` may be sent to it.
 fn needs(request: &Value) -> Vec<Capability> {
     let params = &request["params"];
@@ -249,5 +257,56 @@ pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
         }
         Some("roots/list") => answer["roots"].is_array(),
         _ => answer.is_object(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+
+    fn lacking(request: &Value, declared: Value) -> Option<Capability> {
+        guard(request, &serde_json::from_value(declared).unwrap())
+    }
+
+    #[test]
+    fn url_mode_is_guarded_before_anything_is_sent() {
+        let request =
+            json!({"method": "elicitation/create", "params": {"mode": "url", "url": "https://example.com"}});
+        let lacks = lacking(&request, json!({"elicitation": {}}));
+        assert_eq!(lacks, Some(Capability::UrlElicitation));
+        let message = Error::new(ErrorKind::Unsupported(Capability::UrlElicitation)).to_string();
+        assert_eq!(
+            message,
+            "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: \
+             https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation"
+        );
+        assert_eq!(lacking(&request, json!({"elicitation": {"url": {}}})), None);
+    }
+
+    #[test]
+    fn form_mode_is_the_default() {
+        let request = json!({"method": "elicitation/create", "params": {"message": "?"}});
+        assert_eq!(lacking(&request, json!({"elicitation": {}})), None);
+        assert_eq!(lacking(&request, json!({"elicitation": {"form": {}}})), None);
+        assert_eq!(lacking(&request, json!({"elicitation": {"url": {}}})), Some(Capability::Elicitation));
+        assert_eq!(lacking(&request, json!({})), Some(Capability::Elicitation));
+    }
+
+    #[test]
+    fn sampling_with_tools_or_context_needs_its_sub_capability() {
+        let plain = json!({"method": "sampling/createMessage", "params": {"messages": []}});
+        let tools = json!({"method": "sampling/createMessage", "params": {"tools": []}});
+        let context = json!({"method": "sampling/createMessage", "params": {"includeContext": "thisServer"}});
+        let none = json!({"method": "sampling/createMessage", "params": {"includeContext": "none"}});
+        assert_eq!(lacking(&plain, json!({"sampling": {}})), None);
+        assert_eq!(lacking(&none, json!({"sampling": {}})), None);
+        assert_eq!(lacking(&tools, json!({"sampling": {}})), Some(Capability::SamplingTools));
+        assert_eq!(lacking(&tools, json!({"sampling": {"tools": {}}})), None);
+        assert_eq!(lacking(&context, json!({"sampling": {"tools": {}}})), Some(Capability::SamplingContext));
+        assert_eq!(lacking(&context, json!({"sampling": {"context": {}}})), None);
+        assert_eq!(lacking(&plain, json!({})), Some(Capability::Sampling));
     }
 }

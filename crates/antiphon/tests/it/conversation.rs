@@ -2,9 +2,11 @@
 
 use antiphon::{
     prelude::*,
-    testing::{Answers, Client, Replicas, Revision},
+    testing::{Answers, Replicas, Revision},
 };
 use serde_json::json;
+
+use crate::checked::connect;
 
 #[derive(Deserialize, JsonSchema)]
 struct Trip {
@@ -56,7 +58,7 @@ fn answers() -> Answers {
 #[tokio::test]
 async fn one_source_runs_on_both_revisions() -> Result<()> {
     for revision in Revision::BOTH {
-        let mut client = Client::connect(&server().build()?, revision).await?.with_answers(answers());
+        let mut client = connect(&server().build()?, revision).await?.answering(answers());
         let talk = client.call("plan", json!({"traveller": "Ada"})).await?;
         assert_eq!(talk.text(), "Ada: Lisbon in May, Sol, fish, 12A; b-1", "{revision:?}");
         assert_eq!(talk.keys(), ["destination", "month", "hotel", "meal", "seat"], "{revision:?}");
@@ -66,8 +68,7 @@ async fn one_source_runs_on_both_revisions() -> Result<()> {
 
 #[tokio::test]
 async fn questions_asked_together_leave_in_one_round() -> Result<()> {
-    let mut client =
-        Client::connect(&server().build()?, Revision::V2026_07_28).await?.with_answers(answers());
+    let mut client = connect(&server().build()?, Revision::V2026_07_28).await?.answering(answers());
     let talk = client.call("plan", json!({"traveller": "Ada"})).await?;
     assert_eq!(talk.rounds, 3);
     Ok(())

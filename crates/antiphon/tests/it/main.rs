@@ -1,3 +1,19 @@
 //! The crate through its front door.
+#![expect(
+    clippy::unwrap_used,
+    clippy::needless_pass_by_value,
+    reason = "a test fails by panicking, and its helpers read better by value"
+)]
 
+mod checked;
 mod conversation;
+mod elicit;
+mod flow;
+#[cfg(feature = "http")]
+mod http;
+mod notes;
+mod protocol;
+mod sample;
+mod seal;
+mod shapes;
+mod tools;

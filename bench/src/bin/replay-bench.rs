@@ -1,0 +1,145 @@
+//! What replay costs: time to bring a run back, bytes it travels as, memory it leaves behind.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use antiphon::{
+    KeyRing, Limits, SealConfig,
+    prelude::*,
+    testing::{Client, Revision},
+};
+use serde_json::{Value, json};
+
+#[derive(Deserialize, JsonSchema)]
+struct Count {
+    steps: u32,
+    asks: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    /// What they chose.
+    choice: String,
+    /// Why.
+    note: String,
+}
+
+/// Takes `steps` steps and asks `asks` questions, ten at a time, then one more.
+async fn long(ctx: &Ctx, count: Count) -> Result<String> {
+    let mut sum = 0;
+    for n in 0..count.steps {
+        sum += ctx.step("step", || async move { Ok(n) }).await?;
+    }
+    for n in 0..count.asks / 10 {
+        let ask = |m: u32| ctx.elicit::<Answer>(format!("What about item {}?", n * 10 + m)).key("item");
+        let five = async |from: u32| {
+            tokio::join!(ask(from), ask(from + 1), ask(from + 2), ask(from + 3), ask(from + 4))
+        };
+        let (first, second) = tokio::join!(five(0), five(5));
+        let first = [first.0, first.1, first.2, first.3, first.4];
+        let second = [second.0, second.1, second.2, second.3, second.4];
+        for answer in first.into_iter().chain(second) {
+            let Answer { choice, note } = answer?.accepted()?;
+            sum += u32::try_from(choice.len() + note.len()).unwrap_or_default();
+        }
+    }
+    ctx.elicit::<Answer>("Done?").key("done").await?.accepted()?;
+    Ok(sum.to_string())
+}
+
+fn server() -> Result<Server> {
+    Ok(Server::builder("long", "1.0.0")
+        .with_seal(SealConfig::default().with_keys(KeyRing::new(1, [1; 32])).with_max_bytes(1 << 20))
+        .with_limits(Limits::default().with_rounds(10_000))
+        .tool(Tool::new("long", "Takes long", long))
+        .build()?)
+}
+
+/// Plays the run until only the last question is open; returns the request that would end it.
+async fn suspended(server: &Server, steps: u32, asks: u32) -> Result<Value> {
+    let mut client = Client::connect(server, Revision::V2026_07_28).await?;
+    let call = json!({"name": "long", "arguments": {"steps": steps, "asks": asks}});
+    let mut request = call.clone();
+    let mut answered = 0;
+    loop {
+        let reply = client.request("tools/call", request).await?;
+        request = call.clone();
+        request["requestState"] = reply["requestState"].clone();
+        let mut last = false;
+        for key in reply["inputRequests"].as_object().into_iter().flatten().map(|(key, _)| key) {
+            answered += 1;
+            last |= key == "done";
+            let choice = format!("variant {}", answered * 7919 % 97);
+            let note = format!("seen on day {answered} by reader {}", answered * 31 % 13);
+            let content = json!({"choice": choice, "note": note});
+            request["inputResponses"][key] = json!({"action": "accept", "content": content});
+        }
+        if last {
+            return Ok(request);
+        }
+    }
+}
+
+/// The shortest of many tries: the rest is the machine's, not ours.
+async fn shortest(client: &mut Client, request: &Value, tries: u32) -> Result<Duration> {
+    let mut best = Duration::MAX;
+    for _ in 0..tries {
+        let began = Instant::now();
+        let reply = client.request("tools/call", request.clone()).await?;
+        best = best.min(began.elapsed());
+        if reply["isError"] != false {
+            return Err(Error::tool(reply.to_string()));
+        }
+    }
+    Ok(best)
+}
+
+/// What the process holds, in bytes.
+fn resident() -> Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split_whitespace().nth(1).unwrap_or_default().parse()?;
+    Ok(pages * 4096)
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let server = server()?;
+    let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    println!("a leg, from request to answer, by what there is to replay (shortest of 200)");
+    println!("{:>8} {:>8} {:>12} {:>12} {:>14}", "steps", "answers", "leg", "replay", "requestState");
+    let empty = suspended(&server, 0, 0).await?;
+    let floor = shortest(&mut client, &empty, 200).await?;
+    for (steps, asks) in [(0, 0), (10, 0), (100, 0), (1000, 0), (0, 50), (0, 100), (0, 1000)] {
+        let request = suspended(&server, steps, asks).await?;
+        let bytes = request["requestState"].as_str().map_or(0, str::len);
+        let leg = shortest(&mut client, &request, 200).await?;
+        let replay = leg.saturating_sub(floor);
+        println!("{steps:>8} {asks:>8} {:>9} µs {:>9} µs {bytes:>12} B", leg.as_micros(), replay.as_micros());
+    }
+    println!("(replay: the leg less one with an empty journal; it includes opening the seal)");
+
+    let runs = 100_000_u32;
+    let call = json!({"name": "long", "arguments": {"steps": 3, "asks": 0}});
+    for _ in 0..2_000 {
+        black_box(client.request("tools/call", call.clone()).await?);
+    }
+    drop(client);
+    let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    let before = resident()?;
+    for n in 0..runs {
+        // The client remembers what it was sent; it is the server that is weighed.
+        if n % 1_000 == 0 {
+            client = Client::connect(&server, Revision::V2026_07_28).await?;
+        }
+        black_box(client.request("tools/call", call.clone()).await?);
+    }
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let after = resident()?;
+    println!();
+    println!("{runs} suspended runs add {} KiB to the process", after.saturating_sub(before) / 1024);
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! The SDK's own client against Antiphon's servers.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod sdk_client;

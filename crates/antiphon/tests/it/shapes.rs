@@ -1,0 +1,125 @@
+//! Types whose JSON is a promise.
+#![expect(deprecated, reason = "sampling is deprecated in 2026-07-28 and served until it is removed")]
+
+use antiphon::{
+    ToolCall, ToolOutput, ToolResult,
+    elicitation::{ElicitationComplete, UrlElicitation},
+    model::{ContentBlock, ResourceLink, SamplingMessage, SamplingMessageContentBlock, ToolUseContent},
+};
+use serde_json::{Map, Value, json};
+
+fn round_trip<T: serde::Serialize + serde::de::DeserializeOwned>(value: Value) {
+    let read: T = serde_json::from_value(value.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), value);
+}
+
+#[test]
+fn content_blocks_round_trip_with_meta() {
+    round_trip::<ContentBlock>(json!({"type": "text", "text": "a", "_meta": {"x": 1}}));
+    round_trip::<ContentBlock>(
+        json!({"type": "image", "data": "YQ==", "mimeType": "image/png", "_meta": {"x": 1}}),
+    );
+    round_trip::<ContentBlock>(json!({"type": "audio", "data": "YQ==", "mimeType": "audio/wav"}));
+    round_trip::<ContentBlock>(
+        json!({"type": "resource", "resource": {"uri": "a://b", "text": "c", "mimeType": "text/plain"}}),
+    );
+    round_trip::<ContentBlock>(json!({"type": "resource", "resource": {"uri": "a://b", "blob": "YQ=="}}));
+    round_trip::<ContentBlock>(json!({"type": "resource_link", "uri": "a://b", "name": "c"}));
+    round_trip::<SamplingMessageContentBlock>(
+        json!({"type": "tool_use", "id": "1", "name": "a", "input": {"b": 1}}),
+    );
+    round_trip::<SamplingMessageContentBlock>(
+        json!({"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "a"}]}),
+    );
+}
+
+#[test]
+fn a_resource_link_has_a_name_and_a_uri_and_no_content() {
+    let link = ResourceLink::new("file:///a", "a")
+        .with_title("A")
+        .with_description("An a")
+        .with_mime_type("text/plain");
+    let block = serde_json::to_value(ContentBlock::resource_link(link)).unwrap();
+    assert_eq!(
+        block,
+        json!({"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "description": "An a", "mimeType": "text/plain"})
+    );
+    assert!(
+        serde_json::from_value::<ContentBlock>(json!({"type": "resource_link", "uri": "file:///a"})).is_err()
+    );
+    assert!(serde_json::from_value::<ContentBlock>(json!({"type": "resource_link", "name": "a"})).is_err());
+    let embedded = json!({"type": "resource", "resource": {"uri": "file:///a", "text": "b"}});
+    assert!(matches!(serde_json::from_value::<ContentBlock>(embedded), Ok(ContentBlock::Resource(_))));
+    assert!(matches!(serde_json::from_value::<ContentBlock>(block), Ok(ContentBlock::ResourceLink(_))));
+}
+
+#[test]
+fn a_tool_use_is_a_block_of_the_assistants_and_its_result_one_of_the_users() {
+    let used: SamplingMessage = serde_json::from_value(
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]}),
+    )
+    .unwrap();
+    assert_eq!(
+        serde_json::to_value(&used).unwrap(),
+        json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]})
+    );
+    let call = ToolCall { id: "c1".into(), name: "a".into(), arguments: Map::new() };
+    let block = ToolResult::new(&call, ToolOutput::text("b")).into_block();
+    let block = serde_json::to_value(block).unwrap();
+    assert_eq!(block["toolUseId"], "c1");
+    assert_eq!(block["content"], json!([{"type": "text", "text": "b"}]));
+}
+
+#[test]
+fn a_message_in_another_houses_style_is_rejected() {
+    let foreign =
+        json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "a"}}]});
+    assert!(serde_json::from_value::<SamplingMessage>(foreign).is_err());
+    let foreign = json!({"role": "tool", "tool_call_id": "1", "content": {"type": "text", "text": "a"}});
+    assert!(serde_json::from_value::<SamplingMessage>(foreign).is_err());
+}
+
+#[test]
+fn a_call_has_an_id_a_name_and_arguments() {
+    let call = ToolCall::from_value(json!({"id": "1", "name": "a", "arguments": {"b": 1}})).unwrap();
+    assert_eq!(serde_json::to_value(&call).unwrap(), json!({"id": "1", "name": "a", "arguments": {"b": 1}}));
+    for missing in ["id", "name", "arguments"] {
+        let mut call = json!({"id": "1", "name": "a", "arguments": {}});
+        call.as_object_mut().unwrap().remove(missing);
+        let problem = ToolCall::from_value(call).unwrap_err();
+        assert!(problem.contains(missing), "{problem}");
+    }
+    let block = ToolUseContent::from(call.clone());
+    assert_eq!(serde_json::to_value(&block).unwrap()["input"], json!({"b": 1}));
+    assert_eq!(ToolCall::from(block), call);
+}
+
+#[test]
+fn a_call_with_its_old_names_is_read_where_that_is_asked_for() {
+    let old = json!({"id": "1", "name": "a", "input": {"b": 1}});
+    assert!(ToolCall::from_value(old.clone()).is_err());
+    assert_eq!(ToolCall::from_value_lenient(old).unwrap().arguments["b"], 1);
+}
+
+#[test]
+fn a_result_always_says_whether_it_is_an_error() {
+    let call = ToolCall { id: "c1".into(), name: "a".into(), arguments: Map::new() };
+    let result = ToolResult::new(&call, ToolOutput::text("b").with_meta("cost", 3));
+    let value = serde_json::to_value(&result).unwrap();
+    assert_eq!(
+        value,
+        json!({"id": "c1", "content": [{"type": "text", "text": "b"}], "isError": false, "metadata": {"cost": 3}})
+    );
+    let read: ToolResult = serde_json::from_value(json!({"content": []})).unwrap();
+    assert!(!read.is_error && read.id.is_none() && read.metadata.is_empty());
+    assert_eq!(serde_json::to_value(read).unwrap()["isError"], false);
+}
+
+#[test]
+fn a_url_elicitation_and_its_end_have_an_id() {
+    round_trip::<UrlElicitation>(
+        json!({"mode": "url", "elicitationId": "1", "url": "https://a.example", "message": "b"}),
+    );
+    round_trip::<ElicitationComplete>(json!({"elicitationId": "1"}));
+    assert!(serde_json::from_value::<ElicitationComplete>(json!({})).is_err());
+}

@@ -1,0 +1,427 @@
+//! How a function becomes a tool, and what becomes of its arguments and its result.
+
+use antiphon::{
+    Prompt, Resource, ResourceTemplate, ToolOutput,
+    model::{ContentBlock, Icon, ResourceContents, ResourceLink, ToolAnnotations},
+    prelude::*,
+    testing::{Answers, Failed, Revision},
+};
+use serde_json::{Map, Value, json};
+
+use crate::checked::connect;
+
+#[derive(Deserialize, JsonSchema)]
+struct Search {
+    /// What to look for.
+    query: String,
+    /// How many results at the most.
+    #[schemars(range(min = 1, max = 100))]
+    limit: Option<u32>,
+    filter: Option<Filter>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Filter {
+    year: u16,
+}
+
+async fn search(_: &Ctx, args: Search) -> Result<String> {
+    Ok(format!("{} {:?} {:?}", args.query, args.limit, args.filter.map(|filter| filter.year)))
+}
+
+fn searching() -> Tool {
+    Tool::new("search", "Looks for things", search)
+}
+
+async fn nothing(_: &Ctx, _: ()) -> Result<()> {
+    Ok(())
+}
+
+fn serve(tool: Tool) -> Result<Server> {
+    Ok(Server::builder("tools", "1.0.0").tool(tool).build()?)
+}
+
+async fn listed(tool: Tool) -> Result<Value> {
+    let mut client = connect(&serve(tool)?, Revision::V2025_11_25).await?;
+    Ok(client.request("tools/list", json!({})).await?["tools"][0].clone())
+}
+
+#[tokio::test]
+async fn a_tool_is_listed_with_its_schema() -> Result<()> {
+    let tool = listed(searching()).await?;
+    assert_eq!(tool["name"], "search");
+    assert_eq!(tool["description"], "Looks for things");
+    let schema = &tool["inputSchema"];
+    assert_eq!(schema["type"], "object");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(schema["required"], json!(["query"]));
+    assert_eq!(schema["properties"]["query"], json!({"type": "string", "description": "What to look for."}));
+    let text = tool.to_string();
+    assert!(
+        !text.contains("input_schema") && !text.contains("\"title\":null") && !text.contains("annotations")
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn title_annotations_icons_and_meta_are_listed_when_set_and_left_out_when_not() -> Result<()> {
+    let annotations = ToolAnnotations::with_title("Search")
+        .read_only(true)
+        .destructive(false)
+        .idempotent(true)
+        .open_world(false);
+    let tool = searching()
+        .with_title("Search")
+        .with_annotations(annotations)
+        .with_icons([Icon::new("https://example.com/i.png")])
+        .with_meta("team", "a");
+    let tool = listed(tool).await?;
+    assert_eq!(tool["title"], "Search");
+    assert_eq!(
+        tool["annotations"],
+        json!({"title": "Search", "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false})
+    );
+    assert_eq!(tool["icons"][0]["src"], "https://example.com/i.png");
+    assert_eq!(tool["_meta"], json!({"team": "a"}));
+    let plain = listed(searching()).await?;
+    for unset in ["title", "annotations", "icons", "_meta", "outputSchema"] {
+        assert_eq!(plain.get(unset), None, "{unset}");
+    }
+    let some = listed(searching().with_annotations(ToolAnnotations::new().read_only(true))).await?;
+    assert_eq!(some["annotations"], json!({"readOnlyHint": true}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn arguments_that_do_not_fit_are_refused_by_the_fields_name() -> Result<()> {
+    let cases = [
+        (json!({}), r#"invalid arguments: "query" is a required property"#),
+        (json!({"query": 5}), r#"invalid arguments: query: 5 is not of type "string""#),
+        (json!({"query": "x", "limit": 0}), "invalid arguments: limit: 0 is less than the minimum of 1"),
+        (json!({"query": "x", "filter": {"year": "old"}}), r#"filter.year: "old" is not of type "integer""#),
+    ];
+    for revision in Revision::BOTH {
+        let mut client = connect(&serve(searching())?, revision).await?;
+        for (arguments, message) in &cases {
+            let talk = client.call("search", arguments.clone()).await?;
+            assert!(talk.is_error(), "{arguments}");
+            assert!(talk.text().contains(message), "{}", talk.text());
+        }
+        assert_eq!(client.call("search", json!({"query": "x", "limit": 2})).await?.text(), "x Some(2) None");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn arguments_are_called_arguments_and_nothing_else() -> Result<()> {
+    let mut client = connect(&serve(searching())?, Revision::V2025_11_25).await?;
+    let reply = client.request("tools/call", json!({"name": "search", "input": {"query": "x"}})).await?;
+    assert_eq!(reply["isError"], true, "`input` is not looked at: {reply}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn arguments_nested_too_deep_are_refused() -> Result<()> {
+    async fn any(_: &Ctx, arguments: Map<String, Value>) -> Result<String> {
+        Ok(arguments.len().to_string())
+    }
+    let tool = Tool::raw("any", "Takes anything", json!({"type": "object"}), any);
+    let mut client = connect(&serve(tool)?, Revision::V2026_07_28).await?;
+    let nest = |depth: usize| (0..depth).fold(json!(1), |value, _| json!([value]));
+    assert_eq!(client.call("any", json!({"a": nest(63)})).await?.text(), "1");
+    let talk = client.call("any", json!({"a": nest(64)})).await?;
+    assert!(talk.is_error());
+    assert_eq!(talk.text(), "invalid arguments: the arguments are nested deeper than 64");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_schema_written_by_hand_is_served_as_it_is_and_checked() -> Result<()> {
+    async fn echo(_: &Ctx, arguments: Map<String, Value>) -> Result<String> {
+        Ok(Value::Object(arguments).to_string())
+    }
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "a", "type": "object", "properties": {"city": {"type": "string"}}}},
+        "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+        "allOf": [{"anyOf": [{"required": ["name"]}, {"required": ["address"]}]}],
+        "additionalProperties": false,
+    });
+    let tool = || Tool::raw("raw", "Takes what it says", schema.clone(), echo);
+    assert_eq!(listed(tool()).await?["inputSchema"], schema);
+    let mut client = connect(&serve(tool())?, Revision::V2026_07_28).await?;
+    assert_eq!(client.call("raw", json!({"name": "a"})).await?.text(), r#"{"name":"a"}"#);
+    assert!(client.call("raw", json!({})).await?.is_error());
+    assert!(client.call("raw", json!({"name": "a", "age": 1})).await?.is_error());
+    Ok(())
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Weather {
+    celsius: f64,
+}
+
+async fn weather(_: &Ctx, _: ()) -> Result<Json<Weather>> {
+    Ok(Json(Weather { celsius: 21.5 }))
+}
+
+#[tokio::test]
+async fn data_with_a_schema_is_structured_content_and_text() -> Result<()> {
+    for revision in Revision::BOTH {
+        let mut client = connect(&serve(Tool::new("weather", "Looks outside", weather))?, revision).await?;
+        let tool = client.request("tools/list", json!({})).await?["tools"][0].clone();
+        assert_eq!(tool["outputSchema"]["properties"]["celsius"]["type"], "number");
+        let talk = client.call("weather", json!({})).await?;
+        assert_eq!(talk.result["structuredContent"], json!({"celsius": 21.5}));
+        assert_eq!(talk.text(), r#"{"celsius":21.5}"#);
+        assert_eq!(talk.result["isError"], false, "it is always said");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_is_structured_content_where_the_revision_allows() -> Result<()> {
+    async fn list(_: &Ctx, _: ()) -> Result<Json<Vec<u32>>> {
+        Ok(Json(vec![1, 2]))
+    }
+    let server = serve(Tool::new("list", "Lists", list))?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
+    assert_eq!(client.call("list", json!({})).await?.result["structuredContent"], json!([1, 2]));
+    assert_eq!(client.request("tools/list", json!({})).await?["tools"][0]["outputSchema"]["type"], "array");
+    let mut client = connect(&server, Revision::V2025_11_25).await?;
+    let talk = client.call("list", json!({})).await?;
+    assert_eq!((talk.text().as_str(), talk.result.get("structuredContent")), ("[1,2]", None));
+    assert_eq!(client.request("tools/list", json!({})).await?["tools"][0].get("outputSchema"), None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_result_that_breaks_its_own_schema_is_not_sent() -> Result<()> {
+    async fn wrong(_: &Ctx, _: ()) -> Result<ToolOutput> {
+        Ok(ToolOutput::default().with_structured(json!({"celsius": "warm"})))
+    }
+    let schema =
+        json!({"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]});
+    let mut client =
+        connect(&serve(Tool::new("wrong", "Errs", wrong).with_output_schema(schema))?, Revision::V2026_07_28)
+            .await?;
+    let talk = client.call("wrong", json!({})).await?;
+    assert!(talk.is_error());
+    assert!(talk.text().contains("does not fit its output schema: celsius:"), "{}", talk.text());
+    Ok(())
+}
+
+async fn blocks(_: &Ctx, _: ()) -> Result<ToolOutput> {
+    let link = ResourceLink::new("file:///report.csv", "report")
+        .with_title("Report")
+        .with_mime_type("text/csv")
+        .with_size(12);
+    Ok(ToolOutput::text("text")
+        .with(ContentBlock::image("aW1n", "image/png"))
+        .with(ContentBlock::audio("c25k", "audio/wav"))
+        .with(ContentBlock::resource(ResourceContents::text("inside", "test://text")))
+        .with(ContentBlock::resource(ResourceContents::blob("YmxvYg==", "test://blob")))
+        .with(ContentBlock::resource_link(link))
+        .with_meta("team", "a"))
+}
+
+#[tokio::test]
+async fn every_kind_of_block_reaches_the_client() -> Result<()> {
+    for revision in Revision::BOTH {
+        let talk = connect(&serve(Tool::new("blocks", "Answers with all", blocks))?, revision)
+            .await?
+            .call("blocks", json!({}))
+            .await?;
+        let content = talk.result["content"].as_array().unwrap();
+        let kinds: Vec<_> = content.iter().map(|block| block["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["text", "image", "audio", "resource", "resource", "resource_link"]);
+        assert_eq!(content[3]["resource"]["text"], "inside");
+        assert_eq!(content[4]["resource"]["blob"], "YmxvYg==");
+        assert_eq!(
+            content[5],
+            json!({"type": "resource_link", "uri": "file:///report.csv", "name": "report", "title": "Report", "mimeType": "text/csv", "size": 12})
+        );
+        assert_eq!(talk.result["_meta"]["team"], "a");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tools_error_is_an_answer_with_its_causes() -> Result<()> {
+    #[derive(Debug)]
+    struct Outer(std::num::ParseIntError);
+    impl std::fmt::Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("the amount cannot be read")
+        }
+    }
+    impl std::error::Error for Outer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+    async fn fails(_: &Ctx, _: ()) -> Result<String> {
+        let amount: u32 = "much".parse().map_err(Outer)?;
+        Ok(amount.to_string())
+    }
+    for revision in Revision::BOTH {
+        let talk = connect(&serve(Tool::new("fails", "Fails", fails))?, revision)
+            .await?
+            .call("fails", json!({}))
+            .await?;
+        assert!(talk.is_error());
+        assert_eq!(talk.text(), "the amount cannot be read: invalid digit found in string");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_server_reports_all_that_is_wrong_with_it_at_once() {
+    async fn scalar(_: &Ctx, _: String) -> Result<()> {
+        Ok(())
+    }
+    let error = Server::builder("wrong", "1.0.0")
+        .tool(searching())
+        .tool(searching())
+        .tool(Tool::new("silent", "  ", nothing))
+        .tool(Tool::new("__schema__", "Reserved", nothing))
+        .tool(Tool::new("no spaces", "Named badly", nothing))
+        .tool(Tool::new("scalar", "Takes no struct", scalar))
+        .tool(Tool::raw(
+            "broken",
+            "Has a broken schema",
+            json!({"type": "object", "properties": {"a": {"type": 5}}}),
+            raw,
+        ))
+        .build()
+        .unwrap_err();
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 7, "{text}");
+    assert_eq!(lines[0], "the server cannot be built");
+    assert_eq!(lines[1], "  - tool `search` is there twice");
+    assert_eq!(
+        lines[2],
+        "  - tool `silent`: its description is empty; a model chooses tools by their description"
+    );
+    assert_eq!(lines[3], "  - tool `__schema__`: `__schema__` is a reserved tool name");
+    assert_eq!(lines[4], "  - tool `no spaces`: its name must be 1 to 128 letters, digits, `_`, `-` or `.`");
+    assert_eq!(lines[5], "  - tool `scalar`: its arguments must be a struct, so that each has a name");
+    assert!(lines[6].starts_with("  - tool `broken`: its input schema is not valid: "), "{}", lines[6]);
+}
+
+async fn raw(_: &Ctx, _: Map<String, Value>) -> Result<()> {
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Topic {
+    /// What it is about.
+    topic: String,
+    #[serde(rename = "tone")]
+    _tone: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Audience {
+    audience: String,
+}
+
+async fn speech(ctx: &Ctx, args: Topic) -> Result<String> {
+    let Audience { audience } = ctx.elicit("For whom?").await?.accepted()?;
+    Ok(format!("Write a speech about {} for {audience}", args.topic))
+}
+
+async fn note(ctx: &Ctx, args: Topic) -> Result<String> {
+    if args.topic == "private" {
+        ctx.elicit::<Audience>("Who asks?").await?.accepted()?;
+    }
+    Ok(format!("a note about {}", args.topic))
+}
+
+async fn logo(_: &Ctx, _: ()) -> Result<Vec<u8>> {
+    Ok(vec![1, 2, 3])
+}
+
+fn library() -> Result<Server> {
+    Ok(Server::builder("library", "1.0.0")
+        .prompt(Prompt::new("speech", "Asks for a speech", speech).completes(
+            "topic",
+            async |typed: antiphon::Completion| {
+                Ok(["rust", "ruby"]
+                    .iter()
+                    .filter(|word| word.starts_with(&typed.value))
+                    .map(ToString::to_string)
+                    .collect())
+            },
+        ))
+        .resource(Resource::new("lib://logo", "logo", logo).with_mime_type("image/png"))
+        .resource(Resource::new("lib://hidden", "hidden", logo).unlisted())
+        .resource_template(
+            ResourceTemplate::new("lib://notes/{topic}", "note", note).with_mime_type("text/plain"),
+        )
+        .build()?)
+}
+
+fn answers() -> Answers {
+    Answers::new().accept("audience", json!({"audience": "crabs"}))
+}
+
+#[tokio::test]
+async fn a_prompt_may_ask_too() -> Result<()> {
+    for revision in Revision::BOTH {
+        let mut client = connect(&library()?, revision).await?.answering(answers());
+        let prompts = client.request("prompts/list", json!({})).await?;
+        assert_eq!(
+            prompts["prompts"][0]["arguments"],
+            json!([{"name": "tone", "required": false}, {"name": "topic", "description": "What it is about.", "required": true}])
+        );
+        let talk =
+            client.converse("prompts/get", json!({"name": "speech", "arguments": {"topic": "rust"}})).await?;
+        assert_eq!(talk.result["messages"][0]["content"]["text"], "Write a speech about rust for crabs");
+        assert_eq!(talk.keys(), ["audience"]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_resource_is_read_by_uri_and_may_ask_too() -> Result<()> {
+    for revision in Revision::BOTH {
+        let mut client = connect(&library()?, revision).await?.answering(answers());
+        let listed = client.request("resources/list", json!({})).await?;
+        assert_eq!(listed["resources"].as_array().map(Vec::len), Some(1), "what is unlisted is not listed");
+        let logo = client.request("resources/read", json!({"uri": "lib://logo"})).await?;
+        assert_eq!(
+            logo["contents"][0],
+            json!({"uri": "lib://logo", "mimeType": "image/png", "blob": "AQID"})
+        );
+        let hidden = client.request("resources/read", json!({"uri": "lib://hidden"})).await?;
+        assert_eq!(hidden["contents"][0]["blob"], "AQID", "a link to it works all the same");
+        let note = client.converse("resources/read", json!({"uri": "lib://notes/private"})).await?;
+        assert_eq!(note.result["contents"][0]["text"], "a note about private");
+        assert_eq!(note.keys(), ["audience"]);
+        let templates = client.request("resources/templates/list", json!({})).await?;
+        assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "lib://notes/{topic}");
+        let missing = client.request("resources/read", json!({"uri": "lib://nowhere"})).await.unwrap_err();
+        let missing = missing.source().and_then(|source| source.downcast_ref::<Failed>()).unwrap().clone();
+        assert_eq!(missing.code, if revision == Revision::V2025_11_25 { -32002 } else { -32602 });
+        assert_eq!(missing.data, json!({"uri": "lib://nowhere"}));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_somebody_types_is_completed() -> Result<()> {
+    for revision in Revision::BOTH {
+        let mut client = connect(&library()?, revision).await?;
+        let reference = json!({"type": "ref/prompt", "name": "speech"});
+        let request = json!({"ref": reference, "argument": {"name": "topic", "value": "ru"}});
+        let completion = client.request("completion/complete", request).await?["completion"].clone();
+        assert_eq!(completion["values"], json!(["rust", "ruby"]));
+        let request = json!({"ref": reference, "argument": {"name": "tone", "value": "s"}});
+        let completion = client.request("completion/complete", request).await?["completion"].clone();
+        assert_eq!(completion["values"], json!([]));
+    }
+    Ok(())
+}
