@@ -9,7 +9,7 @@
 //! polls the code, tells the machine what the code waits for, and asks [`Machine::advance`] what to
 //! do next. That makes every rule testable as a function of its inputs:
 //!
-//! 1. A [`Key`] is taken when the code *calls*, work begins when it *waits*.
+//! 1. A [`Key`] is taken when the code *calls*; work begins when the code *waits* and is at rest.
 //! 2. Recorded completions are handed over one at a time, in recorded order. Nothing new starts
 //!    before the journal is drained.
 //! 3. Questions that wait together are asked together ([`Machine::suspend`]).

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
@@ -38,6 +38,11 @@ pub struct Machine {
     /// Slots that `answers` has an answer for, by the order in which they are answered. A slot that
     /// has gone meanwhile is skipped when its turn comes.
     answerable: BTreeMap<u64, Key>,
+    /// Steps and loops the code has waited for since it was last at rest. They begin at the next rest
+    /// and no sooner, because on replay that is when they are handed over: what is polled after them
+    /// takes its keys before them, both times.
+    new_steps: Vec<Key>,
+    new_folds: VecDeque<Key>,
     /// What was handed over since the code was last at rest and may not be in the journal yet.
     fresh: Vec<Key>,
     /// Whether a first round has come to its first questions.
@@ -61,6 +66,8 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Waiting,
+    /// A step or a loop that may begin.
+    Due,
     Running,
     /// Handed over, and not yet looked at.
     Ready {
@@ -86,7 +93,8 @@ pub enum Turn {
 pub enum Advance {
     /// A completion was handed over: wake its future and poll the code again.
     Deliver(Key),
-    /// The journal is drained and new steps may start: wake everything and poll again.
+    /// The journal is drained and the steps the code waits for may start: wake everything and poll
+    /// again.
     Opened,
     /// There is nothing to hand over.
     Blocked(Blocked),
@@ -125,6 +133,8 @@ impl Machine {
             seen: BTreeSet::new(),
             answers: BTreeMap::new(),
             answerable: BTreeMap::new(),
+            new_steps: Vec::new(),
+            new_folds: VecDeque::new(),
             fresh: Vec::new(),
             first_asked: false,
             fits: |_, _| true,
@@ -161,6 +171,11 @@ impl Machine {
     /// The run's id.
     pub fn run(&self) -> &str {
         &self.journal.run
+    }
+
+    /// Names the run, if it began without an id.
+    pub fn set_run(&mut self, run: impl Into<String>) {
+        self.journal.run = run.into();
     }
 
     /// The rounds taken before this one.
@@ -270,8 +285,9 @@ impl Machine {
         }
         if !self.slots.contains_key(key) {
             self.wait(key, op, None);
+            self.new_steps.push(key.clone());
         }
-        self.start_if_open(key)
+        self.start_if_due(key)
     }
 
     /// The code begins a loop that keeps its state in the journal. [`Turn::Start`] means that there
@@ -280,11 +296,18 @@ impl Machine {
         if let Some(turn) = self.take_ready(key) {
             return turn;
         }
-        if !self.ahead.contains(key) {
-            return Turn::Start;
-        }
-        if !self.slots.contains_key(key) {
-            self.wait(key, op, None);
+        match self.slots.get(key).map(|slot| &slot.state) {
+            Some(State::Due) => {
+                self.slots.remove(key);
+                return Turn::Start;
+            }
+            Some(_) => {}
+            None => {
+                self.wait(key, op, None);
+                if !self.ahead.contains(key) {
+                    self.new_folds.push_back(key.clone());
+                }
+            }
         }
         Turn::Wait
     }
@@ -303,7 +326,8 @@ impl Machine {
         self.journal.entries.retain(|entry| !entry.key.is_within(key.as_str()));
         let scope = format!("{key}/");
         self.occurrences.retain(|base, _| !base.starts_with(&scope));
-        // Loops inside this one begin anew.
+        // Loops inside this one begin anew, even if they were dropped half-way.
+        self.slots.retain(|key, slot| slot.op.kind != Kind::Fold || !key.as_str().starts_with(&scope));
         self.turns.retain(|fold, _| !fold.as_str().starts_with(&scope));
         let turn = self.turns.entry(key.clone()).or_default();
         *turn += 1;
@@ -354,7 +378,7 @@ impl Machine {
                 self.answers.remove(key);
             }
             State::Ready { recorded: true, .. } if slot.op.kind == Kind::Ask => self.forget(key),
-            State::Waiting | State::Ready { .. } => {}
+            State::Waiting | State::Due | State::Ready { .. } => {}
         }
     }
 
@@ -367,6 +391,9 @@ impl Machine {
     /// [`Drift::Unexpected`] and ask again.
     pub fn advance(&mut self) -> Result<Advance, Drift> {
         self.settle();
+        if let Some(key) = self.begin_fold() {
+            return Ok(Advance::Deliver(key));
+        }
         #[cfg(feature = "__mutations")]
         if self.mutation == Some(Mutation::BatchDelivery) {
             while self.journal.entries.len() > self.cursor + 1 && self.deliver_next().is_ok() {}
@@ -375,8 +402,9 @@ impl Machine {
             return self.deliver_next().map(Advance::Deliver);
         }
         // The code was left when it waited for all that was asked; there it is back.
-        self.caught_up |= self.journal.asked.keys().all(|key| self.seen.contains(key));
-        if !self.open {
+        // Not `|=`: it would look at all that was asked once for every answer.
+        self.caught_up = self.caught_up || self.journal.asked.keys().all(|key| self.seen.contains(key));
+        if self.begin_steps() || !self.open {
             self.open = true;
             return Ok(Advance::Opened);
         }
@@ -470,14 +498,45 @@ impl Machine {
         self.polls
     }
 
-    fn start_if_open(&mut self, key: &Key) -> Turn {
-        // What is left in the journal was seen before this step ended, so it must be handed over
-        // first: an instant step would otherwise win on replay a race it lost before.
-        let open = self.open;
-        #[cfg(feature = "__mutations")]
-        let open = open || (self.mutation == Some(Mutation::OpenGate) && !self.ahead.contains(key));
+    /// Lets the next new loop begin that has no state in the journal.
+    fn begin_fold(&mut self) -> Option<Key> {
+        while let Some(key) = self.new_folds.pop_front() {
+            if self.make_due(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Lets all new steps begin, the journal being drained.
+    ///
+    /// What is left in the journal was seen before a new step ended, so it must be handed over first:
+    /// an instant step would otherwise win on replay a race it lost before.
+    fn begin_steps(&mut self) -> bool {
+        let mut any = false;
+        for key in std::mem::take(&mut self.new_steps) {
+            any |= self.make_due(&key);
+        }
+        any
+    }
+
+    fn make_due(&mut self, key: &Key) -> bool {
         match self.slots.get_mut(key) {
-            Some(slot) if open && matches!(slot.state, State::Waiting) => {
+            Some(slot) if matches!(slot.state, State::Waiting) => {
+                slot.state = State::Due;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn start_if_due(&mut self, key: &Key) -> Turn {
+        #[cfg(feature = "__mutations")]
+        if self.mutation == Some(Mutation::OpenGate) && !self.ahead.contains(key) {
+            self.make_due(key);
+        }
+        match self.slots.get_mut(key) {
+            Some(slot) if matches!(slot.state, State::Due) => {
                 slot.state = State::Running;
                 self.running += 1;
                 Turn::Start

@@ -105,6 +105,18 @@ pub(crate) async fn drive<T>(
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
             Ok(None) => continue,
+            // I/O that is not a step is done again in every leg, and the code cannot be where it was
+            // before that has ended.
+            Err(Drift::Unexpected { .. }) if Arc::strong_count(&root) > OWN_HOLDERS => {
+                let began = Instant::now();
+                tokio::select! {
+                    biased;
+                    () = root.notify.notified() => {}
+                    () = sleep_or_never(left) => return timed_out(pace.limit),
+                }
+                left = left.map(|left| left.saturating_sub(began.elapsed()));
+                continue;
+            }
             Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
         };
         if refuse_what_cannot_be_asked(run) {

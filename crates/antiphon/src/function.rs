@@ -45,7 +45,7 @@ where
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A function whose arguments are JSON.
-pub(crate) type Erased<T> = Box<dyn for<'a> Fn(&'a Ctx, Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
+pub(crate) type Erased<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
 
 /// Forgets a function's types.
 pub(crate) fn erase<A, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
@@ -55,7 +55,7 @@ where
     T: 'static,
     F: for<'a> Function<'a, A, Out = R> + 'static,
 {
-    Box::new(move |ctx, arguments| match serde_json::from_value::<A>(arguments) {
+    Box::new(move |ctx, arguments| match A::deserialize(arguments) {
         Ok(arguments) => {
             let future = function.call(ctx, arguments);
             Box::pin(async move { future.await.and_then(convert) })

@@ -68,7 +68,13 @@ impl Run {
 
     /// Takes the machine out of a run whose tool is gone.
     pub(crate) fn take_machine(&self) -> Machine {
-        std::mem::replace(&mut self.state().machine, Machine::new(Journal::new(String::new())))
+        let mut state = self.state();
+        std::mem::replace(&mut state.machine, Machine::new(Journal::new(String::new())))
+    }
+
+    /// The run's id. Most runs end without anybody asking for it, so it is drawn when somebody does.
+    pub(crate) fn id(&self) -> String {
+        self.state().id().to_owned()
     }
 
     pub(crate) fn set_root(&self, waker: Waker) {
@@ -126,6 +132,13 @@ impl Run {
 }
 
 impl State {
+    pub(crate) fn id(&mut self) -> &str {
+        if self.machine.run().is_empty() {
+            self.machine.set_run(new_id());
+        }
+        self.machine.run()
+    }
+
     pub(crate) fn take_waker(&mut self, key: &Key) -> Option<Waker> {
         self.wakers.remove(key)
     }
@@ -149,7 +162,7 @@ impl fmt::Debug for Run {
 }
 
 /// A fresh run id: 128 random bits.
-pub(crate) fn new_id() -> String {
+fn new_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     format!("{:032x}", u128::from_le_bytes(bits))

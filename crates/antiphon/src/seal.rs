@@ -163,21 +163,13 @@ impl SealConfig {
 pub(crate) struct Binding([u8; 32]);
 
 impl Binding {
-    pub(crate) fn new(
-        audience: &str,
-        principal: &str,
-        method: &str,
-        name: &str,
-        arguments: Option<&serde_json::Map<String, Value>>,
-    ) -> Self {
+    pub(crate) fn new(audience: &str, principal: &str, method: &str, name: &str, arguments: &Value) -> Self {
         let mut hash = Sha256::new();
         for part in [audience, principal, method, name] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        if let Some(arguments) = arguments {
-            digest_object(&mut hash, arguments);
-        }
+        digest(&mut hash, arguments);
         Self(hash.finalize().into())
     }
 }

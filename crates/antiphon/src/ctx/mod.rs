@@ -9,7 +9,7 @@ mod roots;
 mod sample;
 mod step;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 use antiphon_replay::Key;
 
@@ -70,7 +70,7 @@ impl Ctx {
 
     /// The run's id: the same in every round.
     pub fn run_id(&self) -> String {
-        self.run.state().machine.run().to_owned()
+        self.run.id()
     }
 
     /// The id of the request that is being answered; another one in every round.
@@ -116,7 +116,7 @@ impl Ctx {
     ///
     /// A client may declare other capabilities in a later round. The answer is taken once and then
     /// kept, so that the tool goes the same way every time.
-    pub fn supports(&self, capability: crate::Capability) -> Step<'_, bool> {
+    pub fn supports(&self, capability: crate::Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.link.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
     }

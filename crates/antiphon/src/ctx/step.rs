@@ -33,36 +33,31 @@ impl Ctx {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn step<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, T>
+    pub fn step<'a, T, F, Fut>(
+        &'a self,
+        name: &str,
+        body: F,
+    ) -> Step<'a, impl FnOnce(String) -> Fut + use<'a, T, F, Fut>, Fut>
     where
         T: Serialize + DeserializeOwned,
-        F: FnOnce() -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T>> + Send + 'a,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T>>,
     {
         self.step_with_key(name, |_| body())
     }
 
     /// As [`step`](Self::step), with an idempotency key to pass on: the same every time this step of
     /// this run is taken.
-    pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, T>
+    pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, F, Fut>
     where
         T: Serialize + DeserializeOwned,
-        F: FnOnce(String) -> Fut + Send + 'a,
-        Fut: Future<Output = Result<T>> + Send + 'a,
+        F: FnOnce(String) -> Fut,
+        Fut: Future<Output = Result<T>>,
     {
         let key = self.take_key(name);
-        Step {
-            ctx: self,
-            op: Op::step(name),
-            key,
-            body: Some(Box::new(|key| Box::pin(body(key)))),
-            running: None,
-            left: true,
-        }
+        Step { ctx: self, op: Op::step(name), key, body: Some(body), running: None, left: true }
     }
 }
-
-type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A step, not yet taken. `.await` takes it.
 ///
@@ -70,17 +65,22 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 ///
 /// Dropped before it has ended, it counts as not taken.
 #[must_use = "a step is taken when it is awaited"]
-pub struct Step<'a, T> {
+pub struct Step<'a, F, Fut> {
     ctx: &'a Ctx,
     key: Key,
     op: Op,
-    body: Option<Box<dyn FnOnce(String) -> Running<'a, T> + Send + 'a>>,
-    running: Option<Running<'a, T>>,
+    body: Option<F>,
+    running: Option<Pin<Box<Fut>>>,
     /// Whether the machine has nothing to be told when this is dropped.
     left: bool,
 }
 
-impl<T: Serialize + DeserializeOwned> Future for Step<'_, T> {
+impl<T, F, Fut> Future for Step<'_, F, Fut>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce(String) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -99,10 +99,11 @@ impl<T: Serialize + DeserializeOwned> Future for Step<'_, T> {
                     return Poll::Pending;
                 }
                 Turn::Start => {
-                    let idempotency_key = format!("{}:{}", state.machine.run(), this.key);
+                    state.id();
+                    let idempotency_key = state.machine.idempotency_key(&this.key);
                     drop(state);
                     let body = this.body.take().expect("a step starts once");
-                    this.running = Some(body(idempotency_key));
+                    this.running = Some(Box::pin(body(idempotency_key)));
                 }
             }
         }
@@ -131,7 +132,10 @@ pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     }
 }
 
-impl<T> Drop for Step<'_, T> {
+/// The body is moved out before it runs and its future is boxed, so nothing in a step is pinned.
+impl<F, Fut> Unpin for Step<'_, F, Fut> {}
+
+impl<F, Fut> Drop for Step<'_, F, Fut> {
     fn drop(&mut self) {
         if !self.left {
             self.ctx.run.state().leave(&self.key);
@@ -139,7 +143,7 @@ impl<T> Drop for Step<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Step<'_, T> {
+impl<F, Fut> fmt::Debug for Step<'_, F, Fut> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Step").field("key", &self.key).finish_non_exhaustive()
     }

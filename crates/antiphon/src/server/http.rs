@@ -1,6 +1,6 @@
 //! Streamable HTTP: one endpoint for every revision.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::serve::ListenerExt as _;
 use rmcp::transport::streamable_http_server::{
@@ -175,8 +175,7 @@ impl Server {
             // Open event streams would keep the server from ending for as long as their clients like.
             token.cancel();
         };
-        let app = self.router(config).into_make_service_with_connect_info::<SocketAddr>();
-        axum::serve(listener, app)
+        axum::serve(listener, self.router(config))
             .with_graceful_shutdown(ends)
             .await
             .map_err(ServeError::new("the listener failed"))

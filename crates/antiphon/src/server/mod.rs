@@ -106,7 +106,7 @@ impl Shared {
         change: impl FnOnce(&mut Registry) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = Registry::clone(&registry);
+        let mut next = registry.edition();
         change(&mut next)?;
         *registry = Arc::new(next);
         Ok(())

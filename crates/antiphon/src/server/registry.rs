@@ -1,4 +1,9 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
+
+use rmcp::model::ServerConfig;
 
 use serde_json::{Map, Value};
 
@@ -15,6 +20,8 @@ pub(crate) struct Registry {
     prompts: Named<Prompt>,
     resources: Named<Resource>,
     templates: Vec<Arc<ResourceTemplate>>,
+    /// What the server says of itself, which follows from the rest.
+    info: OnceLock<ServerConfig>,
 }
 
 /// Things with a name, in order.
@@ -59,6 +66,11 @@ impl<T> Clone for Named<T> {
 }
 
 impl Registry {
+    /// A copy to change: what is served stays, what is said of it is said anew.
+    pub(crate) fn edition(&self) -> Self {
+        Self { info: OnceLock::new(), ..self.clone() }
+    }
+
     pub(crate) fn add_tool(&mut self, tool: Tool) -> Result<(), Vec<String>> {
         let tool = tool.finish()?;
         let name = tool.name().to_owned();
@@ -81,6 +93,10 @@ impl Registry {
 
     pub(crate) fn add_template(&mut self, template: ResourceTemplate) {
         self.templates.push(Arc::new(template));
+    }
+
+    pub(crate) fn info(&self, describe: impl FnOnce(&Self) -> ServerConfig) -> &ServerConfig {
+        self.info.get_or_init(|| describe(self))
     }
 
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<Tool>> {

@@ -281,20 +281,19 @@ impl Arguments {
         Self { validator: Validator::new(schema).ok(), none }
     }
 
-    /// The arguments as the function takes them, or what is wrong with them.
-    pub(crate) fn check(&self, arguments: Option<Map<String, Value>>, max_depth: usize) -> Result<Value> {
-        let value = Value::Object(arguments.unwrap_or_default());
-        if depth(&value) > max_depth {
-            let problem = format!("the arguments are nested deeper than {max_depth}");
-            return Err(Error::new(ErrorKind::InvalidArguments(vec![problem])));
-        }
-        if let Some(validator) = &self.validator {
-            let problems = validator.problems(&value);
-            if !problems.is_empty() {
-                return Err(Error::new(ErrorKind::InvalidArguments(problems)));
-            }
-        }
-        Ok(if self.none { Value::Null } else { value })
+    /// What is wrong with the arguments, if anything is.
+    pub(crate) fn check(&self, arguments: &Value, max_depth: usize) -> Result<()> {
+        let problems = if depth(arguments) > max_depth {
+            vec![format!("the arguments are nested deeper than {max_depth}")]
+        } else {
+            self.validator.as_ref().map(|validator| validator.problems(arguments)).unwrap_or_default()
+        };
+        if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::InvalidArguments(problems))) }
+    }
+
+    /// The arguments as the function takes them.
+    pub(crate) fn taken<'a>(&self, arguments: &'a Value) -> &'a Value {
+        if self.none { &Value::Null } else { arguments }
     }
 }
 

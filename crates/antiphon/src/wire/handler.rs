@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -29,21 +29,28 @@ use super::{
 };
 use crate::{
     prompt::{Completer, Completion},
-    server::{Change, Shared},
+    server::{Change, Registry, Shared},
 };
 
 /// Serves one connection, or one request outside of any.
+///
+/// Outside of a session there is one for every request, so it costs nothing until a session begins.
 pub(crate) struct Handler {
     shared: Arc<Shared>,
-    session: Arc<Session>,
+    session: OnceLock<Session>,
     session_idle: Option<Duration>,
-    closed: CancellationToken,
-    _close: DropGuard,
 }
 
 /// What a 2025-11-25 client has set for its session.
 #[derive(Debug)]
 struct Session {
+    settings: Arc<Settings>,
+    closed: CancellationToken,
+    _close: DropGuard,
+}
+
+#[derive(Debug)]
+struct Settings {
     level: Mutex<LoggingLevel>,
     subscribed: Mutex<BTreeSet<String>>,
 }
@@ -53,15 +60,7 @@ const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
 
 impl Handler {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let closed = CancellationToken::new();
-        let session = Session { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() };
-        Self {
-            shared,
-            session: Arc::new(session),
-            session_idle: None,
-            _close: closed.clone().drop_guard(),
-            closed,
-        }
+        Self { shared, session: OnceLock::new(), session_idle: None }
     }
 
     #[cfg(feature = "http")]
@@ -70,8 +69,16 @@ impl Handler {
         self
     }
 
+    fn session(&self) -> &Session {
+        self.session.get_or_init(|| {
+            let closed = CancellationToken::new();
+            let settings = Settings { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() };
+            Session { settings: Arc::new(settings), _close: closed.clone().drop_guard(), closed }
+        })
+    }
+
     fn level(&self) -> LoggingLevel {
-        *lock(&self.session.level)
+        self.session.get().map_or(DEFAULT_LEVEL, |session| *lock(&session.settings.level))
     }
 
     /// A session that waits for a person must not look idle.
@@ -86,16 +93,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        let about = &self.shared.about;
-        let mut implementation = Implementation::new(about.name.clone(), about.version.clone());
-        implementation.title.clone_from(&about.title);
-        implementation.description.clone_from(&about.description);
-        implementation.website_url.clone_from(&about.website);
-        implementation.icons.clone_from(&about.icons);
-        let mut config = ServerConfig::new(self.capabilities());
-        config.server_info = implementation;
-        config.instructions.clone_from(&about.instructions);
-        config
+        // The SDK asks for every request.
+        self.shared.registry().info(|registry| self.describe(registry)).clone()
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -147,21 +146,17 @@ impl ServerHandler for Handler {
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
             };
         };
-        // A retry must bring the same arguments; only that one needs them twice.
-        let original = is_rounds(&context).then(|| request.arguments.clone()).flatten();
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = Call {
-            method: "tools/call",
-            name: &request.name,
-            arguments: original.as_ref(),
             responses: request.input_responses,
             state: request.request_state.as_deref(),
             timeout: tool.timeout,
-            keep_alive: self.keep_alive(),
             declared: tool.elicits.clone(),
-            level: self.level(),
+            ..self.plain_call("tools/call", &request.name, &arguments)
         };
-        let arguments = tool.arguments.check(request.arguments, self.shared.limits.argument_depth);
-        match invoke(&self.shared, call, context, &tool.call, arguments).await? {
+        let checked = tool.arguments.check(&arguments, self.shared.limits.argument_depth);
+        let taken = checked.map(|()| tool.arguments.taken(&arguments));
+        match invoke(&self.shared, call, context, &tool.call, taken).await? {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
                 Ok(()) => Ok(to_call_result(output, revision).into()),
@@ -200,13 +195,15 @@ impl ServerHandler for Handler {
                 }
             };
         };
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = Call {
             responses: request.input_responses,
             state: request.request_state.as_deref(),
-            ..self.plain_call("prompts/get", &request.name, request.arguments.as_ref())
+            ..self.plain_call("prompts/get", &request.name, &arguments)
         };
-        let arguments = prompt.arguments.check(request.arguments.clone(), self.shared.limits.argument_depth);
-        match invoke(&self.shared, call, context, &prompt.get, arguments).await? {
+        let checked = prompt.arguments.check(&arguments, self.shared.limits.argument_depth);
+        let taken = checked.map(|()| prompt.arguments.taken(&arguments));
+        match invoke(&self.shared, call, context, &prompt.get, taken).await? {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(messages), _) => {
                 let mut result = GetPromptResult::new(messages);
@@ -274,9 +271,9 @@ impl ServerHandler for Handler {
         let call = Call {
             responses: request.input_responses,
             state: request.request_state.as_deref(),
-            ..self.plain_call("resources/read", uri, None)
+            ..self.plain_call("resources/read", uri, &Value::Null)
         };
-        match invoke(&self.shared, call, context, read, Ok(arguments)).await? {
+        match invoke(&self.shared, call, context, read, Ok(&arguments)).await? {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(contents), _) => {
                 Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
@@ -316,7 +313,7 @@ impl ServerHandler for Handler {
         if is_rounds(&context) {
             return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
         }
-        *lock(&self.session.level) = request.level;
+        *lock(&self.session().settings.level) = request.level;
         Ok(())
     }
 
@@ -325,7 +322,7 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        lock(&self.session.subscribed).insert(request.uri);
+        lock(&self.session().settings.subscribed).insert(request.uri);
         Ok(())
     }
 
@@ -334,7 +331,7 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        lock(&self.session.subscribed).remove(&request.uri);
+        lock(&self.session().settings.subscribed).remove(&request.uri);
         Ok(())
     }
 
@@ -362,8 +359,8 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (changes, closed) = (self.shared.changes.subscribe(), self.closed.clone());
-        tokio::spawn(forward(changes, Arc::clone(&self.session), context.peer, closed));
+        let (changes, session) = (self.shared.changes.subscribe(), self.session());
+        tokio::spawn(forward(changes, Arc::clone(&session.settings), context.peer, session.closed.clone()));
     }
 
     async fn on_custom_request(
@@ -379,8 +376,20 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    fn capabilities(&self) -> ServerCapabilities {
-        let registry = self.shared.registry();
+    fn describe(&self, registry: &Registry) -> ServerConfig {
+        let about = &self.shared.about;
+        let mut implementation = Implementation::new(about.name.clone(), about.version.clone());
+        implementation.title.clone_from(&about.title);
+        implementation.description.clone_from(&about.description);
+        implementation.website_url.clone_from(&about.website);
+        implementation.icons.clone_from(&about.icons);
+        let mut config = ServerConfig::new(self.capabilities(registry));
+        config.server_info = implementation;
+        config.instructions.clone_from(&about.instructions);
+        config
+    }
+
+    fn capabilities(&self, registry: &Registry) -> ServerCapabilities {
         let mut capabilities =
             self.shared.inner.as_ref().map(|inner| inner.info().capabilities).unwrap_or_default();
         let declared = json!({
@@ -410,12 +419,7 @@ impl Handler {
         capabilities
     }
 
-    fn plain_call<'a>(
-        &self,
-        method: &'static str,
-        name: &'a str,
-        arguments: Option<&'a serde_json::Map<String, Value>>,
-    ) -> Call<'a> {
+    fn plain_call<'a>(&self, method: &'static str, name: &'a str, arguments: &'a Value) -> Call<'a> {
         Call {
             method,
             name,
@@ -479,7 +483,7 @@ async fn next_change(changes: &mut Receiver<Change>) -> Option<Change> {
 /// Tells a 2025-11-25 session what changes, until it ends.
 async fn forward(
     mut changes: Receiver<Change>,
-    session: Arc<Session>,
+    settings: Arc<Settings>,
     peer: Peer<RoleServer>,
     closed: CancellationToken,
 ) {
@@ -493,7 +497,7 @@ async fn forward(
             Some(Change::Tools) => peer.notify_tool_list_changed().await,
             Some(Change::Prompts) => peer.notify_prompt_list_changed().await,
             Some(Change::Resources) => peer.notify_resource_list_changed().await,
-            Some(Change::Resource(uri)) if lock(&session.subscribed).contains(&uri) => {
+            Some(Change::Resource(uri)) if lock(&settings.subscribed).contains(&uri) => {
                 peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
             }
             Some(Change::Resource(_)) => Ok(()),

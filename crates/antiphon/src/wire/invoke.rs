@@ -12,7 +12,7 @@ use rmcp::{
     model::{InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel},
     service::RequestContext,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Link, Revision, fits};
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     driver::{self, Leg, Pace},
     error::{Error, ErrorKind, Result},
     function::Erased,
-    run::{self, Run},
+    run::Run,
     seal::{Binding, OpenError},
     server::Shared,
 };
@@ -31,7 +31,7 @@ pub(super) struct Call<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
     /// The arguments as they came; a retry must bring the same.
-    pub(super) arguments: Option<&'a Map<String, Value>>,
+    pub(super) arguments: &'a Value,
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<&'a str>,
     pub(super) timeout: Option<Duration>,
@@ -57,7 +57,7 @@ pub(super) async fn invoke<T>(
     call: Call<'_>,
     context: RequestContext<RoleServer>,
     function: &Erased<T>,
-    arguments: Result<Value>,
+    arguments: Result<&Value>,
 ) -> Result<Reply<T>, ErrorData> {
     let Ok(_permit) = shared.in_flight.try_acquire() else {
         let limit = shared.limits.in_flight;
@@ -69,18 +69,12 @@ pub(super) async fn invoke<T>(
     let link = Link::new(context, call.level);
     let revision = link.revision();
     let principal = shared.principal(link.extensions());
-    let binding = (revision == Revision::Rounds).then(|| {
-        Binding::new(
-            shared.audience(),
-            principal.as_deref().unwrap_or_default(),
-            call.method,
-            call.name,
-            call.arguments,
-        )
-    });
-    let journal = match (&binding, call.state) {
-        (Some(binding), Some(state)) => open(shared, state, binding, call.name)?,
-        _ => Journal::new(run::new_id()),
+    let caller = principal.clone().unwrap_or_default();
+    // Most calls neither bring a seal nor take one away.
+    let bind = || Binding::new(shared.audience(), &caller, call.method, call.name, call.arguments);
+    let journal = match call.state {
+        Some(state) if revision == Revision::Rounds => open(shared, state, &bind(), call.name)?,
+        _ => Journal::new(String::new()),
     };
     let arguments = match arguments {
         Ok(arguments) => arguments,
@@ -106,6 +100,9 @@ pub(super) async fn invoke<T>(
             () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
         };
         // Before the tool is dropped: its questions are withdrawn as it goes.
+        if matches!(leg, Leg::Suspended) {
+            run.id();
+        }
         (leg, run.take_machine())
     };
     match leg {
@@ -117,7 +114,7 @@ pub(super) async fn invoke<T>(
             let suspended = machine
                 .suspend()
                 .map_err(drifted)
-                .and_then(|suspension| input_required(shared, suspension, binding.as_ref()));
+                .and_then(|suspension| input_required(shared, suspension, &bind()));
             Ok(match suspended {
                 Ok(result) => Reply::InputRequired(result),
                 Err(error) => Reply::Done(Err(error), revision),
@@ -141,11 +138,7 @@ fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<J
     })
 }
 
-fn input_required(
-    shared: &Shared,
-    suspension: Suspension,
-    binding: Option<&Binding>,
-) -> Result<InputRequiredResult> {
+fn input_required(shared: &Shared, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
     let Suspension { journal, asks } = suspension;
     let limit = shared.limits.rounds;
     if journal.round > limit {
@@ -157,8 +150,6 @@ fn input_required(
         .into_iter()
         .map(|(key, request)| Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?)))
         .collect::<Result<_>>()?;
-    let binding =
-        binding.ok_or_else(|| Error::misuse("only a 2026-07-28 request is answered with questions"))?;
     let state = shared.seal.seal(&journal, binding, SystemTime::now()).map_err(|too_large| {
         let mut sizes: Vec<_> = journal.entries.iter().map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key)).collect();
         sizes.sort_by(|a, b| b.cmp(a));

@@ -423,6 +423,24 @@ async fn io_beside_a_question_is_waited_for() -> Result<()> {
     Ok(())
 }
 
+async fn io_before(ctx: &Ctx, _: ()) -> Result<String> {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let first = ctx.elicit::<Word>("First?").key("first").await?.accepted()?.word;
+    let second = ctx.elicit::<Word>("Second?").key("second").await?.accepted()?.word;
+    Ok(format!("{first}{second}"))
+}
+
+#[tokio::test]
+async fn io_before_a_question_is_done_again_and_waited_for() -> Result<()> {
+    let server = serve(Tool::new("before", "Waits", io_before)).build()?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?.answering(
+        Answers::new().accept("first", json!({"word": "a"})).accept("second", json!({"word": "b"})),
+    );
+    let talk = client.call("before", json!({})).await?;
+    assert_eq!((talk.text().as_str(), talk.rounds), ("ab", 2));
+    Ok(())
+}
+
 async fn impatient(ctx: &Ctx, _: ()) -> Result<String> {
     let asked = tokio::time::timeout(Duration::from_secs(600), ctx.elicit::<Word>("Word?")).await?;
     Ok(asked?.accepted()?.word)
