@@ -108,6 +108,13 @@ fn resident() -> Result<u64> {
 async fn main() -> Result<()> {
     let server = server()?;
     let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    if let [steps, asks, tries] = std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        // For a profiler: one shape, many times.
+        let request = suspended(&server, steps.parse()?, asks.parse()?).await?;
+        let leg = shortest(&mut client, &request, tries.parse()?).await?;
+        println!("{} µs", leg.as_micros());
+        return Ok(());
+    }
     println!("a leg, from request to answer, by what there is to replay (shortest of 200)");
     println!("{:>8} {:>8} {:>12} {:>12} {:>14}", "steps", "answers", "leg", "replay", "requestState");
     let empty = suspended(&server, 0, 0).await?;

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,11 +40,15 @@ impl Journal {
         struct Version {
             v: u32,
         }
-        let Version { v } = serde_json::from_slice(bytes)?;
-        if v == 0 || v > FORMAT {
-            return Err(FormatError::Unknown { found: v });
+        match serde_json::from_slice::<Self>(bytes) {
+            Ok(journal) if (1..=FORMAT).contains(&journal.version) => Ok(journal),
+            Ok(Self { version, .. }) => Err(FormatError::Unknown { found: version }),
+            // What a newer version wrote may not be readable as a journal at all.
+            Err(error) => match serde_json::from_slice::<Version>(bytes) {
+                Ok(Version { v }) if !(1..=FORMAT).contains(&v) => Err(FormatError::Unknown { found: v }),
+                _ => Err(error.into()),
+            },
         }
-        Ok(serde_json::from_slice(bytes)?)
     }
 
     /// Writes the journal in format [`FORMAT`].
@@ -62,7 +66,7 @@ pub struct Entry {
     #[serde(rename = "t")]
     pub(crate) kind: Kind,
     #[serde(rename = "l")]
-    pub(crate) label: String,
+    pub(crate) label: Arc<str>,
     #[serde(rename = "f")]
     pub(crate) fingerprint: Fingerprint,
     /// How often a loop has gone around.

@@ -1,4 +1,7 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
 
 use serde_json::Value;
 
@@ -28,8 +31,9 @@ pub struct Machine {
     occurrences: BTreeMap<String, u32>,
     /// What the code waits for: polled at least once, still alive, not yet handed to it.
     slots: BTreeMap<Key, Slot>,
-    /// The keys of the entries from `cursor` on. No key has two entries.
-    ahead: BTreeSet<Key>,
+    /// Where the journal that was brought has which key, made when [`is_ahead`](Self::is_ahead) needs
+    /// it. No key has two entries.
+    index: OnceCell<BTreeMap<Key, usize>>,
     /// How often each loop that was begun has gone around.
     turns: BTreeMap<Key, u32>,
     /// Of the questions that are out with the client, those the code has asked again.
@@ -122,7 +126,7 @@ impl Machine {
     /// A machine that continues from `journal`.
     pub fn new(journal: Journal) -> Self {
         Self {
-            ahead: journal.entries.iter().map(|entry| entry.key.clone()).collect(),
+            index: OnceCell::new(),
             turns: BTreeMap::new(),
             journal,
             cursor: 0,
@@ -193,7 +197,7 @@ impl Machine {
     /// A later round replays even if nothing was recorded yet: the code has been at its first
     /// questions before.
     pub fn is_replaying(&self) -> bool {
-        !self.open && (self.journal.round > 0 || !self.journal.entries.is_empty())
+        !self.caught_up && (self.journal.round > 0 || !self.journal.entries.is_empty())
     }
 
     /// A name for the step at `key` that no other step of any run has and that stays the same however
@@ -268,7 +272,7 @@ impl Machine {
                 self.seen.insert(key.clone());
             }
             // A request is large and, for what is already answered, never looked at again.
-            let request = (!self.ahead.contains(key)).then(request);
+            let request = (!self.is_ahead(key)).then(request);
             let answerable = request.is_some() && self.has_answer_to(key, op);
             let order = self.wait(key, op, request);
             if answerable {
@@ -285,7 +289,9 @@ impl Machine {
         }
         if !self.slots.contains_key(key) {
             self.wait(key, op, None);
-            self.new_steps.push(key.clone());
+            if !self.is_ahead(key) {
+                self.new_steps.push(key.clone());
+            }
         }
         self.start_if_due(key)
     }
@@ -304,7 +310,7 @@ impl Machine {
             Some(_) => {}
             None => {
                 self.wait(key, op, None);
-                if !self.ahead.contains(key) {
+                if !self.is_ahead(key) {
                     self.new_folds.push_back(key.clone());
                 }
             }
@@ -478,6 +484,22 @@ impl Machine {
         Ok(self.journal)
     }
 
+    /// Whether the journal still holds a completion of `key`. What the code waits for is mostly next,
+    /// so that is where to look before making an index.
+    fn is_ahead(&self, key: &Key) -> bool {
+        const NEAR: usize = 16;
+        let rest = &self.journal.entries[self.cursor..];
+        if rest.iter().take(NEAR).any(|entry| entry.key == *key) {
+            return true;
+        }
+        rest.len() > NEAR && {
+            let entries = self.journal.entries.iter().enumerate();
+            let index =
+                self.index.get_or_init(|| entries.map(|(at, entry)| (entry.key.clone(), at)).collect());
+            index.get(key).is_some_and(|at| *at >= self.cursor)
+        }
+    }
+
     fn take_ready(&mut self, key: &Key) -> Option<Turn> {
         if !matches!(self.slots.get(key)?.state, State::Ready { .. }) {
             return None;
@@ -532,7 +554,7 @@ impl Machine {
 
     fn start_if_due(&mut self, key: &Key) -> Turn {
         #[cfg(feature = "__mutations")]
-        if self.mutation == Some(Mutation::OpenGate) && !self.ahead.contains(key) {
+        if self.mutation == Some(Mutation::OpenGate) && !self.is_ahead(key) {
             self.make_due(key);
         }
         match self.slots.get_mut(key) {
@@ -573,7 +595,6 @@ impl Machine {
         if entry.kind == Kind::Fold {
             self.turns.insert(entry.key.clone(), entry.turn);
         }
-        self.ahead.remove(&entry.key);
         self.cursor += 1;
         Ok(entry.key.clone())
     }
@@ -641,6 +662,7 @@ impl Machine {
         if let Some(at) = entries[..self.cursor].iter().rposition(|entry| entry.key == *key) {
             entries.remove(at);
             self.cursor -= 1;
+            self.index.take();
         }
     }
 

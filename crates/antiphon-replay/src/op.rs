@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -57,7 +57,8 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub(crate) kind: Kind,
-    pub(crate) label: String,
+    /// Shared, because an op goes from the code to a slot to an entry.
+    pub(crate) label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -88,8 +89,8 @@ impl Op {
     fn new(kind: Kind, label: &str, parts: &[&[u8]]) -> Self {
         let fingerprint = Fingerprint::of(kind, parts);
         let label = match label.char_indices().nth(LABEL_CHARS) {
-            Some((cut, _)) => format!("{}…", &label[..cut]),
-            None => label.to_owned(),
+            Some((cut, _)) => format!("{}…", &label[..cut]).into(),
+            None => label.into(),
         };
         Self { kind, label, fingerprint }
     }

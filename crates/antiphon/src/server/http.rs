@@ -113,7 +113,13 @@ impl Server {
     /// The server as an axum router, to merge into an application of your own.
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         let path = config.path.clone();
-        axum::Router::new().route_service(&path, self.service(config))
+        let service = Arc::new(self.service(config));
+        // The SDK's own `Service` clones its configuration for every request; this clones a handle.
+        let endpoint = axum::routing::any(move |request: axum::extract::Request| {
+            let service = Arc::clone(&service);
+            async move { Box::pin(service.handle(request)).await }
+        });
+        axum::Router::new().route(&path, endpoint)
     }
 
     fn service(&self, config: HttpConfig) -> StreamableHttpService<Handler, LocalSessionManager> {

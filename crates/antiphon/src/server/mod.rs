@@ -32,7 +32,7 @@ use crate::{
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
     seal::SealConfig,
-    tool::Tool,
+    tool::{Tool, ToolCall, ToolResult},
     wire::{DynHandler, Handler, Wrapped},
 };
 
@@ -152,6 +152,14 @@ impl Server {
             self.shared.changes.tools();
         }
         removed
+    }
+
+    /// Runs a tool in this process, without a client: the same tool a client would call, for a
+    /// program that has a use for it itself. There is nobody to ask, so what it asks is refused.
+    ///
+    /// What goes wrong is in the result, as it would be for a model.
+    pub async fn execute(&self, call: ToolCall) -> ToolResult {
+        crate::wire::execute(&self.shared, call).await
     }
 
     /// Serves one client over a stream of bytes: a socket, a pipe, a duplex. Ends when the client

@@ -23,18 +23,21 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    Revision,
+    Link, Revision,
     invoke::{Call, Reply, invoke},
     reply::{to_call_result, to_error_data, tool_error},
 };
 use crate::{
+    error::Error,
     prompt::{Completer, Completion},
     server::{Change, Registry, Shared},
+    tool::{ToolCall, ToolOutput, ToolResult},
 };
 
 /// Serves one connection, or one request outside of any.
 ///
 /// Outside of a session there is one for every request, so it costs nothing until a session begins.
+/// The SDK moves the future of a request about before it runs, so what is large in it is boxed.
 pub(crate) struct Handler {
     shared: Arc<Shared>,
     session: OnceLock<Session>,
@@ -156,7 +159,9 @@ impl ServerHandler for Handler {
         };
         let checked = tool.arguments.check(&arguments, self.shared.limits.argument_depth);
         let taken = checked.map(|()| tool.arguments.taken(&arguments));
-        match invoke(&self.shared, call, context, &tool.call, taken).await? {
+        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), &tool.call, taken))
+            .await?
+        {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
                 Ok(()) => Ok(to_call_result(output, revision).into()),
@@ -203,7 +208,9 @@ impl ServerHandler for Handler {
         };
         let checked = prompt.arguments.check(&arguments, self.shared.limits.argument_depth);
         let taken = checked.map(|()| prompt.arguments.taken(&arguments));
-        match invoke(&self.shared, call, context, &prompt.get, taken).await? {
+        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), &prompt.get, taken))
+            .await?
+        {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(messages), _) => {
                 let mut result = GetPromptResult::new(messages);
@@ -273,7 +280,9 @@ impl ServerHandler for Handler {
             state: request.request_state.as_deref(),
             ..self.plain_call("resources/read", uri, &Value::Null)
         };
-        match invoke(&self.shared, call, context, read, Ok(&arguments)).await? {
+        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), read, Ok(&arguments)))
+            .await?
+        {
             Reply::InputRequired(result) => Ok(result.into()),
             Reply::Done(Ok(contents), _) => {
                 Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
@@ -429,7 +438,6 @@ impl Handler {
             timeout: None,
             keep_alive: self.keep_alive(),
             declared: None,
-            level: self.level(),
         }
     }
 
@@ -530,4 +538,35 @@ fn paged<T>(
     let next = start.saturating_add(size);
     let page = items.into_iter().skip(start).take(size).collect();
     Ok((page, (next < total).then(|| next.to_string())))
+}
+
+/// Runs a tool without a client.
+pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult {
+    let registry = shared.registry();
+    let Some(tool) = registry.tool(&call.name) else {
+        let output = ToolOutput::error(format!("there is no tool `{}`", call.name));
+        return ToolResult::new(&call, output);
+    };
+    let arguments = Value::Object(call.arguments.clone());
+    let taken = tool
+        .arguments
+        .check(&arguments, shared.limits.argument_depth)
+        .map(|()| tool.arguments.taken(&arguments));
+    let leg = Call {
+        method: "tools/call",
+        name: &call.name,
+        arguments: &arguments,
+        responses: None,
+        state: None,
+        timeout: tool.timeout,
+        keep_alive: None,
+        declared: tool.elicits.clone(),
+    };
+    let output = match invoke(shared, leg, Link::local(call.id.clone()), &tool.call, taken).await {
+        Ok(Reply::Done(Ok(output), _)) => tool.check_output(&output).map(|()| output),
+        Ok(Reply::Done(Err(error), _)) => Err(error),
+        Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
+        Err(refused) => Err(Error::tool(refused.message)),
+    };
+    ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))
 }

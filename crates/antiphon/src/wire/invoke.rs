@@ -8,9 +8,8 @@ use std::{
 
 use antiphon_replay::{Journal, Key, Machine, Suspension};
 use rmcp::{
-    ErrorData, RoleServer,
-    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses, LoggingLevel},
-    service::RequestContext,
+    ErrorData,
+    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses},
 };
 use serde_json::Value;
 
@@ -37,7 +36,6 @@ pub(super) struct Call<'a> {
     pub(super) timeout: Option<Duration>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
-    pub(super) level: LoggingLevel,
 }
 
 /// What a leg leads to.
@@ -55,7 +53,7 @@ pub(super) enum Reply<T> {
 pub(super) async fn invoke<T>(
     shared: &Arc<Shared>,
     call: Call<'_>,
-    context: RequestContext<RoleServer>,
+    link: Link,
     function: &Erased<T>,
     arguments: Result<&Value>,
 ) -> Result<Reply<T>, ErrorData> {
@@ -66,7 +64,6 @@ pub(super) async fn invoke<T>(
             None,
         ));
     };
-    let link = Link::new(context, call.level);
     let revision = link.revision();
     let principal = shared.principal(link.extensions());
     let caller = principal.clone().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! One request from a client, and the way back to it.
 
-use std::future::Future;
+use std::{future::Future, sync::OnceLock};
 
 use rmcp::{
     RoleServer,
@@ -8,7 +8,7 @@ use rmcp::{
         ClientCapabilities, CustomNotification, Extensions, LoggingLevel, LoggingMessageNotificationParam,
         ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerNotification, ServerRequest,
     },
-    service::{Peer, RequestContext, ServiceError},
+    service::{RequestContext, ServiceError},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -35,12 +35,24 @@ pub(crate) enum Note {
     ElicitationComplete { id: String },
 }
 
+/// Who is at the other end.
+#[derive(Debug)]
+enum Client {
+    Remote(RequestContext<RoleServer>),
+    /// Nobody: the program that has the tool calls it.
+    None {
+        request_id: String,
+        cancelled: CancellationToken,
+        extensions: Extensions,
+    },
+}
+
 /// A request in hand.
 #[derive(Debug)]
 pub(crate) struct Link {
-    context: RequestContext<RoleServer>,
+    client: Client,
     revision: Revision,
-    capabilities: std::sync::OnceLock<ClientCapabilities>,
+    capabilities: OnceLock<ClientCapabilities>,
     progress_token: Option<ProgressToken>,
     /// What the client wants to hear of a log. On 2026-07-28, only what it asked for in the request.
     log_level: Option<LoggingLevel>,
@@ -57,8 +69,27 @@ impl Link {
             revision,
             log_level,
             progress_token: context.meta.get_progress_token(),
-            capabilities: std::sync::OnceLock::new(),
-            context,
+            capabilities: OnceLock::new(),
+            client: Client::Remote(context),
+        }
+    }
+
+    /// A call that came from no client: nobody can be asked, nobody hears of progress.
+    pub(crate) fn local(request_id: String) -> Self {
+        let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
+        Self {
+            revision: Revision::Session,
+            log_level: None,
+            progress_token: None,
+            capabilities: OnceLock::new(),
+            client: Client::None { request_id, cancelled, extensions },
+        }
+    }
+
+    fn context(&self) -> Option<&RequestContext<RoleServer>> {
+        match &self.client {
+            Client::Remote(context) => Some(context),
+            Client::None { .. } => None,
         }
     }
 
@@ -67,19 +98,29 @@ impl Link {
     }
 
     pub(crate) fn cancelled(&self) -> &CancellationToken {
-        &self.context.ct
+        match &self.client {
+            Client::Remote(context) => &context.ct,
+            Client::None { cancelled, .. } => cancelled,
+        }
     }
 
     pub(crate) fn extensions(&self) -> &Extensions {
-        &self.context.extensions
+        match &self.client {
+            Client::Remote(context) => &context.extensions,
+            Client::None { extensions, .. } => extensions,
+        }
     }
 
     pub(crate) fn request_id(&self) -> String {
-        self.context.id.to_string()
+        match &self.client {
+            Client::Remote(context) => context.id.to_string(),
+            Client::None { request_id, .. } => request_id.clone(),
+        }
     }
 
     fn capabilities(&self) -> &ClientCapabilities {
-        self.capabilities.get_or_init(|| self.context.client_capabilities().unwrap_or_default())
+        self.capabilities
+            .get_or_init(|| self.context().and_then(RequestContext::client_capabilities).unwrap_or_default())
     }
 
     /// The capability `request` needs and the client lacks.
@@ -93,7 +134,7 @@ impl Link {
     fn is_sessionless(&self) -> bool {
         #[cfg(feature = "http")]
         if self.revision == Revision::Session
-            && let Some(parts) = self.context.extensions.get::<http::request::Parts>()
+            && let Some(parts) = self.extensions().get::<http::request::Parts>()
         {
             return !parts.headers.contains_key("mcp-session-id");
         }
@@ -113,12 +154,12 @@ impl Link {
     ///
     /// Dropped, it tells the client that the request is cancelled.
     pub(crate) fn ask(&self, request: Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
-        let peer = self.context.peer.clone();
         let sessions = self.revision == Revision::Session;
+        let peer = self.context().filter(|_| sessions).map(|context| context.peer.clone());
         async move {
-            if !sessions {
-                return Err(Error::misuse("a 2026-07-28 client is never sent a request"));
-            }
+            let Some(peer) = peer else {
+                return Err(Error::misuse("a request is sent in a session and nowhere else"));
+            };
             let request: ServerRequest = serde_json::from_value(request)?;
             match peer.send_request(request).await {
                 Ok(answer) => Ok(serde_json::to_value(answer)?),
@@ -137,7 +178,7 @@ impl Link {
     ///
     /// Whether it is answered does not matter; `within` bounds the wait for it.
     pub(crate) async fn ping(&self, within: std::time::Duration) {
-        let peer: Peer<RoleServer> = self.context.peer.clone();
+        let Some(peer) = self.context().map(|context| context.peer.clone()) else { return };
         if let Ok(ping) = serde_json::from_value::<ServerRequest>(serde_json::json!({"method": "ping"})) {
             let _ = tokio::time::timeout(within, peer.send_request(ping)).await;
         }
@@ -154,7 +195,7 @@ impl Link {
 
     /// Sends a note, or drops it: what it tells of goes on either way.
     pub(crate) async fn send(&self, note: Note) {
-        let peer = &self.context.peer;
+        let Some(peer) = self.context().map(|context| &context.peer) else { return };
         let sent = match note {
             Note::Log { level, logger, data } => {
                 let mut params = LoggingMessageNotificationParam::new(to_logging_level(level), data);

@@ -7,6 +7,6 @@ mod invoke;
 mod link;
 mod reply;
 
-pub(crate) use handler::Handler;
+pub(crate) use handler::{Handler, execute};
 pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use link::{Link, Note, Revision, fits};

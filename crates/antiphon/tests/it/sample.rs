@@ -5,7 +5,7 @@ use antiphon::{
     IncludeContext,
     model::{SamplingMessage, ToolChoice, ToolDefinition},
     prelude::*,
-    testing::{Answers, Revision},
+    testing::{Answers, Failed, Revision},
 };
 use serde_json::{Map, Value, json};
 
@@ -91,6 +91,10 @@ async fn tools_are_never_sent_to_a_client_that_has_not_declared_them() -> Result
             Err(error) => error.to_string(),
         };
         assert!(text.contains("`sampling.tools`"), "{text}");
+        if let Err(error) = &talk {
+            let failed = error.source().and_then(|source| source.downcast_ref::<Failed>()).unwrap();
+            assert_eq!(failed.data, json!({"requiredCapabilities": {"sampling": {"tools": {}}}}));
+        }
         assert!(
             !client.frames().iter().any(|frame| frame.message.to_string().contains("sampling/createMessage"))
         );

@@ -4,7 +4,10 @@
 use antiphon::{
     ToolCall, ToolOutput, ToolResult,
     elicitation::{ElicitationComplete, UrlElicitation},
-    model::{ContentBlock, ResourceLink, SamplingMessage, SamplingMessageContentBlock, ToolUseContent},
+    model::{
+        ContentBlock, ResourceLink, SamplingMessage, SamplingMessageContentBlock, ToolDefinition,
+        ToolUseContent,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -99,6 +102,13 @@ fn a_call_with_its_old_names_is_read_where_that_is_asked_for() {
     let old = json!({"id": "1", "name": "a", "input": {"b": 1}});
     assert!(ToolCall::from_value(old.clone()).is_err());
     assert_eq!(ToolCall::from_value_lenient(old).unwrap().arguments["b"], 1);
+}
+
+#[test]
+fn a_tool_of_somebody_elses_needs_no_description() {
+    let tool: ToolDefinition =
+        serde_json::from_value(json!({"name": "a", "inputSchema": {"type": "object"}})).unwrap();
+    assert_eq!((tool.name.as_ref(), tool.description), ("a", None));
 }
 
 #[test]

@@ -425,3 +425,35 @@ async fn what_somebody_types_is_completed() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn the_same_tool_runs_in_its_own_program() -> Result<()> {
+    async fn whoami(ctx: &Ctx, args: Search) -> Result<ToolOutput> {
+        Ok(ToolOutput::text(format!("{} {}", ctx.request_id(), args.query)).with_meta("cost", 3))
+    }
+    let server = Server::builder("local", "1.0.0")
+        .tool(Tool::new("who", "Says who", whoami))
+        .tool(Tool::new("ask", "Asks", asks))
+        .build()?;
+    let call = |name: &str, arguments: Value| {
+        antiphon::ToolCall::from_value(json!({"id": "call-7", "name": name, "arguments": arguments})).unwrap()
+    };
+    let result = server.execute(call("who", json!({"query": "x"}))).await;
+    assert_eq!(
+        serde_json::to_value(&result)?,
+        json!({"id": "call-7", "content": [{"type": "text", "text": "call-7 x"}], "isError": false, "metadata": {"cost": 3}})
+    );
+    let refused = server.execute(call("who", json!({}))).await;
+    assert!(refused.is_error && refused.id.as_deref() == Some("call-7"));
+    let unasked = server.execute(call("ask", json!({}))).await;
+    assert_eq!(
+        unasked.content[0].as_text().unwrap().text,
+        "the client has not declared `elicitation`, so it cannot be asked"
+    );
+    assert!(server.execute(call("nobody", json!({}))).await.is_error);
+    Ok(())
+}
+
+async fn asks(ctx: &Ctx, _: ()) -> Result<String> {
+    Ok(ctx.elicit::<Audience>("Who?").await?.accepted()?.audience)
+}
