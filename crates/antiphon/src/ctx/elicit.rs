@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt,
     future::Future,
     marker::PhantomData,
@@ -215,9 +216,7 @@ impl<T: DeserializeOwned> Future for Elicit<'_, T> {
     type Output = Result<Elicited<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let parse = |value: &Value| T::deserialize(value).map(drop).map_err(|error| error.to_string());
-        let elicited = ready!(self.inner.poll_checked(cx, &parse))?;
-        Poll::Ready(elicited.try_map(|value| Ok(serde_json::from_value(value)?)))
+        self.inner.poll_parsed(cx, |content| T::deserialize(content).map_err(|error| error.to_string()))
     }
 }
 
@@ -250,11 +249,11 @@ impl<'a> ElicitValue<'a> {
     }
 
     /// Asks, and checks the answer by the form's schema and by `parse`.
-    fn poll_checked(
+    fn poll_parsed<T>(
         &mut self,
         cx: &Context<'_>,
-        parse: &dyn Fn(&Value) -> Result<(), String>,
-    ) -> Poll<Result<Elicited<Value>>> {
+        parse: impl Fn(&Value) -> Result<T, String>,
+    ) -> Poll<Result<Elicited<T>>> {
         loop {
             let form = match &mut self.form {
                 Ok(form) => Arc::clone(form),
@@ -268,12 +267,12 @@ impl<'a> ElicitValue<'a> {
             };
             let (message, context) = (&self.message, &self.context);
             let shown = if self.problems.is_empty() {
-                message.clone()
+                Cow::Borrowed(message)
             } else {
-                format!("{message}\n\nThat answer does not fit: {}", self.problems.join("; "))
+                Cow::Owned(format!("{message}\n\nThat answer does not fit: {}", self.problems.join("; ")))
             };
             let declared = self.ask.ctx().run.declared.clone();
-            let answer = ready!(self.ask.poll(
+            let mut answer = ready!(self.ask.poll(
                 cx,
                 |key| {
                     if let Some(declared) = declared.filter(|declared| !declared.contains(key.name())) {
@@ -294,7 +293,10 @@ impl<'a> ElicitValue<'a> {
             ))?;
             let key = self.ask.key().to_string();
             let content = match answer["action"].as_str() {
-                Some("accept") => answer.get("content").cloned().unwrap_or_else(|| json!({})),
+                Some("accept") => match answer["content"].take() {
+                    Value::Null => json!({}),
+                    content => content,
+                },
                 Some("decline") => return Poll::Ready(Ok(Elicited::Decline(key))),
                 Some("cancel") => return Poll::Ready(Ok(Elicited::Cancel(key))),
                 _ => {
@@ -305,15 +307,14 @@ impl<'a> ElicitValue<'a> {
             };
             let mut problems = form.validator.problems(&content);
             if problems.is_empty() {
-                problems.extend(parse(&content).err());
-            }
-            if problems.is_empty() {
-                let message = std::mem::take(&mut self.message);
-                let source = Source { key, message, form, content: content.clone() };
-                return Poll::Ready(Ok(Elicited::Accept(Answer {
-                    value: content,
-                    source: Arc::new(source),
-                })));
+                match parse(&content) {
+                    Ok(value) => {
+                        let message = std::mem::take(&mut self.message);
+                        let source = Source { key, message, form, content };
+                        return Poll::Ready(Ok(Elicited::Accept(Answer { value, source: Arc::new(source) })));
+                    }
+                    Err(problem) => problems.push(problem),
+                }
             }
             if !self.problems.is_empty() {
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
@@ -328,7 +329,7 @@ impl Future for ElicitValue<'_> {
     type Output = Result<Elicited<Value>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_checked(cx, &|_| Ok(()))
+        self.poll_parsed(cx, |content| Ok(content.clone()))
     }
 }
 
