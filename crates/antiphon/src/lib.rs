@@ -101,3 +101,8 @@ pub mod prelude {
 
     pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, Tool};
 }
+
+/// The README's example is compiled, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

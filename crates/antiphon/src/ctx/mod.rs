@@ -56,6 +56,18 @@ use crate::{
 /// }
 /// # async fn next_order_number() -> u32 { 7 }
 /// ```
+///
+/// What outlives the run cannot have it; run things at once with `tokio::join!` and
+/// [`branch`](Self::branch), not with `tokio::spawn`:
+///
+/// ```compile_fail,E0521
+/// # use antiphon::prelude::*;
+/// # #[derive(Deserialize, JsonSchema)] struct Size { size: String }
+/// async fn order(ctx: &Ctx, _: ()) -> Result<String> {
+///     tokio::spawn(ctx.elicit::<Size>("Which size?"));
+///     Ok("asked and forgotten".into())
+/// }
+/// ```
 pub struct Ctx {
     pub(crate) run: Arc<Run>,
     scope: String,

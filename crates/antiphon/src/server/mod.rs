@@ -1,5 +1,6 @@
 //! Build a server, serve it.
 
+mod builder;
 mod changes;
 #[cfg(feature = "http")]
 mod http;
@@ -24,16 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "http")]
 pub use self::http::{HttpConfig, shutdown_signal};
+pub use self::{
+    builder::{BuildError, ServerBuilder},
+    changes::Changes,
+    limits::Limits,
+};
 pub(crate) use self::{changes::Change, registry::Registry};
-pub use self::{changes::Changes, limits::Limits};
 use crate::{
     error::Result,
-    model::{Icon, ServerHandler},
-    prompt::Prompt,
-    resource::{Resource, ResourceTemplate},
+    model::Icon,
     seal::SealConfig,
     tool::{Tool, ToolCall, ToolResult},
-    wire::{DynHandler, Handler, Wrapped},
+    wire::{DynHandler, Handler},
 };
 
 /// A server: tools, prompts and resources, and how they are served.
@@ -116,16 +119,7 @@ impl Shared {
 impl Server {
     /// Begins a server with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ServerBuilder {
-        ServerBuilder {
-            about: About { name: name.into(), version: version.into(), ..About::default() },
-            registry: Registry::default(),
-            limits: Limits::default(),
-            seal: SealConfig::default(),
-            inner: None,
-            principal: None,
-            states: HashMap::new(),
-            problems: Vec::new(),
-        }
+        ServerBuilder::new(name.into(), version.into())
     }
 
     /// Tells clients that something has changed.
@@ -209,185 +203,6 @@ impl fmt::Debug for Server {
             .finish_non_exhaustive()
     }
 }
-
-/// A server being put together. [`build`](Self::build) reports all that is wrong with it.
-#[must_use = "a builder does nothing until it is built"]
-pub struct ServerBuilder {
-    about: About,
-    registry: Registry,
-    limits: Limits,
-    seal: SealConfig,
-    inner: Option<Arc<dyn DynHandler>>,
-    principal: Option<PrincipalHook>,
-    states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-    problems: Vec<String>,
-}
-
-impl ServerBuilder {
-    /// Adds a tool.
-    pub fn tool(mut self, tool: Tool) -> Self {
-        self.problems.extend(self.registry.add_tool(tool).err().into_iter().flatten());
-        self
-    }
-
-    /// Adds several tools.
-    pub fn tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        tools.into_iter().fold(self, Self::tool)
-    }
-
-    /// Adds a prompt.
-    pub fn prompt(mut self, prompt: Prompt) -> Self {
-        self.problems.extend(self.registry.add_prompt(prompt).err());
-        self
-    }
-
-    /// Adds a resource.
-    pub fn resource(mut self, resource: Resource) -> Self {
-        self.problems.extend(self.registry.add_resource(resource).err());
-        self
-    }
-
-    /// Adds a family of resources.
-    pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
-        self.registry.add_template(template);
-        self
-    }
-
-    /// Serves what an existing `rmcp` handler serves, too: its tools, prompts, resources and
-    /// completions, beside those added here. Where both have the same name, Antiphon's is served.
-    pub fn handler(mut self, handler: impl ServerHandler) -> Self {
-        self.inner = Some(Arc::new(Wrapped(handler)));
-        self
-    }
-
-    /// Sets the name people see.
-    pub fn with_title(mut self, title: impl Into<String>) -> Self {
-        self.about.title = Some(title.into());
-        self
-    }
-
-    /// Says what the server is for.
-    pub fn with_description(mut self, description: impl Into<String>) -> Self {
-        self.about.description = Some(description.into());
-        self
-    }
-
-    /// Says where to read about it.
-    pub fn with_website(mut self, url: impl Into<String>) -> Self {
-        self.about.website = Some(url.into());
-        self
-    }
-
-    /// Sets its icons.
-    pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
-        self.about.icons = Some(icons.into_iter().collect());
-        self
-    }
-
-    /// Tells the model how to use the server.
-    pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
-        self.about.instructions = Some(instructions.into());
-        self
-    }
-
-    /// Gives tools something to share: a pool, a client, a configuration. They read it with
-    /// [`Ctx::state`](crate::Ctx::state), by its type.
-    pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
-        self.states.insert(TypeId::of::<T>(), Box::new(state));
-        self
-    }
-
-    /// Sets what bounds the server's work.
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how suspended runs are sealed. More than one replica needs a shared
-    /// [`KeyRing`](crate::KeyRing); so does one that should survive a restart.
-    pub fn with_seal(mut self, seal: SealConfig) -> Self {
-        self.seal = seal;
-        self
-    }
-
-    /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
-    /// caller has begun opens for no other.
-    #[cfg(feature = "http")]
-    pub fn with_principal(
-        mut self,
-        principal: impl Fn(&::http::request::Parts) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        self.principal =
-            Some(Box::new(move |extensions| principal(extensions.get::<::http::request::Parts>()?)));
-        self
-    }
-
-    /// Puts the server together.
-    ///
-    /// # Errors
-    ///
-    /// All that is wrong with it, one line each: names taken twice, descriptions missing, schemas
-    /// that are none.
-    pub fn build(self) -> Result<Server, BuildError> {
-        if !self.problems.is_empty() {
-            return Err(BuildError { problems: self.problems });
-        }
-        let shared = Shared {
-            in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
-            about: self.about,
-            registry: RwLock::new(Arc::new(self.registry)),
-            changes: Changes::default(),
-            limits: self.limits,
-            seal: self.seal,
-            inner: self.inner,
-            shutdown: CancellationToken::new(),
-            principal: self.principal,
-            states: self.states,
-        };
-        Ok(Server { shared: Arc::new(shared) })
-    }
-}
-
-impl fmt::Debug for ServerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerBuilder")
-            .field("about", &self.about)
-            .field("registry", &self.registry)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why a server could not be put together.
-#[derive(Clone, PartialEq, Eq)]
-pub struct BuildError {
-    problems: Vec<String>,
-}
-
-impl BuildError {
-    /// All that is wrong, one line each.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server cannot be built")?;
-        for problem in &self.problems {
-            write!(f, "\n  - {problem}")?;
-        }
-        Ok(())
-    }
-}
-
-/// `main` shows this to people.
-impl fmt::Debug for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for BuildError {}
 
 /// Why serving ended before it should.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! The SDK's handler, on Antiphon's registry.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -11,27 +10,25 @@ use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
         CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-        Implementation, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ReadResourceResult, Reference, ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig,
-        SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+        Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+        UnsubscribeRequestParams,
     },
-    service::{NotificationContext, Peer, RequestContext, SubscriptionContext},
+    service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use serde_json::{Value, json};
-use tokio::sync::broadcast::{Receiver, error::RecvError};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     Link, Revision,
+    describe::describe,
     invoke::{Call, Reply, invoke},
     reply::{to_call_result, to_error_data, tool_error},
+    session::{DEFAULT_LEVEL, Session, next_change},
 };
 use crate::{
-    error::Error,
     prompt::{Completer, Completion},
-    server::{Change, Registry, Shared},
-    tool::{ToolCall, ToolOutput, ToolResult},
+    server::{Change, Shared},
 };
 
 /// Serves one connection, or one request outside of any.
@@ -43,23 +40,6 @@ pub(crate) struct Handler {
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
 }
-
-/// What a 2025-11-25 client has set for its session.
-#[derive(Debug)]
-struct Session {
-    settings: Arc<Settings>,
-    closed: CancellationToken,
-    _close: DropGuard,
-}
-
-#[derive(Debug)]
-struct Settings {
-    level: Mutex<LoggingLevel>,
-    subscribed: Mutex<BTreeSet<String>>,
-}
-
-/// A client that has not said otherwise hears of what is worth knowing.
-const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
 
 impl Handler {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
@@ -73,15 +53,11 @@ impl Handler {
     }
 
     fn session(&self) -> &Session {
-        self.session.get_or_init(|| {
-            let closed = CancellationToken::new();
-            let settings = Settings { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() };
-            Session { settings: Arc::new(settings), _close: closed.clone().drop_guard(), closed }
-        })
+        self.session.get_or_init(Session::default)
     }
 
     fn level(&self) -> LoggingLevel {
-        self.session.get().map_or(DEFAULT_LEVEL, |session| *lock(&session.settings.level))
+        self.session.get().map_or(DEFAULT_LEVEL, Session::level)
     }
 
     /// A session that waits for a person must not look idle.
@@ -90,14 +66,10 @@ impl Handler {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         // The SDK asks for every request.
-        self.shared.registry().info(|registry| self.describe(registry)).clone()
+        self.shared.registry().info(|registry| describe(&self.shared, registry)).clone()
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -322,7 +294,7 @@ impl ServerHandler for Handler {
         if is_rounds(&context) {
             return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
         }
-        *lock(&self.session().settings.level) = request.level;
+        self.session().set_level(request.level);
         Ok(())
     }
 
@@ -331,7 +303,7 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        lock(&self.session().settings.subscribed).insert(request.uri);
+        self.session().subscribe(request.uri);
         Ok(())
     }
 
@@ -340,7 +312,7 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        lock(&self.session().settings.subscribed).remove(&request.uri);
+        self.session().unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -368,8 +340,7 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        let (changes, session) = (self.shared.changes.subscribe(), self.session());
-        tokio::spawn(forward(changes, Arc::clone(&session.settings), context.peer, session.closed.clone()));
+        self.session().forward(&self.shared.changes, context.peer);
     }
 
     async fn on_custom_request(
@@ -385,49 +356,6 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    fn describe(&self, registry: &Registry) -> ServerConfig {
-        let about = &self.shared.about;
-        let mut implementation = Implementation::new(about.name.clone(), about.version.clone());
-        implementation.title.clone_from(&about.title);
-        implementation.description.clone_from(&about.description);
-        implementation.website_url.clone_from(&about.website);
-        implementation.icons.clone_from(&about.icons);
-        let mut config = ServerConfig::new(self.capabilities(registry));
-        config.server_info = implementation;
-        config.instructions.clone_from(&about.instructions);
-        config
-    }
-
-    fn capabilities(&self, registry: &Registry) -> ServerCapabilities {
-        let mut capabilities =
-            self.shared.inner.as_ref().map(|inner| inner.info().capabilities).unwrap_or_default();
-        let declared = json!({
-            "logging": {},
-            "tools": {"listChanged": true},
-            "prompts": {"listChanged": true},
-            "resources": {"listChanged": true, "subscribe": true},
-            "completions": {},
-        });
-        let Ok(ours) = serde_json::from_value::<ServerCapabilities>(declared) else { return capabilities };
-        capabilities.logging = ours.logging;
-        capabilities.tools = ours.tools;
-        if !registry.prompts().is_empty() || capabilities.prompts.is_some() {
-            capabilities.prompts = ours.prompts;
-        }
-        if !registry.resources().is_empty()
-            || !registry.templates().is_empty()
-            || capabilities.resources.is_some()
-        {
-            capabilities.resources = ours.resources;
-        }
-        let completes = registry.prompts().iter().any(|prompt| !prompt.completions.is_empty())
-            || registry.templates().iter().any(|template| !template.completions.is_empty());
-        if completes {
-            capabilities.completions = ours.completions;
-        }
-        capabilities
-    }
-
     fn plain_call<'a>(&self, method: &'static str, name: &'a str, arguments: &'a Value) -> Call<'a> {
         Call {
             method,
@@ -477,45 +405,6 @@ fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
     ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
-/// The next change, however many were missed. `None` when there will be no more.
-async fn next_change(changes: &mut Receiver<Change>) -> Option<Change> {
-    loop {
-        match changes.recv().await {
-            Ok(change) => return Some(change),
-            Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a client is slower than what changes"),
-            Err(RecvError::Closed) => return None,
-        }
-    }
-}
-
-/// Tells a 2025-11-25 session what changes, until it ends.
-async fn forward(
-    mut changes: Receiver<Change>,
-    settings: Arc<Settings>,
-    peer: Peer<RoleServer>,
-    closed: CancellationToken,
-) {
-    loop {
-        let change = tokio::select! {
-            () = closed.cancelled() => return,
-            change = next_change(&mut changes) => change,
-        };
-        let sent = match change {
-            None => return,
-            Some(Change::Tools) => peer.notify_tool_list_changed().await,
-            Some(Change::Prompts) => peer.notify_prompt_list_changed().await,
-            Some(Change::Resources) => peer.notify_resource_list_changed().await,
-            Some(Change::Resource(uri)) if lock(&settings.subscribed).contains(&uri) => {
-                peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
-            }
-            Some(Change::Resource(_)) => Ok(()),
-        };
-        if sent.is_err() {
-            return;
-        }
-    }
-}
-
 /// One page of a list. The cursor is where the next one begins.
 fn paged<T>(
     items: Vec<T>,
@@ -538,35 +427,4 @@ fn paged<T>(
     let next = start.saturating_add(size);
     let page = items.into_iter().skip(start).take(size).collect();
     Ok((page, (next < total).then(|| next.to_string())))
-}
-
-/// Runs a tool without a client.
-pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult {
-    let registry = shared.registry();
-    let Some(tool) = registry.tool(&call.name) else {
-        let output = ToolOutput::error(format!("there is no tool `{}`", call.name));
-        return ToolResult::new(&call, output);
-    };
-    let arguments = Value::Object(call.arguments.clone());
-    let taken = tool
-        .arguments
-        .check(&arguments, shared.limits.argument_depth)
-        .map(|()| tool.arguments.taken(&arguments));
-    let leg = Call {
-        method: "tools/call",
-        name: &call.name,
-        arguments: &arguments,
-        responses: None,
-        state: None,
-        timeout: tool.timeout,
-        keep_alive: None,
-        declared: tool.elicits.clone(),
-    };
-    let output = match invoke(shared, leg, Link::local(call.id.clone()), &tool.call, taken).await {
-        Ok(Reply::Done(Ok(output), _)) => tool.check_output(&output).map(|()| output),
-        Ok(Reply::Done(Err(error), _)) => Err(error),
-        Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
-        Err(refused) => Err(Error::tool(refused.message)),
-    };
-    ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))
 }

@@ -131,13 +131,16 @@ impl Link {
 
     /// A 2025-11-25 request over HTTP that belongs to no session: nothing sent to its peer would
     /// ever arrive, and its capabilities are unknown.
+    #[cfg(feature = "http")]
     fn is_sessionless(&self) -> bool {
-        #[cfg(feature = "http")]
-        if self.revision == Revision::Session
-            && let Some(parts) = self.extensions().get::<http::request::Parts>()
-        {
-            return !parts.headers.contains_key("mcp-session-id");
-        }
+        let parts = self.extensions().get::<http::request::Parts>();
+        self.revision == Revision::Session
+            && parts.is_some_and(|parts| !parts.headers.contains_key("mcp-session-id"))
+    }
+
+    #[cfg(not(feature = "http"))]
+    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
+    fn is_sessionless(&self) -> bool {
         false
     }
 

@@ -1,12 +1,16 @@
 //! Where Antiphon meets the SDK: the only room that names `rmcp` types, but for the few re-exported
 //! in [`model`](crate::model).
 
+mod describe;
 mod handler;
 mod inner;
 mod invoke;
 mod link;
+mod local;
 mod reply;
+mod session;
 
-pub(crate) use handler::{Handler, execute};
+pub(crate) use handler::Handler;
 pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use link::{Link, Note, Revision, fits};
+pub(crate) use local::execute;

@@ -1,0 +1,48 @@
+//! What a server says of itself.
+
+use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
+use serde_json::json;
+
+use crate::server::{Registry, Shared};
+
+pub(super) fn describe(shared: &Shared, registry: &Registry) -> ServerConfig {
+    let about = &shared.about;
+    let mut implementation = Implementation::new(about.name.clone(), about.version.clone());
+    implementation.title.clone_from(&about.title);
+    implementation.description.clone_from(&about.description);
+    implementation.website_url.clone_from(&about.website);
+    implementation.icons.clone_from(&about.icons);
+    let mut config = ServerConfig::new(capabilities(shared, registry));
+    config.server_info = implementation;
+    config.instructions.clone_from(&about.instructions);
+    config
+}
+
+fn capabilities(shared: &Shared, registry: &Registry) -> ServerCapabilities {
+    let mut capabilities = shared.inner.as_ref().map(|inner| inner.info().capabilities).unwrap_or_default();
+    let declared = json!({
+        "logging": {},
+        "tools": {"listChanged": true},
+        "prompts": {"listChanged": true},
+        "resources": {"listChanged": true, "subscribe": true},
+        "completions": {},
+    });
+    let Ok(ours) = serde_json::from_value::<ServerCapabilities>(declared) else { return capabilities };
+    capabilities.logging = ours.logging;
+    capabilities.tools = ours.tools;
+    if !registry.prompts().is_empty() || capabilities.prompts.is_some() {
+        capabilities.prompts = ours.prompts;
+    }
+    if !registry.resources().is_empty()
+        || !registry.templates().is_empty()
+        || capabilities.resources.is_some()
+    {
+        capabilities.resources = ours.resources;
+    }
+    let completes = registry.prompts().iter().any(|prompt| !prompt.completions.is_empty())
+        || registry.templates().iter().any(|template| !template.completions.is_empty());
+    if completes {
+        capabilities.completions = ours.completions;
+    }
+    capabilities
+}

@@ -1,0 +1,46 @@
+//! Tools without a client: the program that has them calls them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Link,
+    invoke::{Call, Reply, invoke},
+};
+use crate::{
+    error::Error,
+    server::Shared,
+    tool::{ToolCall, ToolOutput, ToolResult},
+};
+
+/// Runs a tool without a client.
+pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult {
+    let registry = shared.registry();
+    let Some(tool) = registry.tool(&call.name) else {
+        let output = ToolOutput::error(format!("there is no tool `{}`", call.name));
+        return ToolResult::new(&call, output);
+    };
+    let arguments = Value::Object(call.arguments.clone());
+    let taken = tool
+        .arguments
+        .check(&arguments, shared.limits.argument_depth)
+        .map(|()| tool.arguments.taken(&arguments));
+    let leg = Call {
+        method: "tools/call",
+        name: &call.name,
+        arguments: &arguments,
+        responses: None,
+        state: None,
+        timeout: tool.timeout,
+        keep_alive: None,
+        declared: tool.elicits.clone(),
+    };
+    let output = match invoke(shared, leg, Link::local(call.id.clone()), &tool.call, taken).await {
+        Ok(Reply::Done(Ok(output), _)) => tool.check_output(&output).map(|()| output),
+        Ok(Reply::Done(Err(error), _)) => Err(error),
+        Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
+        Err(refused) => Err(Error::tool(refused.message)),
+    };
+    ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))
+}
