@@ -36,7 +36,7 @@
 //! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: functions that are served.
 //! - [`Server`]: puts them together and serves them, over stdio, HTTP or any stream.
 //! - [`SealConfig`], [`KeyRing`], [`Limits`]: what a deployment sets.
-//! - [`testing`](crate::testing) *(feature `testing`)*: a client that answers by script, and a way
+//! - [`testing`] *(feature `testing`)*: a client that answers by script, and a way
 //!   to move a tool to a fresh replica at every question.
 //!
 //! # Features
@@ -46,7 +46,7 @@
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
 //! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
-//! | `testing` | | [`testing`](crate::testing) |
+//! | `testing` | | [`testing`] |
 //!
 //! # Why not otherwise
 //!

@@ -20,7 +20,7 @@
 //!     let talk = client.call("greet", json!({})).await?;
 //!     assert_eq!(talk.text(), "Hello, Ada!");
 //! }
-//! # antiphon::Result::Ok(())
+//! # Ok::<(), antiphon::Error>(())
 //! # }).unwrap();
 //! ```
 

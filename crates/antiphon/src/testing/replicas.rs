@@ -25,7 +25,7 @@ use crate::{
 ///     .run("greet", json!({}), || Answers::new().accept("name", json!({"name": "Ada"})))
 ///     .await?;
 /// assert_eq!(report.result["content"][0]["text"], "Hello, Ada!");
-/// # antiphon::Result::Ok(())
+/// # Ok::<(), antiphon::Error>(())
 /// # }).unwrap();
 /// ```
 pub struct Replicas {
