@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{Fingerprint, FormatError, Key, Kind, Op};
@@ -58,28 +58,41 @@ impl Journal {
 }
 
 /// One completion.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Written as a row, `[key, kind, label, fingerprint, turn, outcome]`: there are many of them, and
+/// their field names would be most of a journal.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Whose completion this is.
-    #[serde(rename = "k")]
     pub key: Key,
-    #[serde(rename = "t")]
     pub(crate) kind: Kind,
-    #[serde(rename = "l")]
-    pub(crate) label: Arc<str>,
-    #[serde(rename = "f")]
+    /// Empty where it is the key's own name.
+    label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
     /// How often a loop has gone around.
-    #[serde(rename = "n", default, skip_serializing_if = "is_zero")]
     pub(crate) turn: u32,
     /// What came of it.
-    #[serde(rename = "o")]
     pub outcome: Outcome,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { key, kind, label, fingerprint, turn, outcome } = self;
+        (key, kind, label, fingerprint, turn, outcome).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (key, kind, label, fingerprint, turn, outcome) = Deserialize::deserialize(deserializer)?;
+        Ok(Self { key, kind, label, fingerprint, turn, outcome })
+    }
 }
 
 impl Entry {
     pub(crate) fn new(key: Key, op: Op, outcome: Outcome) -> Self {
-        Self { key, kind: op.kind, label: op.label, fingerprint: op.fingerprint, turn: 0, outcome }
+        let label = if *op.label == *key.name() { Arc::default() } else { op.label };
+        Self { key, kind: op.kind, label, fingerprint: op.fingerprint, turn: 0, outcome }
     }
 
     pub(crate) fn with_turn(mut self, turn: u32) -> Self {
@@ -89,7 +102,8 @@ impl Entry {
 
     /// The entry's kind and label, as drift errors show it.
     pub fn describe(&self) -> String {
-        format!("{} {}", self.kind, self.label)
+        let label = if self.label.is_empty() { self.key.name() } else { &*self.label };
+        format!("{} {label}", self.kind)
     }
 }
 

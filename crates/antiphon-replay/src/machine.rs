@@ -473,6 +473,12 @@ impl Machine {
 
     /// Ends the run: the code has returned.
     pub fn complete_run(self) -> Result<Journal, Drift> {
+        self.check_complete()?;
+        Ok(self.journal)
+    }
+
+    /// Whether the code, having returned, has seen all that the journal holds.
+    pub fn check_complete(&self) -> Result<(), Drift> {
         if let Some(entry) = self.journal.entries.get(self.cursor) {
             return Err(Drift::Short {
                 left: self.journal.entries.len() - self.cursor,
@@ -480,8 +486,7 @@ impl Machine {
                 recorded: entry.describe(),
             });
         }
-        self.check_vanished()?;
-        Ok(self.journal)
+        self.check_vanished()
     }
 
     /// Whether the journal still holds a completion of `key`. What the code waits for is mostly next,

@@ -88,36 +88,27 @@ pub(super) async fn invoke<T>(
         limit: call.timeout.or(shared.limits.tool_timeout),
         keep_alive: call.keep_alive,
     };
-    let (leg, machine) = {
-        let ctx = Ctx::new(Arc::clone(&run));
-        let mut future = function(&ctx, arguments);
-        let leg = tokio::select! {
-            biased;
-            leg = driver::drive(&run, future.as_mut(), pace) => leg,
-            () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
-        };
-        // Before the tool is dropped: its questions are withdrawn as it goes.
-        if matches!(leg, Leg::Suspended) {
-            run.id();
-        }
-        (leg, run.take_machine())
+    let ctx = Ctx::new(Arc::clone(&run));
+    let mut future = function(&ctx, arguments);
+    let leg = tokio::select! {
+        biased;
+        leg = driver::drive(&run, future.as_mut(), pace) => leg,
+        () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
     };
-    match leg {
-        Leg::Done(Err(error)) => Ok(Reply::Done(Err(error), revision)),
-        Leg::Done(Ok(value)) => {
-            Ok(Reply::Done(machine.complete_run().map(|_| value).map_err(drifted), revision))
-        }
+    let result = match leg {
+        Leg::Done(Err(error)) => Err(error),
+        Leg::Done(Ok(value)) => run.state().machine.check_complete().map(|()| value).map_err(drifted),
         Leg::Suspended => {
-            let suspended = machine
-                .suspend()
-                .map_err(drifted)
-                .and_then(|suspension| input_required(shared, suspension, &bind()));
-            Ok(match suspended {
-                Ok(result) => Reply::InputRequired(result),
-                Err(error) => Reply::Done(Err(error), revision),
-            })
+            run.id();
+            // While the tool is still there: it withdraws its questions as it goes.
+            let suspended = run.take_machine().suspend().map_err(drifted);
+            match suspended.and_then(|suspension| input_required(shared, suspension, &bind())) {
+                Ok(result) => return Ok(Reply::InputRequired(result)),
+                Err(error) => Err(error),
+            }
         }
-    }
+    };
+    Ok(Reply::Done(result, revision))
 }
 
 fn drifted(drift: antiphon_replay::Drift) -> Error {
