@@ -28,7 +28,8 @@ pub(crate) struct Run {
 }
 
 pub(crate) struct State {
-    pub(crate) machine: Machine,
+    /// Boxed, because a run is moved about until it is shared.
+    pub(crate) machine: Box<Machine>,
     /// Wakers of futures that are polled by something other than the driver itself.
     wakers: BTreeMap<Key, Waker>,
     outbox: Vec<Note>,
@@ -44,7 +45,7 @@ const OUTBOX: usize = 4096;
 impl Run {
     pub(crate) fn new(link: Link, shared: Arc<Shared>, machine: Machine) -> Self {
         let state = State {
-            machine,
+            machine: Box::new(machine),
             wakers: BTreeMap::new(),
             outbox: Vec::new(),
             dropped_notes: 0,
@@ -69,7 +70,7 @@ impl Run {
     /// Takes the machine out of a run whose tool is gone.
     pub(crate) fn take_machine(&self) -> Machine {
         let mut state = self.state();
-        std::mem::replace(&mut state.machine, Machine::new(Journal::new(String::new())))
+        std::mem::replace(&mut *state.machine, Machine::new(Journal::new(String::new())))
     }
 
     /// The run's id. Most runs end without anybody asking for it, so it is drawn when somebody does.

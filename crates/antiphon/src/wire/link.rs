@@ -38,13 +38,10 @@ pub(crate) enum Note {
 /// Who is at the other end.
 #[derive(Debug)]
 enum Client {
-    Remote(RequestContext<RoleServer>),
+    /// Boxed, because a link is moved into its run and this is most of it.
+    Remote(Box<RequestContext<RoleServer>>),
     /// Nobody: the program that has the tool calls it.
-    None {
-        request_id: String,
-        cancelled: CancellationToken,
-        extensions: Extensions,
-    },
+    None { request_id: String, cancelled: CancellationToken, extensions: Extensions },
 }
 
 /// A request in hand.
@@ -52,7 +49,7 @@ enum Client {
 pub(crate) struct Link {
     client: Client,
     revision: Revision,
-    capabilities: OnceLock<ClientCapabilities>,
+    capabilities: OnceLock<Box<ClientCapabilities>>,
     progress_token: Option<ProgressToken>,
     /// What the client wants to hear of a log. On 2026-07-28, only what it asked for in the request.
     log_level: Option<LoggingLevel>,
@@ -70,7 +67,7 @@ impl Link {
             log_level,
             progress_token: context.meta.get_progress_token(),
             capabilities: OnceLock::new(),
-            client: Client::Remote(context),
+            client: Client::Remote(Box::new(context)),
         }
     }
 
@@ -119,8 +116,9 @@ impl Link {
     }
 
     fn capabilities(&self) -> &ClientCapabilities {
-        self.capabilities
-            .get_or_init(|| self.context().and_then(RequestContext::client_capabilities).unwrap_or_default())
+        self.capabilities.get_or_init(|| {
+            Box::new(self.context().and_then(RequestContext::client_capabilities).unwrap_or_default())
+        })
     }
 
     /// The capability `request` needs and the client lacks.
