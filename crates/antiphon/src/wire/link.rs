@@ -50,22 +50,14 @@ pub(crate) struct Link {
     client: Client,
     revision: Revision,
     capabilities: OnceLock<Box<ClientCapabilities>>,
-    progress_token: Option<ProgressToken>,
-    /// What the client wants to hear of a log. On 2026-07-28, only what it asked for in the request.
-    log_level: Option<LoggingLevel>,
+    session_level: LoggingLevel,
 }
 
 impl Link {
     pub(crate) fn new(context: RequestContext<RoleServer>, session_level: LoggingLevel) -> Self {
-        let revision = revision(&context);
-        let log_level = match revision {
-            Revision::Rounds => context.meta.log_level(),
-            Revision::Session => Some(session_level),
-        };
         Self {
-            revision,
-            log_level,
-            progress_token: context.meta.get_progress_token(),
+            revision: revision(&context),
+            session_level,
             capabilities: OnceLock::new(),
             client: Client::Remote(Box::new(context)),
         }
@@ -76,8 +68,7 @@ impl Link {
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
         Self {
             revision: Revision::Session,
-            log_level: None,
-            progress_token: None,
+            session_level: LoggingLevel::Emergency,
             capabilities: OnceLock::new(),
             client: Client::None { request_id, cancelled, extensions },
         }
@@ -187,11 +178,20 @@ impl Link {
 
     /// Whether the client wants to hear of a log message of this level.
     pub(crate) fn wants(&self, level: Level) -> bool {
-        self.log_level.is_some_and(|least| level as u8 >= least as u8)
+        let least = self.context().and_then(|context| match self.revision {
+            // On 2026-07-28, only what this very request asks for.
+            Revision::Rounds => context.meta.log_level(),
+            Revision::Session => Some(self.session_level),
+        });
+        least.is_some_and(|least| level as u8 >= least as u8)
+    }
+
+    fn progress_token(&self) -> Option<ProgressToken> {
+        self.context()?.meta.get_progress_token()
     }
 
     pub(crate) fn has_progress_token(&self) -> bool {
-        self.progress_token.is_some()
+        self.progress_token().is_some()
     }
 
     /// Sends a note, or drops it: what it tells of goes on either way.
@@ -204,7 +204,7 @@ impl Link {
                 peer.notify_logging_message(params).await
             }
             Note::Progress { progress, total, message } => {
-                let Some(token) = self.progress_token.clone() else { return };
+                let Some(token) = self.progress_token() else { return };
                 let mut params = ProgressNotificationParam::new(token, progress);
                 params.total = total;
                 params.message = message;
