@@ -169,7 +169,7 @@ pub(crate) async fn drive<T>(
 fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     let wakers = {
         let mut state = run.state();
-        match state.machine.advance()? {
+        match state.machine().advance()? {
             Advance::Deliver(key) => state.take_waker(&key).into_iter().collect(),
             Advance::Opened => state.take_wakers(),
             Advance::Blocked(blocked) => return Ok(Some(blocked)),
@@ -185,14 +185,14 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 fn refuse_what_cannot_be_asked(run: &Run) -> bool {
     let mut state = run.state();
     let refused: Vec<(Key, &'static str)> = state
-        .machine
+        .machine()
         .pending()
         .into_iter()
         .filter_map(|(key, request)| Some((key.clone(), run.link.lacks(request)?.name())))
         .collect();
     let mut wakers = Vec::new();
     for (key, capability) in &refused {
-        state.machine.refuse(key, *capability);
+        state.machine().refuse(key, *capability);
         wakers.extend(state.take_waker(key));
     }
     drop(state);
@@ -219,8 +219,8 @@ impl<'a> Asking<'a> {
 
     /// Sends what is pending and not yet sent: one form at a time, because a person has one screen.
     fn start(&mut self) {
-        let state = self.run.state();
-        let pending = state.machine.pending();
+        let mut state = self.run.state();
+        let pending = state.machine().pending();
         // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
         self.requests.retain(|key, _| pending.iter().any(|(waiting, _)| *waiting == key));
         let is_form = |request: &Value| request["method"] == "elicitation/create";
@@ -250,8 +250,8 @@ impl<'a> Asking<'a> {
         let waker = {
             let mut state = self.run.state();
             match answer {
-                Ok(answer) => state.machine.answer(&key, answer),
-                Err(error) => state.machine.fail(&key, error.to_failure()),
+                Ok(answer) => state.machine().answer(&key, answer),
+                Err(error) => state.machine().fail(&key, error.to_failure()),
             }
             state.take_waker(&key)
         };

@@ -8,11 +8,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use antiphon_replay::{Journal, Key, Machine};
+use antiphon_replay::{Drift, Journal, Key, Machine};
 
 use crate::{
     server::Shared,
-    wire::{Link, Note},
+    wire::{Link, Note, fits},
 };
 
 /// A run in progress.
@@ -28,8 +28,8 @@ pub(crate) struct Run {
 }
 
 pub(crate) struct State {
-    /// Boxed, because a run is moved about until it is shared.
-    pub(crate) machine: Box<Machine>,
+    /// Made when it is needed: many tools neither ask nor take a step.
+    machine: Option<Box<Machine>>,
     /// Wakers of futures that are polled by something other than the driver itself.
     wakers: BTreeMap<Key, Waker>,
     outbox: Vec<Note>,
@@ -43,9 +43,10 @@ pub(crate) struct State {
 const OUTBOX: usize = 4096;
 
 impl Run {
-    pub(crate) fn new(link: Link, shared: Arc<Shared>, machine: Machine) -> Self {
+    /// A run that goes on from `machine`, or begins.
+    pub(crate) fn new(link: Link, shared: Arc<Shared>, machine: Option<Machine>) -> Self {
         let state = State {
-            machine: Box::new(machine),
+            machine: machine.map(Box::new),
             wakers: BTreeMap::new(),
             outbox: Vec::new(),
             dropped_notes: 0,
@@ -67,10 +68,14 @@ impl Run {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the machine out of a run whose tool is gone.
+    /// Takes the machine out of the run.
     pub(crate) fn take_machine(&self) -> Machine {
-        let mut state = self.state();
-        std::mem::replace(&mut *state.machine, Machine::new(Journal::new(String::new())))
+        *self.state().machine.take().unwrap_or_else(begin)
+    }
+
+    /// Whether the tool, having returned, has seen all that its journal holds.
+    pub(crate) fn check_complete(&self) -> Result<(), Drift> {
+        self.state().machine.as_ref().map_or(Ok(()), |machine| machine.check_complete())
     }
 
     /// The run's id. Most runs end without anybody asking for it, so it is drawn when somebody does.
@@ -102,7 +107,7 @@ impl Run {
     /// Tells the client something, unless it was told before.
     pub(crate) fn note(&self, note: Note) {
         let mut state = self.state();
-        if state.machine.is_replaying() {
+        if state.machine().is_replaying() {
             return;
         }
         if let Note::Progress { progress, .. } = &note {
@@ -132,12 +137,21 @@ impl Run {
     }
 }
 
+fn begin() -> Box<Machine> {
+    Box::new(Machine::new(Journal::new(String::new())).with_fits(fits))
+}
+
 impl State {
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        self.machine.get_or_insert_with(begin)
+    }
+
     pub(crate) fn id(&mut self) -> &str {
-        if self.machine.run().is_empty() {
-            self.machine.set_run(new_id());
+        let machine = self.machine();
+        if machine.run().is_empty() {
+            machine.set_run(new_id());
         }
-        self.machine.run()
+        machine.run()
     }
 
     pub(crate) fn take_waker(&mut self, key: &Key) -> Option<Waker> {
@@ -150,7 +164,7 @@ impl State {
 
     /// A future was dropped.
     pub(crate) fn leave(&mut self, key: &Key) {
-        self.machine.leave(key);
+        self.machine().leave(key);
         self.wakers.remove(key);
         self.deadlines.remove(key);
     }
@@ -158,7 +172,7 @@ impl State {
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("id", &self.state().machine.run()).finish_non_exhaustive()
+        f.debug_struct("Run").field("id", &self.state().machine().run()).finish_non_exhaustive()
     }
 }
 

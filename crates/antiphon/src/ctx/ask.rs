@@ -33,8 +33,8 @@ impl<'a> Ask<'a> {
     /// Gives the question another name than it was born with.
     pub(super) fn rename(&mut self, name: &str) {
         let mut state = self.ctx.run.state();
-        state.machine.return_key(&self.key);
-        self.key = state.machine.take_key(&self.ctx.scope, name);
+        state.machine().return_key(&self.key);
+        self.key = state.machine().take_key(&self.ctx.scope, name);
     }
 
     /// The same question once more, under a key of its own: an answered key is never asked again.
@@ -72,7 +72,7 @@ impl<'a> Ask<'a> {
         };
         let run = &self.ctx.run;
         let mut state = run.state();
-        match state.machine.ask(&self.key, op, || request(&self.key)) {
+        match state.machine().ask(&self.key, op, || request(&self.key)) {
             Turn::Ready(outcome) => {
                 self.done = true;
                 Poll::Ready(answer(outcome))

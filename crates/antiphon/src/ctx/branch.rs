@@ -190,12 +190,12 @@ impl Timer {
             return Ok(Poll::Ready(()));
         }
         let mut state = ctx.run.state();
-        let due = match state.machine.step(&self.begin, &Op::step("deadline")) {
+        let due = match state.machine().step(&self.begin, &Op::step("deadline")) {
             Turn::Ready(outcome) => recorded(outcome)?,
             Turn::Start => {
                 let due =
                     now_millis().saturating_add(self.timeout.as_millis().try_into().unwrap_or(u64::MAX));
-                state.machine.finish(&self.begin, Ok(due.into()));
+                state.machine().finish(&self.begin, Ok(due.into()));
                 due
             }
             Turn::Wait => {
@@ -211,16 +211,16 @@ impl Timer {
     /// Whether the time is up, now or in an earlier leg.
     fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
         let mut state = ctx.run.state();
-        let replaying = !state.machine.is_open();
+        let replaying = !state.machine().is_open();
         let late = self.due.is_some_and(|due| now_millis() >= due);
         if !replaying && !late {
-            state.machine.leave(&self.passed);
+            state.machine().leave(&self.passed);
             return false;
         }
-        match state.machine.step(&self.passed, &Op::step("deadline passed")) {
+        match state.machine().step(&self.passed, &Op::step("deadline passed")) {
             Turn::Ready(_) => true,
             Turn::Start => {
-                state.machine.finish(&self.passed, Ok(true.into()));
+                state.machine().finish(&self.passed, Ok(true.into()));
                 true
             }
             Turn::Wait => {

@@ -70,7 +70,7 @@ impl Ctx {
     fn folded<'a>(&'a self, key: &'a Key, op: &'a Op) -> impl Future<Output = Option<Outcome>> + 'a {
         std::future::poll_fn(move |cx| {
             let mut state = self.run.state();
-            match state.machine.fold(key, op) {
+            match state.machine().fold(key, op) {
                 Turn::Start => Poll::Ready(None),
                 Turn::Ready(outcome) => Poll::Ready(Some(outcome)),
                 Turn::Wait => {
@@ -89,7 +89,7 @@ impl Ctx {
     ) -> impl Future<Output = ()> + 'a {
         std::future::poll_fn(move |cx| {
             let mut state = self.run.state();
-            match state.machine.refold(key, op, next.clone()) {
+            match state.machine().refold(key, op, next.clone()) {
                 Turn::Start | Turn::Ready(_) => Poll::Ready(()),
                 Turn::Wait => {
                     self.run.park(&mut state, key, cx.waker());

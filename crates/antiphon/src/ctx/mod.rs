@@ -135,7 +135,7 @@ impl Ctx {
 
     /// Names the next call in this scope.
     fn take_key(&self, name: &str) -> Key {
-        self.run.state().machine.take_key(&self.scope, name)
+        self.run.state().machine().take_key(&self.scope, name)
     }
 }
 

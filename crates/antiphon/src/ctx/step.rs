@@ -89,7 +89,7 @@ where
         if this.running.is_none() {
             let mut state = run.state();
             this.left = false;
-            match state.machine.step(&this.key, &this.op) {
+            match state.machine().step(&this.key, &this.op) {
                 Turn::Ready(outcome) => {
                     this.left = true;
                     return Poll::Ready(recorded(outcome));
@@ -100,7 +100,7 @@ where
                 }
                 Turn::Start => {
                     state.id();
-                    let idempotency_key = state.machine.idempotency_key(&this.key);
+                    let idempotency_key = state.machine().idempotency_key(&this.key);
                     drop(state);
                     let body = this.body.take().expect("a step starts once");
                     this.running = Some(Box::pin(body(idempotency_key)));
@@ -119,7 +119,7 @@ where
             Ok((value, _)) => Ok(value.clone()),
             Err(error) => Err(error.to_failure()),
         };
-        run.state().machine.finish(&this.key, outcome);
+        run.state().machine().finish(&this.key, outcome);
         Poll::Ready(result.map(|(_, result)| result))
     }
 }

@@ -70,15 +70,18 @@ pub(super) async fn invoke<T>(
     // Most calls neither bring a seal nor take one away.
     let bind = || Binding::new(shared.audience(), &caller, call.method, call.name, call.arguments);
     let journal = match call.state {
-        Some(state) if revision == Revision::Rounds => open(shared, state, &bind(), call.name)?,
-        _ => Journal::new(String::new()),
+        Some(state) if revision == Revision::Rounds => Some(open(shared, state, &bind(), call.name)?),
+        _ => None,
     };
     let arguments = match arguments {
         Ok(arguments) => arguments,
         Err(error) => return Ok(Reply::Done(Err(error), revision)),
     };
-    let answers = call.responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
-    let machine = Machine::new(journal).with_answers(answers).with_fits(fits);
+    let machine = (journal.is_some() || call.responses.is_some()).then(|| {
+        let answers = call.responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
+        let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
+        Machine::new(journal).with_answers(answers).with_fits(fits)
+    });
     let mut run = Run::new(link, Arc::clone(shared), machine);
     run.principal = principal;
     run.declared = call.declared;
@@ -97,7 +100,7 @@ pub(super) async fn invoke<T>(
     };
     let result = match leg {
         Leg::Done(Err(error)) => Err(error),
-        Leg::Done(Ok(value)) => run.state().machine.check_complete().map(|()| value).map_err(drifted),
+        Leg::Done(Ok(value)) => run.check_complete().map(|()| value).map_err(drifted),
         Leg::Suspended => {
             run.id();
             // While the tool is still there: it withdraws its questions as it goes.

@@ -268,7 +268,7 @@ impl Session {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_may_think_for_longer_than_a_session_may_be_idle() -> Result<()> {
-    let config = HttpConfig::default().with_session_idle(Duration::from_millis(600));
+    let config = HttpConfig::default().with_session_idle(Duration::from_secs(1));
     let session = std::sync::Arc::new(Session::begin(config).await?);
     let caller = std::sync::Arc::clone(&session);
     let (asked, question) = tokio::sync::oneshot::channel();
@@ -286,7 +286,7 @@ async fn a_person_may_think_for_longer_than_a_session_may_be_idle() -> Result<()
         caller.send(&call, done).await
     });
     let question = tokio::time::timeout(Duration::from_secs(10), question).await??;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"word": "late"}}});
     let (head, _) = session.send(&answer, |_| true).await?;
     assert!(head.starts_with("HTTP/1.1 202"), "{head}");
