@@ -77,7 +77,8 @@ impl Prompt {
             .collect();
         let arguments = (!arguments.is_empty()).then_some(arguments);
         Self {
-            arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()),
+            // A schema made from a type is always one.
+            arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()).unwrap_or_default(),
             definition: Definition::new(name.into(), Some(description.into()), arguments),
             get: erase(function, |messages: R| Ok(messages.into_messages())),
             completions: BTreeMap::new(),

@@ -74,7 +74,7 @@ pub struct Tool {
 }
 
 /// How a tool's arguments are checked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Arguments {
     validator: Option<Validator>,
     /// A tool that takes `()` takes no argument at all.
@@ -129,9 +129,10 @@ impl Tool {
         call: Erased<ToolOutput>,
         none: bool,
     ) -> Self {
-        let problem =
-            Validator::new(&schema).err().map(|problem| format!("its input schema is not valid: {problem}"));
-        let arguments = Arguments::new(&schema, none);
+        let (arguments, problem) = match Arguments::new(&schema, none) {
+            Ok(arguments) => (arguments, None),
+            Err(problem) => (Arguments::default(), Some(format!("its input schema is not valid: {problem}"))),
+        };
         let headers = schema.get("properties").and_then(Value::as_object);
         Self {
             has_headers: headers
@@ -275,10 +276,9 @@ impl Tool {
 }
 
 impl Arguments {
-    /// How arguments with this schema are checked. A schema made from a type is always one; one that
-    /// is not is reported where it is written.
-    pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> Self {
-        Self { validator: Validator::new(schema).ok(), none }
+    /// How arguments with this schema are checked, or what is wrong with the schema.
+    pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> std::result::Result<Self, String> {
+        Ok(Self { validator: Some(Validator::new(schema)?), none })
     }
 
     /// What is wrong with the arguments, if anything is.
