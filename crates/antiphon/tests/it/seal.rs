@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon::{
-    KeyRing, SealConfig, ServerBuilder,
-    prelude::*,
-    testing::{Client, Revision},
-};
+use antiphon::{KeyRing, SealConfig, ServerBuilder, prelude::*, testing::Revision};
 use serde_json::{Value, json};
+
+use crate::checked::connect;
 
 #[derive(Deserialize, JsonSchema)]
 struct Pay {
@@ -38,7 +36,7 @@ fn keys() -> SealConfig {
 }
 
 async fn first_round(server: &Server) -> Result<String> {
-    let mut client = Client::connect(server, Revision::V2026_07_28).await?;
+    let mut client = connect(server, Revision::V2026_07_28).await?;
     let reply = client.request("tools/call", json!({"name": "pay", "arguments": {"amount": 5}})).await?;
     assert_eq!(reply["resultType"], "input_required");
     Ok(reply["requestState"].as_str().unwrap().to_owned())
@@ -55,7 +53,7 @@ fn retry(state: &str) -> Value {
 
 /// The bytes of the server's answer, with the id taken out.
 async fn bytes(server: &Server, params: Value) -> Result<String> {
-    let mut client = Client::connect(server, Revision::V2026_07_28).await?;
+    let mut client = connect(server, Revision::V2026_07_28).await?;
     let _ = client.request("tools/call", params).await;
     let mut message = client.frames().last().expect("an answer").message.clone();
     message["id"] = Value::Null;
@@ -82,7 +80,7 @@ async fn arguments_may_come_in_another_order() -> Result<()> {
         Ok(format!("{} {}", two.a, two.b["x"]))
     }
     let server = Server::builder("two", "1.0.0").tool(Tool::new("two", "Takes two", two)).build()?;
-    let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
     let first = client
         .request("tools/call", json!({"name": "two", "arguments": {"a": 1, "b": {"x": 1, "y": 2}}}))
         .await?;
@@ -174,7 +172,7 @@ async fn a_run_too_large_to_travel_names_what_makes_it_so() -> Result<()> {
         Ok(noise.len().to_string())
     }
     let server = Server::builder("large", "1.0.0").tool(Tool::new("large", "Is large", large)).build()?;
-    let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
     let talk = client.call("large", json!({})).await?;
     assert!(talk.is_error());
     let text = talk.text();
@@ -226,7 +224,7 @@ async fn fifty_answers_fit_into_four_kilobytes() -> Result<()> {
         asks.into_iter().filter_map(|(_, answer)| answer).collect()
     }
     let server = Server::builder("many", "1.0.0").tool(Tool::new("many", "Asks a lot", many)).build()?;
-    let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
     let mut params = json!({"name": "many", "arguments": {}});
     let mut answered = 0;
     loop {
