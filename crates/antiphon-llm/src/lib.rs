@@ -1,0 +1,55 @@
+//! One trait to a model, in MCP's own sampling types.
+//!
+//! A [`Model`] takes a [`Request`] and gives a [`Reply`]: the fields of `sampling/createMessage` and of
+//! its result, so that what a client can be asked, a provider can be asked too.
+//!
+//! ```
+//! # use antiphon_llm::{Error, Model, Request};
+//! async fn ask(model: &dyn Model) -> Result<String, Error> {
+//!     let reply = model.reply(&Request::prompt("Why is the sky blue?")).await?;
+//!     Ok(reply.text())
+//! }
+//! ```
+//!
+//! # The parts
+//!
+//! - [`Message`], [`Block`], [`Content`], [`ToolCall`]: what is said, in content blocks.
+//! - [`Request`], [`Reply`]: a question and its answer.
+//! - [`OutputSchema`]: data instead of prose, by the reserved tool [`SCHEMA_TOOL`].
+//! - [`plain`]: tools for those who have none.
+//! - [`Conversation::from_openai`]: histories in another house's style.
+//!
+//! # Features
+//!
+//! None is on by default: what a tool author's crate needs of this one is its types.
+//!
+//! | feature | what it gives |
+//! |---|---|
+//! | `scripted` | `Scripted`, a model that replies by script, for tests |
+//! | `conformance` | the laws of [`Model`], for the tests of a model of your own |
+
+mod error;
+mod message;
+mod model;
+pub mod plain;
+mod reply;
+mod request;
+#[cfg(feature = "scripted")]
+mod scripted;
+mod structured;
+
+#[cfg(feature = "scripted")]
+pub use crate::scripted::Scripted;
+pub use crate::{
+    error::{Error, Result},
+    message::{
+        Block, Content, Conversation, IntoBlocks, MediaBlock, Message, NotOpenAi, Role, TextBlock, ToolCall,
+        ToolResultBlock, ToolUseBlock,
+    },
+    model::{BoxFuture, Model},
+    reply::{Reply, USAGE_META, Usage, stop},
+    request::{
+        DEFAULT_MAX_TOKENS, IncludeContext, ModelHint, ModelPreferences, Request, ToolChoice, ToolDefinition,
+    },
+    structured::{OutputSchema, SCHEMA_TOOL, SCHEMA_TOOL_DESCRIPTION, json_in, schema_of},
+};

@@ -1,0 +1,390 @@
+//! Messages to and from a model, as MCP writes them.
+
+mod openai;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::{Map, Value};
+
+pub use self::openai::{Conversation, NotOpenAi};
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The person, or whoever speaks for them.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One turn of a conversation with a model.
+///
+/// On the wire `content` is one block or a list of blocks. Both are read; a lone text, image or audio
+/// block is written as one, as clients before 2025-11-25 know it, and everything else as a list.
+///
+/// ```
+/// # use antiphon_llm::{Block, Message};
+/// # use serde_json::json;
+/// let message = Message::user("Which way?");
+/// assert_eq!(json!(message), json!({"role": "user", "content": {"type": "text", "text": "Which way?"}}));
+///
+/// let call = Message::assistant(Block::tool_use("call_1", "go", json!({"way": "left"})));
+/// assert_eq!(json!(call)["content"][0]["type"], "tool_use");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    #[serde(with = "one_or_many")]
+    pub content: Vec<Block>,
+    /// What else there is to say.
+    #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
+    pub meta: Map<String, Value>,
+}
+
+impl Message {
+    /// A message of the user's.
+    pub fn user(content: impl IntoBlocks) -> Self {
+        Self::new(Role::User, content)
+    }
+
+    /// A message of the model's.
+    pub fn assistant(content: impl IntoBlocks) -> Self {
+        Self::new(Role::Assistant, content)
+    }
+
+    /// A message.
+    pub fn new(role: Role, content: impl IntoBlocks) -> Self {
+        Self { role, content: content.into_blocks(), meta: Map::new() }
+    }
+
+    /// Its text blocks, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
+        texts.join("\n")
+    }
+
+    /// The tools it wants to call, in order.
+    pub fn tool_calls(&self) -> impl Iterator<Item = ToolCall> + '_ {
+        self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into())
+    }
+
+    /// The results of tools it brings, in order.
+    pub fn tool_results(&self) -> impl Iterator<Item = &ToolResultBlock> {
+        self.content.iter().filter_map(|block| match block {
+            Block::ToolResult(result) => Some(result),
+            _ => None,
+        })
+    }
+}
+
+/// What can be the content of a [`Message`]: a text, a block, several blocks.
+pub trait IntoBlocks {
+    /// The blocks.
+    fn into_blocks(self) -> Vec<Block>;
+}
+
+impl IntoBlocks for &str {
+    fn into_blocks(self) -> Vec<Block> {
+        vec![Block::text(self)]
+    }
+}
+
+impl IntoBlocks for String {
+    fn into_blocks(self) -> Vec<Block> {
+        vec![Block::text(self)]
+    }
+}
+
+impl IntoBlocks for Block {
+    fn into_blocks(self) -> Vec<Block> {
+        vec![self]
+    }
+}
+
+impl IntoBlocks for Vec<Block> {
+    fn into_blocks(self) -> Vec<Block> {
+        self
+    }
+}
+
+impl<const N: usize> IntoBlocks for [Block; N] {
+    fn into_blocks(self) -> Vec<Block> {
+        self.into()
+    }
+}
+
+/// A part of a [`Message`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Block {
+    /// Text.
+    Text(TextBlock),
+    /// A picture.
+    Image(MediaBlock),
+    /// A sound.
+    Audio(MediaBlock),
+    /// The model's wish to call a tool.
+    ToolUse(ToolUseBlock),
+    /// What came of such a wish.
+    ToolResult(ToolResultBlock),
+}
+
+impl Block {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock { text: text.into(), rest: Map::new() })
+    }
+
+    /// A picture; `data` is base64.
+    pub fn image(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self::Image(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
+    }
+
+    /// A sound; `data` is base64.
+    pub fn audio(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
+        Self::Audio(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
+    }
+
+    /// A wish to call a tool. An `input` that is no object is taken for an empty one.
+    pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
+        let Value::Object(input) = input else { return Self::tool_use(id, name, Map::new().into()) };
+        Self::ToolUse(ToolUseBlock { id: id.into(), name: name.into(), input, rest: Map::new() })
+    }
+
+    /// What came of the call `tool_use_id`.
+    pub fn tool_result(tool_use_id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
+        Self::ToolResult(ToolResultBlock {
+            tool_use_id: tool_use_id.into(),
+            content: content.into_iter().collect(),
+            is_error: false,
+            structured_content: None,
+            rest: Map::new(),
+        })
+    }
+
+    /// What went wrong with the call `tool_use_id`.
+    pub fn tool_error(tool_use_id: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::ToolResult(ToolResultBlock {
+            tool_use_id: tool_use_id.into(),
+            content: vec![Content::text(message)],
+            is_error: true,
+            structured_content: None,
+            rest: Map::new(),
+        })
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(block) => Some(&block.text),
+            _ => None,
+        }
+    }
+
+    /// The wish to call a tool, if it is one.
+    pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
+        match self {
+            Self::ToolUse(block) => Some(block),
+            _ => None,
+        }
+    }
+}
+
+/// Text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TextBlock {
+    /// The text.
+    pub text: String,
+    /// `annotations`, `_meta`, and what else came with it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// A picture or a sound.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MediaBlock {
+    /// Its bytes, in base64.
+    pub data: String,
+    /// What they are: `image/png`, `audio/wav`.
+    pub mime_type: String,
+    /// `annotations`, `_meta`, and what else came with it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// The model's wish to call a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolUseBlock {
+    /// Links the result to the call.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// What to call it with.
+    pub input: Map<String, Value>,
+    /// `_meta`, and what else came with it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// What came of a wish to call a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResultBlock {
+    /// The call it answers.
+    pub tool_use_id: String,
+    /// What the tool said.
+    pub content: Vec<Content>,
+    /// Whether that tells of a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// What the tool said, as data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_content: Option<Value>,
+    /// `_meta`, and what else came with it.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl ToolResultBlock {
+    /// Its text blocks, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
+        texts.join("\n")
+    }
+}
+
+/// A part of a tool's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Content {
+    /// Text.
+    Text(TextBlock),
+    /// A picture.
+    Image(MediaBlock),
+    /// A sound.
+    Audio(MediaBlock),
+    /// Where something is: `uri`, `name` and what else MCP's `ResourceLink` has.
+    ResourceLink(Map<String, Value>),
+    /// Something itself: `resource` with `uri` and `text` or `blob`.
+    Resource(Map<String, Value>),
+}
+
+impl Content {
+    /// Text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(TextBlock { text: text.into(), rest: Map::new() })
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(block) => Some(&block.text),
+            _ => None,
+        }
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+/// A wish to call a tool: what a model says it wants.
+///
+/// A `tool_use` block calls its data `input`, a `tools/call` request calls them `arguments`; this
+/// type follows the request, and converts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Links the result to the call.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// What to call it with.
+    pub arguments: Map<String, Value>,
+}
+
+impl ToolCall {
+    /// Reads a call from data of unknown origin: `id`, `name` and `arguments` must all be there.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names what is missing or wrong.
+    pub fn from_value(value: Value) -> Result<Self, String> {
+        serde_json::from_value(value).map_err(|error| format!("not a tool call: {error}"))
+    }
+
+    /// As [`from_value`](Self::from_value), but takes `input` for `arguments` too, as calls were
+    /// written before the two had one name.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names what is missing or wrong.
+    pub fn from_value_lenient(mut value: Value) -> Result<Self, String> {
+        if let Value::Object(call) = &mut value
+            && !call.contains_key("arguments")
+            && let Some(input) = call.remove("input")
+        {
+            call.insert("arguments".into(), input);
+        }
+        Self::from_value(value)
+    }
+
+    /// Its arguments as a `T`.
+    ///
+    /// # Errors
+    ///
+    /// When they are none.
+    pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(Value::Object(self.arguments.clone()))
+    }
+}
+
+impl From<ToolUseBlock> for ToolCall {
+    fn from(block: ToolUseBlock) -> Self {
+        Self { id: block.id, name: block.name, arguments: block.input }
+    }
+}
+
+impl From<ToolCall> for ToolUseBlock {
+    fn from(call: ToolCall) -> Self {
+        Self { id: call.id, name: call.name, input: call.arguments, rest: Map::new() }
+    }
+}
+
+/// `content` as MCP writes it: one block, or a list of blocks.
+pub(crate) mod one_or_many {
+    use super::{Block, Deserialize, Deserializer, Serialize, Serializer, Value};
+
+    pub(crate) fn serialize<S: Serializer>(blocks: &[Block], serializer: S) -> Result<S::Ok, S::Error> {
+        match blocks {
+            [lone @ (Block::Text(_) | Block::Image(_) | Block::Audio(_))] => lone.serialize(serializer),
+            several => several.serialize(serializer),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Block>, D::Error> {
+        let content = Value::deserialize(deserializer)?;
+        let read = |block: Value| Block::deserialize(block).map_err(|error| super::named::<D>(&error));
+        match content {
+            Value::Array(blocks) => blocks.into_iter().map(read).collect(),
+            Value::Object(_) => Ok(vec![read(content)?]),
+            _ => Err(serde::de::Error::custom("content is a block or a list of blocks")),
+        }
+    }
+}
+
+fn named<'de, D: Deserializer<'de>>(error: &serde_json::Error) -> D::Error {
+    D::Error::custom(format_args!("not a content block: {error}"))
+}

@@ -1,0 +1,99 @@
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{
+    error::{Error, Result},
+    message::Block,
+    model::{BoxFuture, Model},
+    reply::Reply,
+    request::Request,
+};
+
+type ByHand = Box<dyn Fn(&Request) -> Result<Reply> + Send + Sync>;
+
+/// A model that replies by script, and remembers what it was asked.
+///
+/// ```
+/// # use antiphon_llm::{Model, Request, Scripted};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let model = Scripted::new().say("Hello!");
+/// let reply = model.reply(&Request::prompt("Hi")).await.unwrap();
+/// assert_eq!(reply.text(), "Hello!");
+/// assert_eq!(model.requests().len(), 1);
+/// # }
+/// ```
+pub struct Scripted {
+    replies: Mutex<VecDeque<Result<Reply>>>,
+    by_hand: Option<ByHand>,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Scripted {
+    /// A model with nothing to say.
+    pub fn new() -> Self {
+        Self { replies: Mutex::default(), by_hand: None, requests: Mutex::default() }
+    }
+
+    /// A model that replies as `reply` says, when its script is over.
+    #[must_use]
+    pub fn otherwise(mut self, reply: impl Fn(&Request) -> Result<Reply> + Send + Sync + 'static) -> Self {
+        self.by_hand = Some(Box::new(reply));
+        self
+    }
+
+    /// Replies with text, next.
+    #[must_use]
+    pub fn say(self, text: &str) -> Self {
+        self.then(Ok(Reply::new("scripted", text)))
+    }
+
+    /// Replies with a call of `tool`, next. Data are a call of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+    #[must_use]
+    pub fn call(self, tool: &str, input: serde_json::Value) -> Self {
+        let id = format!("call_{}", self.replies.lock().unwrap_or_else(PoisonError::into_inner).len() + 1);
+        self.then(Ok(Reply::new("scripted", Block::tool_use(id, tool, input))))
+    }
+
+    /// Replies with `reply`, next.
+    #[must_use]
+    pub fn then(self, reply: Result<Reply>) -> Self {
+        self.replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
+        self
+    }
+
+    /// What it was asked, in order.
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Model for Scripted {
+    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+        let next = self.replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let reply = next.or_else(|| self.by_hand.as_ref().map(|reply| reply(request))).unwrap_or_else(|| {
+            Err(Error::Unavailable("the script of the test model is over; give it more to say".into()))
+        });
+        Box::pin(std::future::ready(reply))
+    }
+
+    fn name(&self) -> &'static str {
+        "scripted"
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scripted").finish_non_exhaustive()
+    }
+}
