@@ -182,6 +182,11 @@ impl Machine {
         self.journal.run = run.into();
     }
 
+    /// What was recorded so far.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
     /// The rounds taken before this one.
     pub fn round(&self) -> u32 {
         self.journal.round

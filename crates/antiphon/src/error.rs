@@ -2,7 +2,7 @@ use std::{error::Error as StdError, fmt, time::Duration};
 
 use antiphon_replay::{Drift, Failure};
 
-use crate::elicitation::UrlElicitation;
+use crate::{ctx::SampleValidationError, elicitation::UrlElicitation};
 
 /// What a tool, prompt or resource returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -50,6 +50,10 @@ pub enum ErrorKind {
         /// The client's message.
         message: String,
     },
+    /// No model could be asked: what was tried, and what came of it.
+    Model(String),
+    /// A model did not give what was asked for, however often it was asked.
+    SampleValidation(Box<SampleValidationError>),
     /// The arguments do not fit the tool's schema.
     InvalidArguments(Vec<String>),
     /// The tool cannot go on before the person has visited these pages. Answered with `-32042` on
@@ -148,6 +152,8 @@ impl fmt::Display for ErrorKind {
                 write!(f, "the client has not declared `{}`, so it cannot be asked", capability.name())
             }
             Self::Client { code, message } => write!(f, "the client answered with error {code}: {message}"),
+            Self::Model(tried) => write!(f, "no model could be asked: {tried}"),
+            Self::SampleValidation(error) => error.fmt(f),
             Self::InvalidArguments(problems) => write!(f, "invalid arguments: {}", problems.join("; ")),
             Self::UrlElicitationRequired(_) => f.write_str("This request requires more information."),
             Self::Drift(drift) => write!(f, "the run cannot be continued: {drift}; {}", drift.hint()),
@@ -215,6 +221,7 @@ impl Error {
     pub(crate) fn to_failure(&self) -> Failure {
         let (message, code) = match &self.0.kind {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
+            ErrorKind::Model(tried) => (tried.clone(), Some(NO_MODEL)),
             _ => (format!("{self:#}"), None),
         };
         Failure { message, code, terminal: self.0.terminal }
@@ -222,6 +229,7 @@ impl Error {
 
     pub(crate) fn from_failure(failure: Failure) -> Self {
         let error = match failure.code {
+            Some(NO_MODEL) => Self::new(ErrorKind::Model(failure.message)),
             Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
             None => Self::tool(failure.message),
         };
@@ -231,10 +239,18 @@ impl Error {
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(source: E) -> Self {
-        let kind = ErrorKind::Tool(source.to_string());
-        Self(Box::new(Inner { kind, source: Some(Box::new(source)), terminal: false }))
+        let source: Box<dyn StdError + Send + Sync> = Box::new(source);
+        let kind = match source.downcast_ref::<SampleValidationError>() {
+            Some(error) => ErrorKind::SampleValidation(Box::new(error.clone())),
+            None => ErrorKind::Tool(source.to_string()),
+        };
+        Self(Box::new(Inner { kind, source: Some(source), terminal: false }))
     }
 }
+
+/// How a journal tells [`ErrorKind::Model`] from an error of the client's. No JSON-RPC code is this
+/// small.
+const NO_MODEL: i32 = i32::MIN;
 
 /// `{}` says the error; `{:#}` says its causes too.
 impl fmt::Display for Error {

@@ -63,10 +63,12 @@ pub mod elicitation;
 mod error;
 mod exchange;
 mod function;
+mod ladder;
 pub mod model;
 mod prompt;
 mod resource;
 mod run;
+pub mod sampling;
 mod schema;
 mod seal;
 mod server;
@@ -79,11 +81,12 @@ mod wire;
 pub use crate::server::{HttpConfig, shutdown_signal};
 pub use crate::{
     ctx::{
-        Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, IncludeContext, Level, Progress,
-        Prompted, Root, Roots, Sample, Sampled, Step, UrlElicited,
+        Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, Level, ParseError, Progress, Prompted,
+        Root, Roots, Sample, SampleConfig, SampleMethod, SampleValidationError, Sampled, SampledCalls,
+        SampledParsed, SampledSchema, SampledTools, SampledValue, Step, ToolCalls, UrlElicited,
     },
     error::{Capability, Error, ErrorKind, Result},
-    exchange::ElicitExchange,
+    exchange::{AnyExchange, ElicitExchange, Exchange, History, HistoryError, OpenExchange, SampleExchange},
     function::Function,
     prompt::{Completion, IntoPrompt, Prompt},
     resource::{Contents, IntoContents, Resource, ResourceTemplate},

@@ -7,9 +7,8 @@
 pub use rmcp::{
     ServerHandler,
     model::{
-        Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, ModelPreferences,
-        PromptMessage, Resource as ResourceLink, ResourceContents, Role, SamplingContent, SamplingMessage,
-        SamplingMessageContentBlock, TextContent, Tool as ToolDefinition, ToolAnnotations, ToolChoice,
-        ToolResultContent, ToolUseContent,
+        Annotations, AudioContent, ContentBlock, EmbeddedResource, Icon, ImageContent, PromptMessage,
+        Resource as ResourceLink, ResourceContents, Role, TextContent, Tool as ToolDescription,
+        ToolAnnotations,
     },
 };

@@ -56,12 +56,61 @@ impl Validator {
     pub(crate) fn problems(&self, _: &Value) -> Vec<String> {
         Vec::new()
     }
+
+    /// One line a problem, as a model is told: `cell: value is greater than the maximum of 8 (got 9)`.
+    /// What it wrote is at the end and cut off, so that a long value hides nothing.
+    #[cfg(feature = "validate")]
+    pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
+        if self.compiled.is_valid(value) {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        for error in self.compiled.iter_errors(value) {
+            at_fault(&error, &mut |error| {
+                let got: String = error.instance().to_string().chars().take(GOT_CHARS).collect();
+                lines.push(format!(
+                    "{}: {} (got {got})",
+                    path(error).unwrap_or("(root)".into()),
+                    error.masked()
+                ));
+            });
+        }
+        lines.truncate(PROBLEMS);
+        lines
+    }
+
+    #[cfg(not(feature = "validate"))]
+    pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
+        self.problems(value)
+    }
+}
+
+/// How much of a wrong value a model is shown.
+#[cfg(feature = "validate")]
+const GOT_CHARS: usize = 100;
+
+#[cfg(feature = "validate")]
+fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<String>) {
+    at_fault(error, &mut |error| {
+        problems.push(match path(error) {
+            None => error.to_string(),
+            Some(path) => format!("{path}: {error}"),
+        });
+    });
+}
+
+/// Where in the value, as people write it: `/items/0/name` is `items.0.name`.
+#[cfg(feature = "validate")]
+fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
+    let pointer = error.instance_path().to_string();
+    let path = pointer.strip_prefix('/')?;
+    Some(path.replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }
 
 /// A value that fits none of several schemas is at fault where it came closest: an optional object
 /// with a wrong field has a wrong field, and is not "neither this nor null".
 #[cfg(feature = "validate")]
-fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<String>) {
+fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
     use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
     if let AnyOf { context } | OneOfNotValid { context } = error.kind() {
         let depth = |errors: &Vec<jsonschema::ValidationError<'_>>| {
@@ -75,15 +124,10 @@ fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<Str
         if let Some(closest) =
             context.iter().filter(|errors| depth(errors) > here).max_by_key(|errors| depth(errors))
         {
-            return closest.iter().for_each(|error| name_problems(error, problems));
+            return closest.iter().for_each(|error| at_fault(error, tell));
         }
     }
-    let pointer = error.instance_path().to_string();
-    problems.push(match pointer.strip_prefix('/') {
-        None => error.to_string(),
-        // As people write it: `/items/0/name` is `items.0.name`.
-        Some(path) => format!("{}: {error}", path.replace('/', ".").replace("~1", "/").replace("~0", "~")),
-    });
+    tell(error);
 }
 
 /// The JSON Schema 2020-12 of `T`, as tools carry it.

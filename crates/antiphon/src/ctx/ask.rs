@@ -13,13 +13,16 @@ use crate::error::{Capability, Error, ErrorKind, Result};
 pub(super) struct Ask<'a> {
     ctx: &'a Ctx,
     key: Key,
+    /// The key of the first attempt.
+    first: Key,
     op: Option<Op>,
     done: bool,
 }
 
 impl<'a> Ask<'a> {
     pub(super) fn new(ctx: &'a Ctx, name: &str) -> Self {
-        Self { ctx, key: ctx.take_key(name), op: None, done: false }
+        let key = ctx.take_key(name);
+        Self { ctx, first: key.clone(), key, op: None, done: false }
     }
 
     pub(super) fn ctx(&self) -> &'a Ctx {
@@ -35,11 +38,12 @@ impl<'a> Ask<'a> {
         let mut state = self.ctx.run.state();
         state.machine().return_key(&self.key);
         self.key = state.machine().take_key(&self.ctx.scope, name);
+        self.first = self.key.clone();
     }
 
     /// The same question once more, under a key of its own: an answered key is never asked again.
     pub(super) fn again(&mut self, attempt: u32) {
-        self.key = self.key.attempt(attempt);
+        self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
     }

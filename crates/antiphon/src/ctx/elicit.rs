@@ -54,7 +54,7 @@ impl<T> Answer<T> {
     /// The question and the answer as two messages for a model's history.
     pub fn exchange(&self) -> ElicitExchange {
         let Source { key, message, form, content } = &*self.source;
-        ElicitExchange::new(key, message, &form.schema, content)
+        ElicitExchange::new(key, Key::from(key.as_str()).name(), message, &form.schema, content)
     }
 }
 

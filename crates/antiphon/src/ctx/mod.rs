@@ -18,7 +18,11 @@ pub use self::{
     elicit::{Answer, Elicit, ElicitUrl, ElicitValue, Elicited, UrlElicited},
     notes::{Level, Progress},
     roots::{Root, Roots},
-    sample::{IncludeContext, Prompted, Sample, Sampled},
+    sample::{
+        Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, Prompted, Sample, SampleConfig,
+        SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed, SampledSchema,
+        SampledTools, SampledValue, Schema, ToolCalls, Tools,
+    },
     step::Step,
 };
 use crate::{

@@ -8,9 +8,12 @@ use std::{
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use antiphon_llm::Model;
+
 use super::{About, Changes, Limits, PrincipalHook, Registry, Server, Shared};
 use crate::{
     error::Result,
+    ladder::{Ladder, SamplingPolicy},
     model::{Icon, ServerHandler},
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
@@ -26,6 +29,7 @@ pub struct ServerBuilder {
     registry: Registry,
     limits: Limits,
     seal: SealConfig,
+    ladder: Ladder,
     inner: Option<Arc<dyn DynHandler>>,
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
@@ -39,6 +43,7 @@ impl ServerBuilder {
             registry: Registry::default(),
             limits: Limits::default(),
             seal: SealConfig::default(),
+            ladder: Ladder::default(),
             inner: None,
             principal: None,
             states: HashMap::new(),
@@ -132,6 +137,22 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives the server a model of its own to sample with, where the client's will not do. When that
+    /// is, [`with_sampling`](Self::with_sampling) says.
+    ///
+    /// Any [`Model`] will do; the crate `antiphon-llm` has those of the large providers and of every
+    /// server that speaks like one of them.
+    pub fn with_model(mut self, model: impl Model) -> Self {
+        self.ladder.model = Some(Arc::new(model));
+        self
+    }
+
+    /// Says which model is asked first. Default: [`SamplingPolicy::ClientFirst`].
+    pub fn with_sampling(mut self, policy: SamplingPolicy) -> Self {
+        self.ladder.policy = policy;
+        self
+    }
+
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
     #[cfg(feature = "http")]
@@ -151,8 +172,17 @@ impl ServerBuilder {
     /// All that is wrong with it, one line each: names taken twice, descriptions missing, schemas
     /// that are none.
     pub fn build(self) -> Result<Server, BuildError> {
-        if !self.problems.is_empty() {
-            return Err(BuildError { problems: self.problems });
+        let mut problems = self.problems;
+        let policy = self.ladder.policy;
+        if matches!(policy, SamplingPolicy::ProviderFirst | SamplingPolicy::ProviderOnly)
+            && self.ladder.model.is_none()
+        {
+            problems.push(format!(
+                "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
+            ));
+        }
+        if !problems.is_empty() {
+            return Err(BuildError { problems });
         }
         let shared = Shared {
             in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
@@ -161,6 +191,7 @@ impl ServerBuilder {
             changes: Changes::default(),
             limits: self.limits,
             seal: self.seal,
+            ladder: self.ladder,
             inner: self.inner,
             shutdown: CancellationToken::new(),
             principal: self.principal,

@@ -33,6 +33,7 @@ pub use self::{
 pub(crate) use self::{changes::Change, registry::Registry};
 use crate::{
     error::Result,
+    ladder::Ladder,
     model::Icon,
     seal::SealConfig,
     tool::{Tool, ToolCall, ToolResult},
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
     pub(crate) in_flight: Semaphore,
+    pub(crate) ladder: Ladder,
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
     pub(crate) shutdown: CancellationToken,
     principal: Option<PrincipalHook>,

@@ -31,7 +31,10 @@ impl Question {
     pub fn message(&self) -> &str {
         let asked = self.params["messages"].as_array().and_then(|messages| messages.last());
         asked
-            .and_then(|message| message["content"]["text"].as_str())
+            .and_then(|message| {
+                let content = &message["content"];
+                content["text"].as_str().or_else(|| content[0]["text"].as_str())
+            })
             .or_else(|| self.params["message"].as_str())
             .unwrap_or_default()
     }
@@ -47,6 +50,9 @@ impl Question {
         name.split(['#', '~']).next().unwrap_or_default()
     }
 }
+
+/// Marks an answer that is an error.
+pub(super) const ERROR: &str = "\u{0}error";
 
 type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 
@@ -94,6 +100,35 @@ impl Answers {
             key,
             json!({"role": "assistant", "model": "test", "stopReason": "endTurn", "content": content}),
         )
+    }
+
+    /// Replies to the sampling request `key` with data: a call of `__schema__`.
+    #[must_use]
+    pub fn data(self, key: &str, data: Value) -> Self {
+        self.calls(key, &[("__schema__", data)])
+    }
+
+    /// Replies to the sampling request `key` with calls of tools, each with its input.
+    #[must_use]
+    pub fn calls(self, key: &str, calls: &[(&str, Value)]) -> Self {
+        let blocks: Vec<_> = (1..)
+            .zip(calls)
+            .map(|(i, (name, input))| {
+                json!({"type": "tool_use", "id": format!("call_{i}"), "name": name, "input": input})
+            })
+            .collect();
+        self.raw(
+            key,
+            json!({"role": "assistant", "model": "test", "stopReason": "toolUse", "content": blocks}),
+        )
+    }
+
+    /// Answers `key` with a JSON-RPC error: `-1` is what a person's refusal looks like.
+    ///
+    /// 2026-07-28 has no errors among its answers; there the question goes unanswered.
+    #[must_use]
+    pub fn error(self, key: &str, code: i32, message: &str) -> Self {
+        self.raw(key, json!({ERROR: {"code": code, "message": message}}))
     }
 
     /// Says where the person works.

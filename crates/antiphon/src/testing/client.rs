@@ -6,7 +6,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Answers, Question};
+use super::{Answers, Question, answers::ERROR};
 use crate::{
     error::{Error, Result},
     server::Server,
@@ -222,7 +222,10 @@ impl Client {
             retry["inputResponses"] = json!({});
             for (key, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let question = Question::new(Some(key), request);
-                retry["inputResponses"][key] = self.answers.answer(&question);
+                let answer = self.answers.answer(&question);
+                if answer.get(ERROR).is_none() {
+                    retry["inputResponses"][key] = answer;
+                }
                 talk.asked.push(question);
             }
         }
@@ -320,9 +323,11 @@ impl Client {
                 }
                 (Some(_), Some(id)) => {
                     let question = Question::new(None, &message);
-                    let answer = self.answers.answer(&question);
+                    let mut answer = self.answers.answer(&question);
                     talk.asked.push(question);
-                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": answer})).await?;
+                    let kind = if answer.get(ERROR).is_some() { "error" } else { "result" };
+                    let answer = if kind == "error" { answer[ERROR].take() } else { answer };
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, kind: answer})).await?;
                 }
                 (Some(_), None) => talk.notifications.push(message),
                 (None, Some(answered)) if *answered == id => {

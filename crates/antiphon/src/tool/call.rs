@@ -2,60 +2,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ToolOutput;
-use crate::model::{ContentBlock, SamplingMessageContentBlock, ToolResultContent, ToolUseContent};
+use crate::{
+    model::ContentBlock,
+    sampling::{Block, Content, ToolResultBlock},
+};
 
-/// A wish to call a tool: what a model says it wants.
-///
-/// A `tool_use` block calls its data `input`, a `tools/call` request calls them `arguments`; this
-/// type follows the request, and converts.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// Links the result to the call.
-    pub id: String,
-    /// The tool.
-    pub name: String,
-    /// What to call it with.
-    pub arguments: Map<String, Value>,
-}
-
-impl ToolCall {
-    /// Reads a call from data of unknown origin: `id`, `name` and `arguments` must all be there.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names what is missing or wrong.
-    pub fn from_value(value: Value) -> Result<Self, String> {
-        serde_json::from_value(value).map_err(|error| format!("not a tool call: {error}"))
-    }
-
-    /// As [`from_value`](Self::from_value), but takes `input` for `arguments` too, as calls were
-    /// written before the two had one name.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names what is missing or wrong.
-    pub fn from_value_lenient(mut value: Value) -> Result<Self, String> {
-        if let Value::Object(call) = &mut value
-            && !call.contains_key("arguments")
-            && let Some(input) = call.remove("input")
-        {
-            call.insert("arguments".into(), input);
-        }
-        Self::from_value(value)
-    }
-}
-
-impl From<ToolUseContent> for ToolCall {
-    fn from(block: ToolUseContent) -> Self {
-        Self { id: block.id, name: block.name, arguments: block.input }
-    }
-}
-
-impl From<ToolCall> for ToolUseContent {
-    fn from(call: ToolCall) -> Self {
-        Self::new(call.id, call.name, call.arguments)
-    }
-}
+pub use antiphon_llm::ToolCall;
 
 /// What came of a [`ToolCall`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,12 +34,17 @@ impl ToolResult {
     }
 
     /// The result as the `tool_result` block that closes a `tool_use`.
-    pub fn into_block(self) -> SamplingMessageContentBlock {
-        let id = self.id.unwrap_or_default();
-        SamplingMessageContentBlock::ToolResult(if self.is_error {
-            ToolResultContent::error(id, self.content)
-        } else {
-            ToolResultContent::new(id, self.content)
+    pub fn into_block(self) -> Block {
+        let content = self.content.into_iter().filter_map(|block| {
+            // The SDK's blocks and ours have the same shape: it is MCP's.
+            Content::deserialize(serde_json::to_value(block).ok()?).ok()
+        });
+        Block::ToolResult(ToolResultBlock {
+            tool_use_id: self.id.unwrap_or_default(),
+            content: content.collect(),
+            is_error: self.is_error,
+            structured_content: None,
+            rest: Map::new(),
         })
     }
 }

@@ -24,7 +24,7 @@ pub use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     function::{Erased, Function, erase},
-    model::{Icon, ToolAnnotations, ToolDefinition},
+    model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
 };
 
@@ -59,7 +59,7 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 /// # let _ = tool;
 /// ```
 pub struct Tool {
-    pub(crate) definition: ToolDefinition,
+    pub(crate) definition: ToolDescription,
     pub(crate) call: Erased<ToolOutput>,
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
@@ -137,7 +137,7 @@ impl Tool {
         Self {
             has_headers: headers
                 .is_some_and(|fields| fields.values().any(|field| field.get("x-mcp-header").is_some())),
-            definition: ToolDefinition::new(name, description, schema),
+            definition: ToolDescription::new(name, description, schema),
             output: None,
             call,
             arguments,
@@ -228,7 +228,7 @@ impl Tool {
     }
 
     /// The tool as `tools/list` shows it.
-    pub fn definition(&self) -> &ToolDefinition {
+    pub fn definition(&self) -> &ToolDescription {
         &self.definition
     }
 

@@ -105,7 +105,7 @@ pub(super) async fn invoke<T>(
             run.id();
             // While the tool is still there: it withdraws its questions as it goes.
             let suspended = run.take_machine().suspend().map_err(drifted);
-            match suspended.and_then(|suspension| input_required(shared, suspension, &bind())) {
+            match suspended.and_then(|suspension| input_required(&run, suspension, &bind())) {
                 Ok(result) => return Ok(Reply::InputRequired(result)),
                 Err(error) => Err(error),
             }
@@ -129,17 +129,21 @@ fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<J
     })
 }
 
-fn input_required(shared: &Shared, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
+fn input_required(run: &Run, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
     let Suspension { journal, asks } = suspension;
+    let shared = &run.shared;
     let limit = shared.limits.rounds;
     if journal.round > limit {
         return Err(Error::new(ErrorKind::Limit(format!(
-            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), or raise `Limits::rounds` if your clients allow more"
+            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::rounds` if your clients allow more"
         ))));
     }
     let requests: InputRequests = asks
         .into_iter()
-        .map(|(key, request)| Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?)))
+        .map(|(key, request)| {
+            let request = run.link.adapt(&request).into_owned();
+            Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?))
+        })
         .collect::<Result<_>>()?;
     let state = shared.seal.seal(&journal, binding, SystemTime::now()).map_err(|too_large| {
         let mut sizes: Vec<_> = journal.entries.iter().map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key)).collect();

@@ -1,6 +1,8 @@
 //! One request from a client, and the way back to it.
 
-use std::{future::Future, sync::OnceLock};
+use std::{borrow::Cow, future::Future, sync::OnceLock};
+
+use antiphon_llm::plain;
 
 use rmcp::{
     RoleServer,
@@ -10,7 +12,7 @@ use rmcp::{
     },
     service::{RequestContext, ServiceError},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -112,9 +114,23 @@ impl Link {
         })
     }
 
+    /// `request` as this client can read it: one without `sampling.tools` is told of tools in words.
+    pub(crate) fn adapt<'a>(&self, request: &'a Value) -> Cow<'a, Value> {
+        let declared = self.capabilities();
+        let plain =
+            declares(declared, Capability::Sampling) && !declares(declared, Capability::SamplingTools);
+        if !plain || !is_about_tools(request) {
+            return Cow::Borrowed(request);
+        }
+        let Ok(read) = serde_json::from_value(request["params"].clone()) else {
+            return Cow::Borrowed(request);
+        };
+        Cow::Owned(json!({"method": request["method"], "params": plain::without_tools(&read)}))
+    }
+
     /// The capability `request` needs and the client lacks.
     pub(crate) fn lacks(&self, request: &Value) -> Option<Capability> {
-        let missing = guard(request, self.capabilities())?;
+        let missing = guard(&self.adapt(request), self.capabilities())?;
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
@@ -145,7 +161,8 @@ impl Link {
     /// # Cancel safety
     ///
     /// Dropped, it tells the client that the request is cancelled.
-    pub(crate) fn ask(&self, request: Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+    pub(crate) fn ask(&self, request: &Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+        let request = self.adapt(request).into_owned();
         let sessions = self.revision == Revision::Session;
         let peer = self.context().filter(|_| sessions).map(|context| context.peer.clone());
         async move {
@@ -171,7 +188,7 @@ impl Link {
     /// Whether it is answered does not matter; `within` bounds the wait for it.
     pub(crate) async fn ping(&self, within: std::time::Duration) {
         let Some(peer) = self.context().map(|context| context.peer.clone()) else { return };
-        if let Ok(ping) = serde_json::from_value::<ServerRequest>(serde_json::json!({"method": "ping"})) {
+        if let Ok(ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) {
             let _ = tokio::time::timeout(within, peer.send_request(ping)).await;
         }
     }
@@ -211,7 +228,7 @@ impl Link {
                 peer.notify_progress(params).await
             }
             Note::ElicitationComplete { id } => {
-                let params = serde_json::json!({"elicitationId": id});
+                let params = json!({"elicitationId": id});
                 let notification =
                     CustomNotification::new("notifications/elicitation/complete", Some(params));
                 peer.send_notification(ServerNotification::CustomNotification(notification)).await
@@ -267,6 +284,22 @@ fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     }
 }
 
+/// Whether a request to a model offers tools, or tells of calls in its history.
+fn is_about_tools(request: &Value) -> bool {
+    let params = &request["params"];
+    let has_calls = |message: &Value| {
+        let blocks = message["content"].as_array();
+        blocks
+            .into_iter()
+            .flatten()
+            .any(|block| block["type"] == "tool_use" || block["type"] == "tool_result")
+    };
+    request["method"] == "sampling/createMessage"
+        && (params.get("tools").is_some()
+            || params.get("toolChoice").is_some()
+            || params["messages"].as_array().into_iter().flatten().any(has_calls))
+}
+
 /// What a client must have declared before `request` may be sent to it.
 fn needs(request: &Value) -> Vec<Capability> {
     let params = &request["params"];
@@ -304,8 +337,6 @@ pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::error::{Error, ErrorKind};
 

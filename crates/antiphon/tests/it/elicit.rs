@@ -311,7 +311,7 @@ async fn remember(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
     let exchange = answer.exchange();
     let shown =
         exchange.clone().with_arguments(serde_json::Map::from_iter([("board".to_owned(), json!("XO"))]));
-    Ok(Json(json!({"messages": exchange.messages(), "shown": shown.request()})))
+    Ok(Json(json!({"messages": exchange.messages, "shown": shown.request})))
 }
 
 #[tokio::test]

@@ -1,13 +1,11 @@
 //! Asking models.
-#![expect(deprecated, reason = "sampling is deprecated in 2026-07-28 and served until it is removed")]
 
 use antiphon::{
-    IncludeContext,
-    model::{SamplingMessage, ToolChoice, ToolDefinition},
     prelude::*,
-    testing::{Answers, Failed, Revision},
+    sampling::{IncludeContext, Message, ToolChoice, ToolDefinition},
+    testing::{Answers, Revision},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::checked::{connect, connect_with};
 
@@ -44,16 +42,12 @@ async fn one_sample_is_one_request() -> Result<()> {
 
 fn look_up() -> ToolDefinition {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
-    ToolDefinition::new(
-        "look_up",
-        "Looks it up",
-        serde_json::from_value::<Map<String, Value>>(schema).unwrap(),
-    )
+    ToolDefinition::new("look_up", schema).with_description("Looks it up")
 }
 
 async fn with_tools(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
-    let reply = ctx.sample("Weather?").tools([look_up()]).tool_choice(ToolChoice::required()).await?;
-    Ok(Json(json!({"calls": reply.tool_calls(), "why": reply.stop_reason, "blocks": reply.content().len()})))
+    let reply = ctx.sample("Weather?").tools([look_up()]).tool_choice(ToolChoice::Required).await?;
+    Ok(Json(json!({"calls": reply.calls, "why": reply.stop_reason, "blocks": reply.content.len()})))
 }
 
 #[tokio::test]
@@ -84,20 +78,16 @@ async fn a_sample_with_tools_brings_back_calls_in_order() -> Result<()> {
 async fn tools_are_never_sent_to_a_client_that_has_not_declared_them() -> Result<()> {
     for revision in Revision::BOTH {
         let server = serve(Tool::new("weather", "Asks", with_tools))?;
-        let mut client = connect_with(&server, revision, json!({"sampling": {}})).await?;
-        let talk = client.call("weather", json!({})).await;
-        let text = match &talk {
-            Ok(talk) => talk.text(),
-            Err(error) => error.to_string(),
-        };
-        assert!(text.contains("`sampling.tools`"), "{text}");
-        if let Err(error) = &talk {
-            let failed = error.source().and_then(|source| source.downcast_ref::<Failed>()).unwrap();
-            assert_eq!(failed.data, json!({"requiredCapabilities": {"sampling": {"tools": {}}}}));
-        }
-        assert!(
-            !client.frames().iter().any(|frame| frame.message.to_string().contains("sampling/createMessage"))
-        );
+        let said = r#"I'll look: {"tool_calls": [{"name": "look_up", "arguments": {"city": "Lisbon"}}]}"#;
+        let mut client = connect_with(&server, revision, json!({"sampling": {}}))
+            .await?
+            .answering(Answers::new().sample("sample", said));
+        let talk = client.call("weather", json!({})).await?;
+        let params = &talk.asked[0].params;
+        assert!(params.get("tools").is_none() && params.get("toolChoice").is_none(), "{params}");
+        assert!(talk.asked[0].message().contains("`look_up`"), "the tools are told in words");
+        let call = &talk.result["structuredContent"]["calls"][0];
+        assert_eq!((&call["name"], &call["arguments"]), (&json!("look_up"), &json!({"city": "Lisbon"})));
     }
     Ok(())
 }
@@ -121,7 +111,7 @@ async fn context_is_asked_for_only_where_it_is_declared() -> Result<()> {
 #[tokio::test]
 async fn the_reserved_tool_cannot_be_given_to_a_model() -> Result<()> {
     async fn reserved(ctx: &Ctx, _: ()) -> Result<String> {
-        let tool = ToolDefinition::new("__schema__", "Mine", Map::new());
+        let tool = ToolDefinition::new("__schema__", json!({}));
         Ok(ctx.sample("?").tools([tool]).await?.text())
     }
     let mut client = connect(&serve(Tool::new("reserved", "Errs", reserved))?, Revision::V2025_11_25).await?;
@@ -134,16 +124,12 @@ async fn the_reserved_tool_cannot_be_given_to_a_model() -> Result<()> {
 #[tokio::test]
 async fn a_reply_may_be_one_block_or_many() -> Result<()> {
     async fn history(ctx: &Ctx, _: ()) -> Result<String> {
-        let messages = vec![
-            SamplingMessage::user_text("a"),
-            SamplingMessage::assistant_text("b"),
-            SamplingMessage::user_text("c"),
-        ];
+        let messages = vec![Message::user("a"), Message::assistant("b"), Message::user("c")];
         Ok(ctx.sample(messages).await?.text())
     }
     let one = json!({"role": "assistant", "model": "m", "content": {"type": "text", "text": "x"}});
     let many = json!({"role": "assistant", "model": "m", "content": [{"type": "text", "text": "x"}, {"type": "text", "text": "y"}]});
-    for (reply, text) in [(one, "x"), (many, "x y")] {
+    for (reply, text) in [(one, "x"), (many, "x\ny")] {
         for revision in Revision::BOTH {
             let server = serve(Tool::new("history", "Asks", history))?;
             let mut client =

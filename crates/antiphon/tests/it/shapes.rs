@@ -1,13 +1,10 @@
 //! Types whose JSON is a promise.
-#![expect(deprecated, reason = "sampling is deprecated in 2026-07-28 and served until it is removed")]
 
 use antiphon::{
     ToolCall, ToolOutput, ToolResult,
     elicitation::{ElicitationComplete, UrlElicitation},
-    model::{
-        ContentBlock, ResourceLink, SamplingMessage, SamplingMessageContentBlock, ToolDefinition,
-        ToolUseContent,
-    },
+    model::{ContentBlock, ResourceLink, ToolDescription},
+    sampling::{Block, Message, ToolUseBlock},
 };
 use serde_json::{Map, Value, json};
 
@@ -28,10 +25,8 @@ fn content_blocks_round_trip_with_meta() {
     );
     round_trip::<ContentBlock>(json!({"type": "resource", "resource": {"uri": "a://b", "blob": "YQ=="}}));
     round_trip::<ContentBlock>(json!({"type": "resource_link", "uri": "a://b", "name": "c"}));
-    round_trip::<SamplingMessageContentBlock>(
-        json!({"type": "tool_use", "id": "1", "name": "a", "input": {"b": 1}}),
-    );
-    round_trip::<SamplingMessageContentBlock>(
+    round_trip::<Block>(json!({"type": "tool_use", "id": "1", "name": "a", "input": {"b": 1}}));
+    round_trip::<Block>(
         json!({"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "a"}]}),
     );
 }
@@ -58,7 +53,7 @@ fn a_resource_link_has_a_name_and_a_uri_and_no_content() {
 
 #[test]
 fn a_tool_use_is_a_block_of_the_assistants_and_its_result_one_of_the_users() {
-    let used: SamplingMessage = serde_json::from_value(
+    let used: Message = serde_json::from_value(
         json!({"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "a", "input": {}}]}),
     )
     .unwrap();
@@ -77,9 +72,9 @@ fn a_tool_use_is_a_block_of_the_assistants_and_its_result_one_of_the_users() {
 fn a_message_in_another_houses_style_is_rejected() {
     let foreign =
         json!({"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "a"}}]});
-    assert!(serde_json::from_value::<SamplingMessage>(foreign).is_err());
+    assert!(serde_json::from_value::<Message>(foreign).is_err());
     let foreign = json!({"role": "tool", "tool_call_id": "1", "content": {"type": "text", "text": "a"}});
-    assert!(serde_json::from_value::<SamplingMessage>(foreign).is_err());
+    assert!(serde_json::from_value::<Message>(foreign).is_err());
 }
 
 #[test]
@@ -92,7 +87,7 @@ fn a_call_has_an_id_a_name_and_arguments() {
         let problem = ToolCall::from_value(call).unwrap_err();
         assert!(problem.contains(missing), "{problem}");
     }
-    let block = ToolUseContent::from(call.clone());
+    let block = ToolUseBlock::from(call.clone());
     assert_eq!(serde_json::to_value(&block).unwrap()["input"], json!({"b": 1}));
     assert_eq!(ToolCall::from(block), call);
 }
@@ -106,7 +101,7 @@ fn a_call_with_its_old_names_is_read_where_that_is_asked_for() {
 
 #[test]
 fn a_tool_of_somebody_elses_needs_no_description() {
-    let tool: ToolDefinition =
+    let tool: ToolDescription =
         serde_json::from_value(json!({"name": "a", "inputSchema": {"type": "object"}})).unwrap();
     assert_eq!((tool.name.as_ref(), tool.description), ("a", None));
 }

@@ -2,11 +2,12 @@
 //!
 //! One loop serves both ways. It polls the tool until it is at rest, hands over what the journal
 //! holds, and then either asks the client and waits ([`Revision::Session`]) or gives the questions
-//! back to be asked in a round ([`Revision::Rounds`]).
+//! back to be asked in a round ([`Revision::Rounds`]). What a provider is asked is asked here, either way.
+
+mod asking;
 
 use std::{
     any::Any,
-    collections::BTreeMap,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -18,9 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon_replay::{Advance, Blocked, Drift, Key};
-use serde_json::Value;
+use antiphon_replay::{Advance, Blocked, Drift};
 use tokio::sync::Notify;
+
+use self::asking::Asking;
 
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -119,19 +121,19 @@ pub(crate) async fn drive<T>(
             }
             Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
         };
-        if refuse_what_cannot_be_asked(run) {
+        if asking.start() {
             continue;
         }
         let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
         let due = next_deadline(run);
-        let idle = blocked.running == 0 && foreign == 0;
+        let running = blocked.running + asking.of_providers();
+        let idle = running == 0 && foreign == 0;
         if idle && blocked.asks == 0 && due.is_none() {
             return Leg::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
         match run.link.revision() {
             Revision::Session => {
-                asking.start();
-                let working = blocked.asks == 0 || blocked.running > 0;
+                let working = blocked.asks == 0 || running > 0;
                 let began = Instant::now();
                 tokio::select! {
                     biased;
@@ -150,11 +152,12 @@ pub(crate) async fn drive<T>(
                 // Somebody holds our waker: a timer, a socket, a combinator. With a question out and
                 // no step running it may be a mere `timeout` around the question, so it gets a
                 // moment and no more.
-                let ambiguous = blocked.asks > 0 && blocked.running == 0;
+                let ambiguous = blocked.asks > 0 && running == 0;
                 let began = Instant::now();
                 tokio::select! {
                     biased;
                     () = root.notify.notified() => {}
+                    () = asking.answered() => {}
                     () = until(due) => {}
                     () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Leg::Suspended,
                     () = sleep_or_never(left) => return timed_out(pace.limit),
@@ -181,83 +184,9 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     Ok(None)
 }
 
-/// Tells the tool which of its questions this client cannot be asked.
-fn refuse_what_cannot_be_asked(run: &Run) -> bool {
-    let mut state = run.state();
-    let refused: Vec<(Key, &'static str)> = state
-        .machine()
-        .pending()
-        .into_iter()
-        .filter_map(|(key, request)| Some((key.clone(), run.link.lacks(request)?.name())))
-        .collect();
-    let mut wakers = Vec::new();
-    for (key, capability) in &refused {
-        state.machine().refuse(key, *capability);
-        wakers.extend(state.take_waker(key));
-    }
-    drop(state);
-    wakers.into_iter().for_each(Waker::wake);
-    !refused.is_empty()
-}
-
 async fn flush(run: &Run) {
     for note in run.take_notes() {
         run.link.send(note).await;
-    }
-}
-
-/// Questions on their way to a 2025-11-25 client.
-struct Asking<'a> {
-    run: &'a Run,
-    requests: BTreeMap<Key, Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>>,
-}
-
-impl<'a> Asking<'a> {
-    fn new(run: &'a Run) -> Self {
-        Self { run, requests: BTreeMap::new() }
-    }
-
-    /// Sends what is pending and not yet sent: one form at a time, because a person has one screen.
-    fn start(&mut self) {
-        let mut state = self.run.state();
-        let pending = state.machine().pending();
-        // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
-        self.requests.retain(|key, _| pending.iter().any(|(waiting, _)| *waiting == key));
-        let is_form = |request: &Value| request["method"] == "elicitation/create";
-        let mut form_open =
-            pending.iter().any(|(key, request)| is_form(request) && self.requests.contains_key(*key));
-        for (key, request) in pending {
-            if self.requests.contains_key(key) || (form_open && is_form(request)) {
-                continue;
-            }
-            form_open |= is_form(request);
-            self.requests.insert(key.clone(), Box::pin(self.run.link.ask(request.clone())));
-        }
-    }
-
-    /// Waits for the next answer and hands it to the tool. Never ends when nothing was asked.
-    async fn answered(&mut self) {
-        let (key, answer) = std::future::poll_fn(|cx| {
-            for (key, request) in &mut self.requests {
-                if let Poll::Ready(answer) = request.as_mut().poll(cx) {
-                    return Poll::Ready((key.clone(), answer));
-                }
-            }
-            Poll::Pending
-        })
-        .await;
-        self.requests.remove(&key);
-        let waker = {
-            let mut state = self.run.state();
-            match answer {
-                Ok(answer) => state.machine().answer(&key, answer),
-                Err(error) => state.machine().fail(&key, error.to_failure()),
-            }
-            state.take_waker(&key)
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
     }
 }
 

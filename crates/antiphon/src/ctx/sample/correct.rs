@@ -1,0 +1,84 @@
+//! What a model is told when its reply was wrong.
+//!
+//! It is shown that reply and what is wrong with it, and nothing of the attempts before: the request
+//! stays bounded however often it is made.
+
+use super::{is_empty, sampled::SampleMethod};
+use crate::sampling::{Block, Message, Request, Role};
+
+/// No more problems than these are named.
+const LINES: usize = 10;
+/// No problem is named at greater length.
+const LINE_CHARS: usize = 300;
+/// A longer reply is not shown, only its beginning.
+const REPLY_BYTES: usize = 8 * 1024;
+const BEGINNING_CHARS: usize = 500;
+
+/// The model's reply and what is wrong with it, as the messages to add to `request`.
+pub(super) fn correction(
+    method: SampleMethod,
+    request: &Request,
+    reply: &Message,
+    problems: &[String],
+) -> Vec<Message> {
+    let said = say(method, request, problems);
+    if is_empty(reply) {
+        return vec![Message::user(format!("Your reply was empty. {said}"))];
+    }
+    let size = serde_json::to_vec(reply).map_or(0, |json| json.len());
+    if size > REPLY_BYTES {
+        let beginning: String = shown(reply).chars().take(BEGINNING_CHARS).collect();
+        return vec![Message::user(format!("Your reply began with:\n{beginning}\n\n{said}"))];
+    }
+    // Every open call is answered; a model refuses to go on from one that is not.
+    let answers: Vec<Block> = reply.tool_calls().map(|call| Block::tool_error(call.id, &said)).collect();
+    let answer = if answers.is_empty() { Message::user(said) } else { Message::user(answers) };
+    vec![Message::assistant(reply.content.clone()), answer]
+}
+
+fn say(method: SampleMethod, request: &Request, problems: &[String]) -> String {
+    let count = problems.len();
+    let mut text = match count {
+        1 => String::from("This is an automatic check, not the user. One problem with your reply:"),
+        _ => format!("This is an automatic check, not the user. {count} problems with your reply:"),
+    };
+    for problem in problems.iter().take(LINES) {
+        let line: String = problem.chars().take(LINE_CHARS).collect();
+        text.push_str("\n- ");
+        text.push_str(&line);
+    }
+    if count > LINES {
+        text.push_str("\n- and more");
+    }
+    match method {
+        // No word of the tool `__schema__`: a client without tools has never heard of it.
+        SampleMethod::SampleSchema => {
+            text.push_str("\nAnswer again as the schema says: every required field, with values that fit.");
+        }
+        SampleMethod::SampleTools => {
+            let names: Vec<String> = request.tools.iter().map(|tool| format!("`{}`", tool.name)).collect();
+            text.push_str("\nYou must call one of the available tools: ");
+            text.push_str(&names.join(", "));
+        }
+    }
+    text
+}
+
+fn shown(reply: &Message) -> String {
+    let text = reply.text();
+    if text.is_empty() { serde_json::to_string(&reply.content).unwrap_or_default() } else { text }
+}
+
+/// Adds a correction to a conversation.
+pub(super) fn append(messages: &mut Vec<Message>, correction: &[Message]) {
+    // Two messages of the user's in a row are one where they can be: some models insist on turns.
+    if let ([Message { role: Role::User, content: added, .. }], Some(last)) =
+        (correction, messages.last_mut())
+        && last.role == Role::User
+        && let ([Block::Text(text)], [Block::Text(more)]) = (last.content.as_mut_slice(), added.as_slice())
+    {
+        text.text = format!("{}\n\n{}", text.text, more.text);
+        return;
+    }
+    messages.extend_from_slice(correction);
+}

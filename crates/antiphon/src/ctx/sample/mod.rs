@@ -1,0 +1,453 @@
+//! Asking a model.
+
+mod config;
+mod correct;
+mod mode;
+mod sampled;
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use antiphon_replay::{Key, Op};
+use schemars::JsonSchema;
+use serde::{Deserialize as _, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use self::mode::{Asked, Read};
+pub use self::{
+    config::{SampleConfig, SampledValue},
+    mode::{Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools},
+    sampled::{
+        ParseError, SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed, SampledSchema,
+        SampledTools, ToolCalls,
+    },
+};
+use super::{Ctx, ask::Ask};
+use crate::{
+    elicitation::KEY_META,
+    error::{Error, Result},
+    exchange::{self, History},
+    sampling::{
+        Block, IncludeContext, Message, ModelPreferences, Reply, Request, Role, ToolChoice, ToolDefinition,
+    },
+};
+
+/// How often a guaranteed call asks again when it is not told.
+const RETRIES: u32 = 2;
+
+impl Ctx {
+    /// Asks a model, once.
+    ///
+    /// `prompt` is a text or a list of messages. As it is, the reply is text; [`Sample::schema`] asks
+    /// for data and [`Sample::tools`] lets the model call tools. What comes back may still be
+    /// something else, because models err: [`sample_schema`](Self::sample_schema) and
+    /// [`sample_tools`](Self::sample_tools) ask again until it is right.
+    ///
+    /// Which model replies is the operator's to say ([`ServerBuilder::with_sampling`]): the client's,
+    /// or, where it has none, a provider's. The tool does not see the difference.
+    ///
+    /// [`ServerBuilder::with_sampling`]: crate::ServerBuilder::with_sampling
+    ///
+    /// # Errors
+    ///
+    /// When there is no model to ask, or the one that was asked refuses. That a reply is not what was
+    /// asked for is no error here.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # #[derive(Deserialize, JsonSchema)] struct Move { cell: u8 }
+    /// async fn summarize(ctx: &Ctx, text: String) -> Result<String> {
+    ///     let reply = ctx.sample(format!("Summarize: {text}")).max_tokens(200).await?;
+    ///     Ok(reply.text())
+    /// }
+    ///
+    /// async fn pick(ctx: &Ctx, board: String) -> Result<String> {
+    ///     let reply = ctx.sample(format!("Pick a cell: {board}")).schema::<Move>().await?;
+    ///     match reply.into_parsed() {
+    ///         Ok(Move { cell }) => Ok(format!("cell {cell}")),
+    ///         Err(error) => Ok(format!("that was no move: {}", error.raw_text)),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// Data and tools exclude each other:
+    ///
+    /// ```compile_fail,E0599
+    /// # use antiphon::prelude::*;
+    /// # #[derive(Deserialize, JsonSchema)] struct Move { cell: u8 }
+    /// # async fn both(ctx: &Ctx) -> Result<()> {
+    /// ctx.sample("?").schema::<Move>().tools([]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sample(&self, prompt: impl Into<Prompted>) -> Sample<'_> {
+        Sample::new(self, "sample", prompt.into(), Plain)
+    }
+
+    /// Asks a model for a `T`, and asks again until it is one.
+    ///
+    /// A reply that is none is shown to the model with what is wrong with it, a line a problem, and it
+    /// may try again: twice, unless [`retries`](Sample::retries) says otherwise. What failed on the
+    /// way is in no history.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Self::sample); and [`SampleValidationError`] when no attempt gave a `T`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Move {
+    ///     #[schemars(range(min = 0, max = 8))]
+    ///     cell: u8,
+    /// }
+    ///
+    /// async fn pick(ctx: &Ctx, board: String) -> Result<String> {
+    ///     let reply = ctx.sample_schema::<Move>(format!("Pick a cell: {board}")).retries(3).await?;
+    ///     Ok(format!("cell {}", reply.parsed.cell))
+    /// }
+    /// ```
+    pub fn sample_schema<T>(&self, prompt: impl Into<Prompted>) -> Sample<'_, GuaranteedSchema<T>>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::of()))
+    }
+
+    /// As [`sample_schema`](Self::sample_schema), for data that are not known before the tool runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample_schema`](Self::sample_schema); and when `schema` is no JSON Schema.
+    pub fn sample_schema_value(
+        &self,
+        prompt: impl Into<Prompted>,
+        schema: Value,
+    ) -> Sample<'_, GuaranteedSchema<Value>> {
+        Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::raw(schema)))
+    }
+
+    /// Asks a model to call at least one of `tools`, and asks again until it does.
+    ///
+    /// Nothing is called: what the model wants is in [`SampledTools::calls`], and doing it, or
+    /// something else, is the tool's affair. Calls of tools that were not offered, and arguments that
+    /// do not fit, count as wrong and are asked for again.
+    ///
+    /// Tools are a better way to let a model decide than an enum in a schema: models are trained to
+    /// choose between tools, and each choice has arguments of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Self::sample); and [`SampleValidationError`] when no attempt gave calls that fit.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::{prelude::*, sampling::ToolDefinition};
+    /// # #[derive(Deserialize, JsonSchema)] struct Attack { reasoning: String }
+    /// # #[derive(Deserialize, JsonSchema)] struct Defend { threat: String }
+    /// async fn plan(ctx: &Ctx, board: String) -> Result<String> {
+    ///     let tools = [
+    ///         ToolDefinition::of::<Attack>("play_offensive"),
+    ///         ToolDefinition::of::<Defend>("play_defensive"),
+    ///     ];
+    ///     let plan = ctx.sample_tools(format!("Choose your strategy: {board}"), tools).await?;
+    ///     Ok(plan.calls[0].name.clone())
+    /// }
+    /// ```
+    pub fn sample_tools(
+        &self,
+        prompt: impl Into<Prompted>,
+        tools: impl IntoIterator<Item = ToolDefinition>,
+    ) -> Sample<'_, GuaranteedTools> {
+        let mode = GuaranteedTools(Tools::new(tools, Some(ToolChoice::Required)));
+        Sample::new(self, "sample_tools", prompt.into(), mode)
+    }
+
+    /// Asks a model as `config` says: for requests that are not known before the tool runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`sample`](Self::sample); and when `config` contradicts itself.
+    pub fn sample_value(&self, config: SampleConfig) -> Sample<'_, Dynamic> {
+        let (prompted, mode) = config.into_parts();
+        Sample::new(self, "sample", prompted, mode)
+    }
+}
+
+/// What a model is asked: a text, or messages.
+#[derive(Clone, Debug)]
+pub struct Prompted(Result<Request, String>);
+
+impl Prompted {
+    fn messages(messages: Vec<Message>) -> Self {
+        Self(Ok(Request::new(messages)))
+    }
+}
+
+impl From<&str> for Prompted {
+    fn from(text: &str) -> Self {
+        Self::messages(vec![Message::user(text)])
+    }
+}
+
+impl From<String> for Prompted {
+    fn from(text: String) -> Self {
+        Self::messages(vec![Message::user(text)])
+    }
+}
+
+impl From<Message> for Prompted {
+    fn from(message: Message) -> Self {
+        Self::messages(vec![message])
+    }
+}
+
+impl From<Vec<Message>> for Prompted {
+    fn from(messages: Vec<Message>) -> Self {
+        Self::messages(messages)
+    }
+}
+
+impl<const N: usize> From<[Message; N]> for Prompted {
+    fn from(messages: [Message; N]) -> Self {
+        Self::messages(messages.into())
+    }
+}
+
+impl From<&History> for Prompted {
+    fn from(history: &History) -> Self {
+        Self::messages(history.messages().to_vec())
+    }
+}
+
+/// A request to a model, not yet made. `.await` makes it.
+///
+/// # Cancel safety
+///
+/// Dropped while it waits, the request is withdrawn.
+#[must_use = "a model is asked when the request is awaited"]
+pub struct Sample<'a, M = Plain> {
+    ask: Ask<'a>,
+    request: Result<Request, String>,
+    before: Vec<Message>,
+    mode: M,
+    retries: u32,
+    attempt: u32,
+    asked: Option<Asked>,
+    correction: Vec<Message>,
+}
+
+impl<'a, M> Sample<'a, M> {
+    fn new(ctx: &'a Ctx, name: &str, prompted: Prompted, mode: M) -> Self {
+        Self {
+            ask: Ask::new(ctx, name),
+            request: prompted.0,
+            before: Vec::new(),
+            mode,
+            retries: RETRIES,
+            attempt: 1,
+            asked: None,
+            correction: Vec::new(),
+        }
+    }
+
+    fn set(mut self, set: impl FnOnce(&mut Request)) -> Self {
+        if let Ok(request) = &mut self.request {
+            set(request);
+        }
+        self
+    }
+
+    /// Sets the request's key.
+    pub fn key(mut self, key: &str) -> Self {
+        self.ask.rename(key);
+        self
+    }
+
+    /// Shows the model what was said before the prompt.
+    pub fn history(mut self, history: &History) -> Self {
+        self.before = history.messages().to_vec();
+        self
+    }
+
+    /// Bounds the reply. Default: 4096.
+    pub fn max_tokens(self, max_tokens: u32) -> Self {
+        self.set(|request| request.max_tokens = max_tokens)
+    }
+
+    /// Tells the model who it is.
+    pub fn system(self, prompt: impl Into<String>) -> Self {
+        self.set(|request| request.system_prompt = Some(prompt.into()))
+    }
+
+    /// Sets how much the model may vary.
+    pub fn temperature(self, temperature: f64) -> Self {
+        self.set(|request| request.temperature = Some(temperature))
+    }
+
+    /// Ends the reply where one of these texts begins.
+    pub fn stop_sequences(self, sequences: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.set(|request| request.stop_sequences = sequences.into_iter().map(Into::into).collect())
+    }
+
+    /// Says which models would suit.
+    pub fn model_preferences(self, preferences: ModelPreferences) -> Self {
+        self.set(|request| request.model_preferences = Some(preferences))
+    }
+
+    /// Lets the client add context. Asking for any needs `sampling.context`.
+    pub fn include_context(self, context: IncludeContext) -> Self {
+        self.set(|request| request.include_context = Some(context))
+    }
+
+    /// Goes on in another mode.
+    fn into_mode<N>(self, mode: N) -> Sample<'a, N> {
+        let Self { ask, request, before, mode: _, retries, attempt, asked, correction } = self;
+        Sample { ask, request, before, mode, retries, attempt, asked, correction }
+    }
+}
+
+impl<'a> Sample<'a> {
+    /// Asks for a `T`. The reply has it, or what is wrong with what came instead.
+    pub fn schema<T>(self) -> Sample<'a, Schema<T>>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        self.into_mode(Schema::of())
+    }
+
+    /// Lets the model call tools; its calls come back in the reply.
+    pub fn tools(self, tools: impl IntoIterator<Item = ToolDefinition>) -> Sample<'a, Tools> {
+        self.into_mode(Tools::new(tools, None))
+    }
+}
+
+impl Sample<'_, Tools> {
+    /// Says whether the model must call a tool. Default: as it likes.
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.mode.choice = Some(choice);
+        self
+    }
+}
+
+impl Sample<'_, GuaranteedTools> {
+    /// Says how the model is brought to call a tool. Default: it is told that it must. With
+    /// [`ToolChoice::Auto`] it is asked again until it does.
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.mode.0.choice = Some(choice);
+        self
+    }
+
+    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+}
+
+impl<T> Sample<'_, GuaranteedSchema<T>> {
+    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+}
+
+impl<M: Mode> Sample<'_, M> {
+    /// Puts the request together, once.
+    fn prepare(&mut self) -> Result<Asked> {
+        let mut request = self.request.clone().map_err(Error::misuse)?;
+        self.mode.prepare(&mut request)?;
+        let question = request.messages.iter().rev().find(|message| message.role == Role::User);
+        let question = question.cloned().unwrap_or_else(|| Message::user(Vec::new()));
+        request.messages.splice(0..0, self.before.drain(..));
+        if request.messages.is_empty() {
+            return Err(Error::misuse("a model is asked with at least one message"));
+        }
+        exchange::check(&request.messages).map_err(|error| Error::misuse(error.to_string()))?;
+        Ok(Asked { request, question })
+    }
+}
+
+impl<M: Mode> Future for Sample<'_, M> {
+    type Output = Result<M::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.asked.is_none() {
+            match this.prepare() {
+                Ok(asked) => this.asked = Some(asked),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let asked = this.asked.as_ref().expect("the request was put together above");
+        loop {
+            let correction = &this.correction;
+            let request = || {
+                let mut request = asked.request.clone();
+                correct::append(&mut request.messages, correction);
+                request
+            };
+            let answer = ready!(this.ask.poll(
+                cx,
+                |_| {
+                    let label = format!("sample `{}`", asked.question.text());
+                    Ok(Op::ask(&label, &as_request(&request())))
+                },
+                |key| keyed(&request(), key),
+            ))?;
+            let reply = Reply::deserialize(answer)?;
+            let id = exchange::id_of("call", this.ask.key().as_str());
+            match this.mode.read(asked, reply, &id) {
+                Read::Done(output) => return Poll::Ready(Ok(output)),
+                Read::Wrong { method, reply, shown, problems } => {
+                    if this.attempt > this.retries {
+                        let attempts = this.attempt;
+                        let error = SampleValidationError { method, attempts, last_result: reply, problems };
+                        return Poll::Ready(Err(error.into()));
+                    }
+                    this.correction = correct::correction(method, &asked.request, &shown, &problems);
+                    this.attempt += 1;
+                    this.ask.again(this.attempt);
+                }
+            }
+        }
+    }
+}
+
+/// Nothing in a request is pinned.
+impl<M> Unpin for Sample<'_, M> {}
+
+impl<M> fmt::Debug for Sample<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sample")
+            .field("ask", &self.ask)
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+fn as_request(request: &Request) -> Value {
+    json!({"method": "sampling/createMessage", "params": request})
+}
+
+fn keyed(request: &Request, key: &Key) -> Value {
+    let mut request = as_request(request);
+    request["params"]["_meta"] = json!({KEY_META: key.name()});
+    request
+}
+
+/// Whether a message says nothing: some providers refuse it.
+fn is_empty(message: &Message) -> bool {
+    message.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
+        && !message.content.iter().any(|block| !matches!(block, Block::Text(_)))
+}

@@ -1,0 +1,435 @@
+//! What a model can be asked for, and what is made of its reply.
+
+use std::{
+    any::TypeId,
+    collections::{BTreeSet, HashMap},
+    marker::PhantomData,
+    sync::{Arc, OnceLock, PoisonError, RwLock},
+};
+
+use antiphon_llm::{OutputSchema, SCHEMA_TOOL, plain};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{
+    SampledValue,
+    sampled::{
+        ParseError, SampleMethod, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools,
+        ToolCalls,
+    },
+};
+use crate::{
+    error::{Error, Result},
+    exchange::{AnyExchange, OpenExchange, SampleExchange},
+    sampling::{Block, Message, Reply, Request, ToolChoice, ToolDefinition},
+    schema::Validator,
+    tool::{RESERVED_TOOL, ToolCall},
+};
+
+/// A request as its author meant it.
+#[derive(Debug)]
+pub struct Asked {
+    pub(super) request: Request,
+    /// The message that is replied to.
+    pub(super) question: Message,
+}
+
+/// What became of a reply.
+#[derive(Debug)]
+pub enum Read<O> {
+    /// It is what was asked for.
+    Done(O),
+    /// It is not, and may be asked for again.
+    Wrong {
+        #[doc(hidden)]
+        method: SampleMethod,
+        /// As it came.
+        #[doc(hidden)]
+        reply: Reply,
+        /// As the model is shown it.
+        #[doc(hidden)]
+        shown: Message,
+        #[doc(hidden)]
+        problems: Vec<String>,
+    },
+}
+
+/// What a model is asked for: text, data or calls. Sealed; [`Ctx`](crate::Ctx) has a method for each.
+pub trait Mode: sealed::Sealed {
+    /// What comes of it.
+    type Output;
+
+    /// Adds to `request` what this mode needs.
+    #[doc(hidden)]
+    fn prepare(&mut self, request: &mut Request) -> Result<()>;
+
+    /// Makes something of a reply. `id` is for a call that came without one.
+    #[doc(hidden)]
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for super::Plain {}
+    impl<T> Sealed for super::Schema<T> {}
+    impl Sealed for super::Tools {}
+    impl<T> Sealed for super::GuaranteedSchema<T> {}
+    impl Sealed for super::GuaranteedTools {}
+    impl Sealed for super::Dynamic {}
+}
+
+/// Text.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+
+impl Mode for Plain {
+    type Output = Sampled;
+
+    fn prepare(&mut self, _: &mut Request) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, _: &str) -> Read<Sampled> {
+        let exchange = SampleExchange::raw(asked.question.clone(), &reply);
+        Read::Done(Sampled { reply, exchange })
+    }
+}
+
+/// Data.
+#[derive(Debug)]
+pub struct Schema<T> {
+    compiled: Result<Arc<Compiled>, String>,
+    data: PhantomData<fn() -> T>,
+}
+
+#[derive(Debug)]
+struct Compiled {
+    schema: OutputSchema,
+    validator: Validator,
+}
+
+impl Compiled {
+    fn new(schema: Map<String, Value>) -> Result<Self, String> {
+        let schema = OutputSchema::new(schema);
+        let validator = Validator::new(schema.input())?;
+        Ok(Self { schema, validator })
+    }
+}
+
+impl<T: JsonSchema + 'static> Schema<T> {
+    /// Made once a type.
+    pub(super) fn of() -> Self {
+        type Known = RwLock<HashMap<TypeId, Result<Arc<Compiled>, String>>>;
+        static KNOWN: OnceLock<Known> = OnceLock::new();
+        let known = KNOWN.get_or_init(RwLock::default);
+        let id = TypeId::of::<T>();
+        let found = known.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
+        let compiled = found.unwrap_or_else(|| {
+            let made = Compiled::new(antiphon_llm::schema_of::<T>()).map(Arc::new);
+            known.write().unwrap_or_else(PoisonError::into_inner).insert(id, made.clone());
+            made
+        });
+        Self { compiled, data: PhantomData }
+    }
+}
+
+impl Schema<Value> {
+    pub(super) fn raw(schema: Value) -> Self {
+        let compiled = match schema {
+            Value::Object(schema) => Compiled::new(schema).map(Arc::new),
+            _ => Err("a schema is a JSON object".into()),
+        };
+        Self { compiled, data: PhantomData }
+    }
+}
+
+/// Data, or what is wrong with what came instead.
+struct Checked<T> {
+    result: Result<(T, T), Vec<String>>,
+    /// The reply as a `tool_use`, where there are data in it.
+    response: Message,
+}
+
+impl<T: DeserializeOwned> Schema<T> {
+    fn compiled(&self) -> Result<Arc<Compiled>> {
+        self.compiled
+            .clone()
+            .map_err(|problem| Error::misuse(format!("the schema cannot be used: {problem}")))
+    }
+
+    /// `T` is read twice, once for the result and once for its exchange: that asks less of it than
+    /// `Clone` would.
+    fn check(&self, reply: &Reply, id: &str) -> Checked<T> {
+        let as_it_is = Message::assistant(reply.content.clone());
+        let Ok(compiled) = &self.compiled else {
+            return Checked { result: Err(Vec::new()), response: as_it_is };
+        };
+        let candidates = match compiled.schema.find(reply) {
+            Ok(candidates) => candidates,
+            Err(problem) => {
+                let problems = vec![problem].into_iter().chain(cut_off(reply)).collect();
+                return Checked { result: Err(problems), response: as_it_is };
+            }
+        };
+        let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
+        let response = match candidates.first() {
+            Some(Value::Object(input)) if !called => {
+                Message::assistant(Block::tool_use(id, SCHEMA_TOOL, Value::Object(input.clone())))
+            }
+            _ => as_it_is,
+        };
+        let mut first_problems = None;
+        for candidate in candidates {
+            let mut problems = compiled.validator.lines(&candidate);
+            if problems.is_empty() {
+                let data = compiled.schema.unwrap(candidate);
+                match (T::deserialize(&data), T::deserialize(&data)) {
+                    (Ok(one), Ok(other)) => return Checked { result: Ok((one, other)), response },
+                    (Err(error), _) | (_, Err(error)) => problems.push(error.to_string()),
+                }
+            }
+            first_problems.get_or_insert(problems);
+        }
+        let problems = first_problems.unwrap_or_default().into_iter().chain(cut_off(reply)).collect();
+        Checked { result: Err(problems), response }
+    }
+}
+
+/// What was cut off is never repaired: what is missing might have said the opposite.
+fn cut_off(reply: &Reply) -> Option<String> {
+    reply.is_cut_off().then(|| "the reply was cut off before it ended; say less, or allow more tokens".into())
+}
+
+impl<T: DeserializeOwned> Mode for Schema<T> {
+    type Output = SampledParsed<T>;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        self.compiled()?.schema.ask(request);
+        Ok(())
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output> {
+        let Checked { result, response } = self.check(&reply, id);
+        let question = asked.question.clone();
+        Read::Done(match result {
+            Ok((parsed, again)) => {
+                let exchange = SampleExchange::structured(question, response, Some(again));
+                SampledParsed { reply, parsed: Ok(parsed), exchange }
+            }
+            Err(problems) => {
+                let message = problems.join("\n");
+                let exchange = SampleExchange::failed(question, response, &message);
+                let error = ParseError { message, raw_text: raw_text(&reply) };
+                SampledParsed { reply, parsed: Err(error), exchange }
+            }
+        })
+    }
+}
+
+/// What the model wrote: its text, or the input of its calls.
+fn raw_text(reply: &Reply) -> String {
+    let text = reply.text();
+    if !text.is_empty() {
+        return text;
+    }
+    let inputs: Vec<String> = reply
+        .content
+        .iter()
+        .filter_map(Block::as_tool_use)
+        .map(|call| Value::Object(call.input.clone()).to_string())
+        .collect();
+    inputs.join("\n")
+}
+
+/// Data, or asked for again.
+#[derive(Debug)]
+pub struct GuaranteedSchema<T>(pub(super) Schema<T>);
+
+impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
+    type Output = SampledSchema<T>;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        self.0.prepare(request)
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output> {
+        let Checked { result, response } = self.0.check(&reply, id);
+        match result {
+            Ok((parsed, again)) => {
+                let exchange = SampleExchange::structured(asked.question.clone(), response, Some(again));
+                Read::Done(SampledSchema { reply, parsed, exchange })
+            }
+            Err(problems) => {
+                Read::Wrong { method: SampleMethod::SampleSchema, reply, shown: response, problems }
+            }
+        }
+    }
+}
+
+/// Calls of tools.
+#[derive(Debug)]
+pub struct Tools {
+    tools: Vec<ToolDefinition>,
+    pub(super) choice: Option<ToolChoice>,
+}
+
+impl Tools {
+    pub(super) fn new(tools: impl IntoIterator<Item = ToolDefinition>, choice: Option<ToolChoice>) -> Self {
+        Self { tools: tools.into_iter().collect(), choice }
+    }
+
+    /// The reply with calls that came as text made into calls.
+    fn called(asked: &Asked, reply: &Reply, id: &str) -> (Vec<ToolCall>, Message) {
+        let reply = plain::with_calls(&asked.request, reply.clone(), id);
+        (reply.tool_calls(), Message::assistant(reply.content))
+    }
+}
+
+impl Mode for Tools {
+    type Output = SampledCalls;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for tool in &self.tools {
+            if tool.name == RESERVED_TOOL {
+                return Err(Error::misuse(format!(
+                    "`{RESERVED_TOOL}` is a reserved tool name; give the tool another"
+                )));
+            }
+            if !names.insert(&tool.name) {
+                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
+            }
+        }
+        request.tools.clone_from(&self.tools);
+        request.tool_choice = self.choice;
+        Ok(())
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<SampledCalls> {
+        let (calls, response) = Self::called(asked, &reply, id);
+        let exchange = OpenExchange::new(asked.question.clone(), response);
+        Read::Done(SampledCalls { reply, calls, exchange })
+    }
+}
+
+/// Calls of tools, or asked for again.
+#[derive(Debug)]
+pub struct GuaranteedTools(pub(super) Tools);
+
+impl Mode for GuaranteedTools {
+    type Output = SampledTools;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        if self.0.tools.is_empty() {
+            return Err(Error::misuse("a model that must call a tool needs at least one"));
+        }
+        if self.0.choice == Some(ToolChoice::None) {
+            return Err(Error::misuse("a model that must call a tool cannot be told to call none"));
+        }
+        for tool in &self.0.tools {
+            Validator::new(&tool.input_schema).map_err(|problem| {
+                Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
+            })?;
+        }
+        self.0.prepare(request)
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<SampledTools> {
+        let (calls, response) = Tools::called(asked, &reply, id);
+        let problems = self.problems(&calls, &reply);
+        let method = SampleMethod::SampleTools;
+        match ToolCalls::new(calls) {
+            Some(calls) if problems.is_empty() => {
+                let exchange = OpenExchange::new(asked.question.clone(), response);
+                Read::Done(SampledTools { reply, calls, exchange })
+            }
+            _ => Read::Wrong { method, reply, shown: response, problems },
+        }
+    }
+}
+
+impl GuaranteedTools {
+    fn problems(&self, calls: &[ToolCall], reply: &Reply) -> Vec<String> {
+        if calls.is_empty() {
+            let none = "the model did not return tool calls".to_owned();
+            return [none].into_iter().chain(cut_off(reply)).collect();
+        }
+        let mut problems = Vec::new();
+        let mut ids = BTreeSet::new();
+        for call in calls {
+            if !ids.insert(&call.id) {
+                problems.push(format!("two calls have the id `{}`", call.id));
+            }
+            let Some(tool) = self.0.tools.iter().find(|tool| tool.name == call.name) else {
+                problems.push(format!("there is no tool `{}`", call.name));
+                continue;
+            };
+            // Compiled in `prepare`, so it compiles.
+            let Ok(validator) = Validator::new(&tool.input_schema) else { continue };
+            let lines = validator.lines(&Value::Object(call.arguments.clone()));
+            problems.extend(lines.into_iter().map(|line| format!("{}: {line}", call.name)));
+        }
+        problems
+    }
+}
+
+/// Whatever a [`SampleConfig`](super::SampleConfig) says.
+#[derive(Debug)]
+pub enum Dynamic {
+    /// Text.
+    #[doc(hidden)]
+    Plain,
+    /// Data.
+    #[doc(hidden)]
+    Schema(Schema<Value>),
+    /// Calls of tools.
+    #[doc(hidden)]
+    Tools(Tools),
+}
+
+impl Mode for Dynamic {
+    type Output = SampledValue;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        match self {
+            Self::Plain => Ok(()),
+            Self::Schema(schema) => schema.prepare(request),
+            Self::Tools(tools) => tools.prepare(request),
+        }
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<SampledValue> {
+        Read::Done(match self {
+            Self::Plain => {
+                let exchange = SampleExchange::structured(
+                    asked.question.clone(),
+                    Message::assistant(reply.content.clone()),
+                    None,
+                );
+                SampledValue::new(reply, AnyExchange::Closed(exchange))
+            }
+            Self::Schema(schema) => match schema.read(asked, reply, id) {
+                Read::Done(SampledParsed { reply, parsed, exchange }) => {
+                    let mut value = SampledValue::new(reply, AnyExchange::Closed(exchange));
+                    match parsed {
+                        Ok(parsed) => value.parsed = Some(parsed),
+                        Err(error) => value.parse_error = Some(error),
+                    }
+                    value
+                }
+                Read::Wrong { method, reply, shown, problems } => {
+                    return Read::Wrong { method, reply, shown, problems };
+                }
+            },
+            Self::Tools(_) => {
+                let (calls, response) = Tools::called(asked, &reply, id);
+                let open = OpenExchange::new(asked.question.clone(), response);
+                let mut value = SampledValue::new(reply, AnyExchange::Open(open));
+                value.tool_calls = calls;
+                value
+            }
+        })
+    }
+}

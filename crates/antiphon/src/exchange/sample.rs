@@ -1,0 +1,181 @@
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::HistoryError;
+use crate::{
+    sampling::{Block, Content, Message, Reply},
+    tool::{ToolCall, ToolResult},
+};
+
+/// A question to a model and its answer, as messages a model can be shown.
+///
+/// It tells what happened, not what went over the wire: attempts that failed are not in it, and data
+/// that came back as a `tool_use` are followed by a `tool_result` that says `ok`, because MCP wants
+/// every `tool_use` answered.
+///
+/// | what was asked for | messages |
+/// |---|---|
+/// | text | the user's question, the assistant's reply |
+/// | data | the user's question, the assistant's `tool_use`, the user's `tool_result` |
+/// | tools | an [`OpenExchange`], until their results are given |
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SampleExchange<T = ()> {
+    /// The user's question.
+    pub request: Message,
+    /// The assistant's reply.
+    pub response: Message,
+    /// All messages, in order: two, or three where the reply is a `tool_use`.
+    pub messages: Vec<Message>,
+    /// The data, where data were asked for.
+    pub parsed: Option<T>,
+}
+
+/// What the assistant is told of data that were taken.
+const ACKNOWLEDGED: &str = "ok";
+
+impl SampleExchange {
+    /// Text.
+    pub(crate) fn raw(request: Message, reply: &Reply) -> Self {
+        let response = Message::assistant(reply.content.clone());
+        Self { messages: vec![request.clone(), response.clone()], request, response, parsed: None }
+    }
+}
+
+impl<T> SampleExchange<T> {
+    /// Data: `response` is the `tool_use`, as it came.
+    pub(crate) fn structured(request: Message, response: Message, parsed: Option<T>) -> Self {
+        Self::acknowledged(request, response, parsed, |id| {
+            Block::tool_result(id, [Content::text(ACKNOWLEDGED)])
+        })
+    }
+
+    /// Data that did not fit, and why.
+    pub(crate) fn failed(request: Message, response: Message, problem: &str) -> Self {
+        Self::acknowledged(request, response, None, |id| Block::tool_error(id, problem))
+    }
+
+    fn acknowledged(
+        request: Message,
+        response: Message,
+        parsed: Option<T>,
+        acknowledge: impl Fn(String) -> Block,
+    ) -> Self {
+        let results: Vec<Block> = response.tool_calls().map(|call| acknowledge(call.id)).collect();
+        let mut messages = vec![request.clone(), response.clone()];
+        if !results.is_empty() {
+            messages.push(Message::user(results));
+        }
+        Self { request, response, messages, parsed }
+    }
+
+    /// The same exchange with the data in the `tool_result` and an empty `input`: for models that
+    /// take what was said back to them more seriously than what they said.
+    #[must_use]
+    pub fn with_echo(mut self) -> Self {
+        let mut echoes = Vec::new();
+        for block in &mut self.response.content {
+            if let Block::ToolUse(used) = block {
+                let data = Value::Object(std::mem::take(&mut used.input));
+                echoes.push(Block::tool_result(&used.id, [Content::text(data.to_string())]));
+            }
+        }
+        if !echoes.is_empty() {
+            self.messages = vec![self.request.clone(), self.response.clone(), Message::user(echoes)];
+        }
+        self
+    }
+}
+
+/// A question to a model that wants to call tools, and has not been told what came of it.
+///
+/// A history does not take it as it is: a `tool_use` without its `tool_result` is refused by every
+/// model there is. [`close`](Self::close) it with the results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[must_use = "an open exchange is closed with the results of its calls"]
+#[non_exhaustive]
+pub struct OpenExchange {
+    /// The user's question.
+    pub request: Message,
+    /// The assistant's reply, with its `tool_use` blocks.
+    pub response: Message,
+    /// Both, in order.
+    pub messages: Vec<Message>,
+}
+
+impl OpenExchange {
+    pub(crate) fn new(request: Message, response: Message) -> Self {
+        Self { messages: vec![request.clone(), response.clone()], request, response }
+    }
+
+    /// The calls that want a result.
+    pub fn calls(&self) -> Vec<ToolCall> {
+        self.response.tool_calls().collect()
+    }
+
+    /// Adds one message with a `tool_result` for each call.
+    ///
+    /// # Errors
+    ///
+    /// When a call has no result, or a result no call.
+    pub fn close(
+        self,
+        results: impl IntoIterator<Item = ToolResult>,
+    ) -> Result<SampleExchange, HistoryError> {
+        let results: Vec<Block> = results.into_iter().map(ToolResult::into_block).collect();
+        let given: BTreeSet<&str> = results
+            .iter()
+            .filter_map(|block| match block {
+                Block::ToolResult(result) => Some(result.tool_use_id.as_str()),
+                _ => None,
+            })
+            .collect();
+        let calls = self.calls();
+        if let Some(call) = calls.iter().find(|call| !given.contains(call.id.as_str())) {
+            return Err(HistoryError::Dangling { id: call.id.clone(), name: call.name.clone() });
+        }
+        if let Some(id) = given.into_iter().find(|id| !calls.iter().any(|call| call.id == *id)) {
+            return Err(HistoryError::Unasked { id: id.to_owned() });
+        }
+        let Self { request, response, mut messages } = self;
+        if !results.is_empty() {
+            messages.push(Message::user(results));
+        }
+        Ok(SampleExchange { request, response, messages, parsed: None })
+    }
+
+    /// As [`close`](Self::close), with a sentence for each call.
+    pub fn close_with<S: Into<String>>(self, mut say: impl FnMut(&ToolCall) -> S) -> SampleExchange {
+        let calls = self.calls();
+        let said = calls.iter().map(|call| Block::tool_result(&call.id, [Content::text(say(call))]));
+        let results: Vec<Block> = said.collect();
+        let Self { request, response, mut messages } = self;
+        if !results.is_empty() {
+            messages.push(Message::user(results));
+        }
+        SampleExchange { request, response, messages, parsed: None }
+    }
+}
+
+/// An exchange of which it is not known beforehand whether the model wants to call tools.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum AnyExchange {
+    /// Tools were called.
+    Open(OpenExchange),
+    /// Nothing is left to be said.
+    Closed(SampleExchange<Value>),
+}
+
+impl AnyExchange {
+    /// The messages, in order.
+    pub fn messages(&self) -> &[Message] {
+        match self {
+            Self::Open(open) => &open.messages,
+            Self::Closed(closed) => &closed.messages,
+        }
+    }
+}

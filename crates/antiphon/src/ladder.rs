@@ -1,0 +1,189 @@
+//! Which model a request goes to: the client's, or a provider's.
+//!
+//! A policy says where to begin. A call moves down the ladder when the client has no model, refuses,
+//! or fails, or when its rounds are needed for questions only a person can answer. What was chosen is
+//! in the journal with the reply, so a run that is replayed never chooses again.
+
+use std::{fmt, sync::Arc};
+
+use antiphon_llm::{Model, Request};
+use antiphon_replay::Failure;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    error::{Capability, Error, ErrorKind, Result},
+    wire::{Link, Revision},
+};
+
+/// Which model is asked first, and which else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SamplingPolicy {
+    /// The client's; a provider's where the client has none, refuses or fails, or where the rounds
+    /// run out. What is asked is then told to the provider, and the operator pays.
+    #[default]
+    ClientFirst,
+    /// A provider's; the client's where the provider fails.
+    ProviderFirst,
+    /// The client's and no other: nothing leaves for a provider.
+    ClientOnly,
+    /// A provider's and no other: the client is never asked to sample.
+    ProviderOnly,
+}
+
+/// Where a reply's `_meta` says which way it came. What came from the client says nothing.
+pub const VIA_META: &str = "antiphon/via";
+
+/// The way a reply came: what [`VIA_META`] holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Via {
+    /// The provider's model, as the operator named it.
+    pub provider: String,
+    /// Why it was asked.
+    pub because: String,
+}
+
+/// A server's models, and when they are asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ladder {
+    pub(crate) policy: SamplingPolicy,
+    pub(crate) model: Option<Arc<dyn Model>>,
+}
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rung {
+    Client,
+    Provider,
+}
+
+/// Why a provider is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Because {
+    /// The operator says so.
+    Policy,
+    /// The client has not declared what it takes.
+    Capability(Capability),
+    /// The client refused or failed.
+    Failed,
+    /// The client's rounds are running out.
+    Rounds,
+}
+
+impl fmt::Display for Because {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy => f.write_str("the policy says so"),
+            Self::Capability(missing) => write!(f, "the client has not declared `{}`", missing.name()),
+            Self::Failed => f.write_str("the client refused or failed"),
+            Self::Rounds => f.write_str("the client's rounds are running out"),
+        }
+    }
+}
+
+/// What to do about a request.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Client,
+    Provider(Arc<dyn Model>, Because),
+    /// Nobody can be asked.
+    Nobody(Capability),
+    /// Everybody was, and failed.
+    Failed(Failure),
+}
+
+/// What is known when a way is chosen.
+#[derive(Debug)]
+pub(crate) struct Situation<'a> {
+    pub(crate) link: &'a Link,
+    /// How many rounds are left, and whether this one is needed anyway.
+    pub(crate) rounds_left: u32,
+    pub(crate) round_is_made: bool,
+    /// What was tried, and what came of it.
+    pub(crate) tried: &'a [(Rung, Failure)],
+}
+
+/// Rounds that are kept for people while there is a provider to ask instead.
+const KEPT_FOR_PEOPLE: u32 = 3;
+
+impl Ladder {
+    /// Which way `request` goes.
+    pub(crate) fn way(&self, request: &Value, situation: &Situation<'_>) -> Way {
+        let Situation { link, tried, .. } = *situation;
+        let missing = link.lacks(request);
+        if !is_sampling(request) {
+            return match (tried, missing) {
+                ([(_, failure), ..], _) => Way::Failed(failure.clone()),
+                ([], Some(missing)) => Way::Nobody(missing),
+                ([], None) => Way::Client,
+            };
+        }
+        let was_tried = |rung: Rung| tried.iter().any(|(tried, _)| *tried == rung);
+        let client = !matches!(self.policy, SamplingPolicy::ProviderOnly)
+            && missing.is_none()
+            && !was_tried(Rung::Client);
+        let model = match self.policy {
+            SamplingPolicy::ClientOnly => None,
+            _ => self.model.as_ref().filter(|_| !was_tried(Rung::Provider)),
+        };
+        let spent = link.revision() == Revision::Rounds
+            && !situation.round_is_made
+            && situation.rounds_left <= KEPT_FOR_PEOPLE;
+        match (client, model) {
+            (true, Some(model)) if self.policy == SamplingPolicy::ProviderFirst => {
+                Way::Provider(Arc::clone(model), Because::Policy)
+            }
+            (true, Some(model)) if spent => Way::Provider(Arc::clone(model), Because::Rounds),
+            (true, _) => Way::Client,
+            (false, Some(model)) => Way::Provider(
+                Arc::clone(model),
+                match (self.policy, missing) {
+                    (SamplingPolicy::ClientFirst, Some(missing)) => Because::Capability(missing),
+                    (SamplingPolicy::ClientFirst, None) => Because::Failed,
+                    _ => Because::Policy,
+                },
+            ),
+            (false, None) => match (tried, missing) {
+                ([], Some(missing)) => Way::Nobody(missing),
+                (tried, missing) => Way::Failed(nobody_left(tried, missing)),
+            },
+        }
+    }
+}
+
+/// Why nobody replied. Where only the client was asked, what it answered.
+fn nobody_left(tried: &[(Rung, Failure)], missing: Option<Capability>) -> Failure {
+    if let [(Rung::Client, failure)] = tried {
+        return failure.clone();
+    }
+    let mut said: Vec<String> = tried
+        .iter()
+        .map(|(rung, failure)| match rung {
+            Rung::Client => format!("the client answered: {}", failure.message),
+            Rung::Provider => failure.message.clone(),
+        })
+        .collect();
+    if let Some(missing) = missing {
+        said.push(format!("the client has not declared `{}`", missing.name()));
+    }
+    if said.is_empty() {
+        said.push("the policy allows none".into());
+    }
+    Error::new(ErrorKind::Model(said.join("; "))).to_failure()
+}
+
+pub(crate) fn is_sampling(request: &Value) -> bool {
+    request["method"] == "sampling/createMessage"
+}
+
+/// Asks a provider what a client would have been asked.
+pub(crate) async fn ask(model: Arc<dyn Model>, request: Value, because: Because) -> Result<Value> {
+    let request: Request = serde_json::from_value(request["params"].clone())?;
+    let mut reply = model.reply(&request).await?;
+    let via = Via { provider: model.name().to_owned(), because: because.to_string() };
+    reply.meta.insert(VIA_META.into(), json!(via));
+    Ok(serde_json::to_value(reply)?)
+}
