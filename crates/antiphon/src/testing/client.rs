@@ -190,6 +190,11 @@ impl Client {
         self.meta = meta;
     }
 
+    /// Sets after how many rounds the client gives up, as real ones do. Default: 100.
+    pub fn set_max_rounds(&mut self, rounds: u32) {
+        self.max_rounds = rounds;
+    }
+
     /// Calls a tool, and answers what it asks until it is done.
     ///
     /// # Errors

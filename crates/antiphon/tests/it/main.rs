@@ -5,15 +5,20 @@
     reason = "a test fails by panicking, and its helpers read better by value"
 )]
 
+mod bad_models;
 mod checked;
 mod conversation;
 mod elicit;
+mod exchange;
 mod flow;
 #[cfg(feature = "http")]
 mod http;
+mod ladder;
 mod notes;
 mod protocol;
 mod sample;
+mod sample_schema;
+mod sample_tools;
 mod seal;
 mod shapes;
 mod tools;

@@ -4,7 +4,7 @@ use antiphon::{
     ToolCall, ToolOutput, ToolResult,
     elicitation::{ElicitationComplete, UrlElicitation},
     model::{ContentBlock, ResourceLink, ToolDescription},
-    sampling::{Block, Message, ToolUseBlock},
+    sampling::{Block, Message, Reply, Request, ToolDefinition, ToolUseBlock},
 };
 use serde_json::{Map, Value, json};
 
@@ -127,4 +127,77 @@ fn a_url_elicitation_and_its_end_have_an_id() {
     );
     round_trip::<ElicitationComplete>(json!({"elicitationId": "1"}));
     assert!(serde_json::from_value::<ElicitationComplete>(json!({})).is_err());
+}
+
+#[test]
+fn content_is_read_as_one_block_or_as_many_and_kept_as_many() {
+    for (content, blocks) in [
+        (json!({"type": "text", "text": "a"}), 1),
+        (json!([{"type": "text", "text": "a"}]), 1),
+        (json!({"type": "image", "data": "AA==", "mimeType": "image/png"}), 1),
+        (json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}), 1),
+        (json!({"type": "tool_use", "id": "1", "name": "a", "input": {}}), 1),
+        (json!({"type": "tool_result", "toolUseId": "1", "content": []}), 1),
+        (
+            json!([
+                {"type": "tool_use", "id": "1", "name": "a", "input": {}},
+                {"type": "tool_use", "id": "2", "name": "b", "input": {}},
+            ]),
+            2,
+        ),
+        (json!([]), 0),
+    ] {
+        let reply: Reply =
+            serde_json::from_value(json!({"role": "assistant", "model": "m", "content": content})).unwrap();
+        let read: &Vec<Block> = &reply.content;
+        assert_eq!(read.len(), blocks, "{content}");
+    }
+}
+
+#[test]
+fn a_lone_block_is_written_as_one_and_calls_as_a_list() {
+    let text = json!({"type": "text", "text": "a"});
+    assert_eq!(json!(Message::user("a"))["content"], text);
+    let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+    assert_eq!(json!(Message::user(Block::image("AA==", "image/png")))["content"], image);
+    let two = Message::user([Block::text("a"), Block::text("a")]);
+    assert_eq!(json!(two)["content"], json!([text, text]));
+    let call = Message::assistant(Block::tool_use("1", "a", json!({})));
+    assert!(json!(call)["content"].is_array());
+    let result = Message::user(Block::tool_result("1", []));
+    assert!(json!(result)["content"].is_array());
+}
+
+#[test]
+fn a_reply_keeps_a_stop_reason_nobody_knows() {
+    for reason in ["endTurn", "stopSequence", "maxTokens", "toolUse", "outOfPaper"] {
+        round_trip::<Reply>(json!({
+            "role": "assistant", "model": "m", "stopReason": reason, "content": {"type": "text", "text": "a"},
+        }));
+    }
+}
+
+#[test]
+fn a_request_to_a_model_has_all_that_can_be_asked() {
+    round_trip::<Request>(json!({
+        "messages": [{"role": "user", "content": {"type": "text", "text": "a"}}],
+        "maxTokens": 10, "systemPrompt": "b", "temperature": 0.5, "stopSequences": ["c"],
+        "modelPreferences": {"hints": [{"name": "d"}], "costPriority": 0.5},
+        "includeContext": "none", "metadata": {"e": 1}, "_meta": {"f": 2},
+        "tools": [{"name": "g", "inputSchema": {"type": "object"}}], "toolChoice": {"mode": "none"},
+    }));
+}
+
+#[test]
+fn a_tool_for_a_model_is_typed_or_raw_and_the_same() {
+    #[derive(schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Go {
+        way: String,
+    }
+    let typed = ToolDefinition::of::<Go>("go");
+    let raw = ToolDefinition::new("go", Value::Object(typed.input_schema.clone()));
+    assert_eq!(json!(typed), json!(raw));
+    assert!(json!(typed).get("description").is_none());
+    assert_eq!(json!(raw.with_description("Goes"))["description"], "Goes");
 }
