@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::project::{self, Profile, Project};
+use crate::python::Python;
 use crate::server::{self, Server};
 use crate::table::Table;
 
@@ -41,7 +42,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
     let folder = project.root.join("conformance").join("clients");
     let bin = project::npm_install(&folder)?;
-    let python = python(&project, &folder)?;
+    let venv = project.target.join("clients").join("venv");
+    let python = Python::with_packages(&venv, &folder.join("requirements.txt"), || {
+        eprintln!("installing the Python packages of {}", folder.display());
+    })?;
     let tour = match &options.binary {
         Some(binary) => binary.clone(),
         None => project.build("tour", "tour", Profile::Dev)?,
@@ -56,13 +60,15 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     for (script, mode, revision) in PEERS {
         for transport in ["http", "stdio"] {
             eprintln!("{script} {mode} over {transport}");
-            let program = if Path::new(script).extension().is_some_and(|it| it == "py") {
-                python.clone()
+            let path = folder.join(script);
+            let mut command = if path.extension().is_some_and(|it| it == "py") {
+                python.script(&path)
             } else {
-                bin.join("node")
+                let mut node = Command::new(bin.join("node"));
+                node.arg(path);
+                node
             };
-            let mut command = Command::new(program);
-            command.arg(folder.join(script)).arg(mode);
+            command.arg(mode);
             if transport == "http" {
                 command.arg(server.url());
             } else {
@@ -172,31 +178,6 @@ fn drive(command: &mut Command, log: &Path) -> Result<Report> {
     let text = fs::read_to_string(&output)?;
     let line = text.lines().last().with_context(|| format!("printed no report; see {}", log.display()))?;
     serde_json::from_str(line).with_context(|| format!("printed {line:?} instead of a report"))
-}
-
-/// A virtual environment with the Python peers, made when it is missing or out of date.
-fn python(project: &Project, folder: &Path) -> Result<PathBuf> {
-    let venv = project.target.join("clients").join("venv");
-    let python = venv.join("bin").join("python");
-    let wanted = fs::read_to_string(folder.join("requirements.txt"))?;
-    let stamp = venv.join("requirements.txt");
-    if fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
-        ensure!(
-            project::installed("python3"),
-            "`python3` was not found; install Python 3.11 or newer with venv"
-        );
-        eprintln!("installing the Python packages of {}", folder.display());
-        fs::create_dir_all(venv.parent().unwrap_or(&project.target))?;
-        project::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))
-            .context("on Debian, install the package python3-venv")?;
-        project::run(
-            Command::new(&python)
-                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
-                .arg(folder.join("requirements.txt")),
-        )?;
-        fs::write(&stamp, wanted)?;
-    }
-    Ok(python)
 }
 
 #[cfg(test)]

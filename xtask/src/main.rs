@@ -13,7 +13,9 @@ mod clients;
 mod conformance;
 mod http;
 mod mcp;
+mod models;
 mod project;
+mod python;
 mod requirements;
 mod server;
 mod table;
@@ -34,6 +36,8 @@ enum Chore {
     /// Run the official MCP conformance suite.
     #[command(subcommand)]
     Conformance(conformance::Leg),
+    /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
+    Models(models::Options),
     /// Say which requirements are proven by tests that ran.
     Requirements,
     /// Check everything a change must pass; this is what CI runs.
@@ -56,6 +60,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Chaos(kind) => chaos::main(kind),
         Chore::Clients(options) => clients::main(options),
         Chore::Conformance(leg) => conformance::main(leg),
+        Chore::Models(options) => models::main(options),
         Chore::Requirements => requirements::main(),
         Chore::Verify(options) => verify::main(options),
     }

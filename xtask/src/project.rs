@@ -132,6 +132,21 @@ pub(crate) fn npm_install(folder: &Path) -> Result<PathBuf> {
     Ok(folder.join("node_modules").join(".bin"))
 }
 
+/// Makes `folder` with `make`, unless it was made from the same `inputs` before.
+pub(crate) fn make_once(folder: &Path, inputs: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    // Written last: a folder half made has none.
+    let stamp = folder.join(".made-from");
+    if std::fs::read_to_string(&stamp).is_ok_and(|found| found == inputs) {
+        return Ok(());
+    }
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("could not remove {}", folder.display()))?;
+    }
+    std::fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
+    make()?;
+    std::fs::write(&stamp, inputs).with_context(|| format!("could not write {}", stamp.display()))
+}
+
 /// `PATH` with `first` before everything else.
 pub(crate) fn path_with(first: &Path) -> Result<std::ffi::OsString> {
     let rest = env::var_os("PATH").unwrap_or_default();
@@ -139,7 +154,8 @@ pub(crate) fn path_with(first: &Path) -> Result<std::ffi::OsString> {
     env::join_paths(all).context("PATH cannot hold this folder's name")
 }
 
-fn show(command: &Command) -> String {
+/// The command as one would type it.
+pub(crate) fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -103,7 +103,7 @@ fn log_file(path: &Path) -> Result<File> {
 }
 
 /// The last lines of a log, for an error message.
-fn tail(log: &Path) -> String {
+pub(crate) fn tail(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")

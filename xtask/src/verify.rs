@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::models::Models;
 use crate::project::{self, Project};
 use crate::table::Table;
 
@@ -24,7 +25,15 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-type Check = fn(&Project) -> Result<Outcome>;
+type Check = fn(&mut Verification) -> Result<Outcome>;
+
+/// What the steps share.
+#[derive(Debug)]
+struct Verification {
+    project: Project,
+    /// Nothing until the step that starts them; they stop when the last step is done.
+    models: Models,
+}
 
 /// How a step that did not fail ended.
 #[derive(Debug)]
@@ -38,26 +47,30 @@ enum Outcome {
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let project = Project::open()?;
-    let quick: [(&str, Check); 8] = [
-        ("format", format),
-        ("file sizes", file_sizes),
-        ("typos", typos),
-        ("dependency budget", budget),
-        ("clippy, all features", clippy_all),
-        ("clippy, no features", clippy_none),
+    let mut verification = Verification { project: Project::open()?, models: Models::default() };
+    let quick: [(&str, Check); 9] = [
+        ("format", |it| format(&it.project)),
+        ("file sizes", |it| file_sizes(&it.project)),
+        ("typos", |it| typos(&it.project)),
+        ("dependency budget", |it| budget(&it.project)),
+        ("clippy, all features", |it| clippy_all(&it.project)),
+        ("clippy, no features", |it| clippy_none(&it.project)),
+        ("models", models),
         ("tests", tests),
         ("doc tests", doc_tests),
     ];
-    let slow: [(&str, Check); 3] =
-        [("docs", docs), ("each feature alone", each_feature), ("licences and bans", deny)];
+    let slow: [(&str, Check); 3] = [
+        ("docs", |it| docs(&it.project)),
+        ("each feature alone", |it| each_feature(&it.project)),
+        ("licences and bans", |it| deny(&it.project)),
+    ];
     let steps = quick.into_iter().chain(slow.into_iter().filter(|_| !options.quick));
 
     let mut table = Table::new(["verify", "seconds", "result"]);
     for (name, check) in steps {
         eprintln!("\n== {name}");
         let start = Instant::now();
-        let outcome = check(&project).with_context(|| format!("step `{name}` failed"))?;
+        let outcome = check(&mut verification).with_context(|| format!("step `{name}` failed"))?;
         let seconds = format!("{:.1}", start.elapsed().as_secs_f64());
         let result = match outcome {
             Outcome::Passed => "ok".into(),
@@ -71,7 +84,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         table.row([name.into(), seconds, result]);
     }
     println!("\n{table}");
-    println!("{} passed, 0 failed", tests_passed(&project)?);
+    println!("{} passed, 0 failed", tests_passed(&verification.project)?);
     Ok(())
 }
 
@@ -103,15 +116,30 @@ fn clippy_none(project: &Project) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn tests(project: &Project) -> Result<Outcome> {
+/// Starts what the tests of models talk to. In CI nothing may be missing.
+fn models(verification: &mut Verification) -> Result<Outcome> {
+    let (models, missing) = Models::start(&verification.project);
+    verification.models = models;
+    if missing.is_empty() {
+        return Ok(Outcome::Passed);
+    }
+    let reasons: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    let reasons = reasons.join("\n");
+    ensure!(std::env::var_os("CI").is_none(), "{reasons}");
+    Ok(Outcome::Skipped(format!("{reasons}\nThe tests that need them are skipped.")))
+}
+
+fn tests(Verification { project, models }: &mut Verification) -> Result<Outcome> {
     ensure!(
         cargo(project, &["nextest", "--version"]).output().is_ok_and(|output| output.status.success()),
         "cargo-nextest is missing; run `cargo install cargo-nextest --locked`"
     );
-    project::run(&mut cargo(
-        project,
-        &["nextest", "run", "--profile", "ci", "--workspace", "--all-features"],
-    ))?;
+    let mut command = cargo(project, &["nextest", "run", "--profile", "ci", "--workspace", "--all-features"]);
+    project::run(command.envs(models.variables())).or_else(|error| {
+        // A test may fail only because its server is gone.
+        models.check()?;
+        Err(error)
+    })?;
     Ok(Outcome::Found(format!("{} passed", tests_passed(project)?)))
 }
 
@@ -122,8 +150,9 @@ fn tests_passed(project: &Project) -> Result<usize> {
     Ok(crate::requirements::passed_tests(&text)?.len())
 }
 
-fn doc_tests(project: &Project) -> Result<Outcome> {
-    project::run(&mut cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]))?;
+fn doc_tests(Verification { project, models }: &mut Verification) -> Result<Outcome> {
+    let mut command = cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]);
+    project::run(command.envs(models.variables()))?;
     Ok(Outcome::Passed)
 }
 
