@@ -148,6 +148,9 @@ impl fmt::Display for ErrorKind {
             Self::Unsupported(Capability::Session) => f.write_str(
                 "the client cannot be asked: it sent this request outside a session; let it initialize one, or speak 2026-07-28",
             ),
+            Self::Unsupported(Capability::Sampling) => f.write_str(
+                "the client has not declared `sampling`, so it cannot be asked, and the server has no model of its own",
+            ),
             Self::Unsupported(capability) => {
                 write!(f, "the client has not declared `{}`, so it cannot be asked", capability.name())
             }

@@ -8,6 +8,7 @@
 mod bad_models;
 mod checked;
 mod conversation;
+mod docs;
 mod elicit;
 mod exchange;
 mod flow;

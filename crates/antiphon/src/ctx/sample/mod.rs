@@ -17,7 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize as _, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use self::mode::{Asked, Read};
+use self::mode::{Asked, Read, Wrong};
 pub use self::{
     config::{SampleConfig, SampledValue},
     mode::{Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools},
@@ -409,7 +409,8 @@ impl<M: Mode> Future for Sample<'_, M> {
             let id = exchange::id_of("call", this.ask.key().as_str());
             match this.mode.read(asked, reply, &id) {
                 Read::Done(output) => return Poll::Ready(Ok(output)),
-                Read::Wrong { method, reply, shown, problems } => {
+                Read::Wrong(wrong) => {
+                    let Wrong { method, reply, shown, problems } = *wrong;
                     if this.attempt > this.retries {
                         let attempts = this.attempt;
                         let error = SampleValidationError { method, attempts, last_result: reply, problems };

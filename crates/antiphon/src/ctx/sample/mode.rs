@@ -41,18 +41,18 @@ pub enum Read<O> {
     /// It is what was asked for.
     Done(O),
     /// It is not, and may be asked for again.
-    Wrong {
-        #[doc(hidden)]
-        method: SampleMethod,
-        /// As it came.
-        #[doc(hidden)]
-        reply: Reply,
-        /// As the model is shown it.
-        #[doc(hidden)]
-        shown: Message,
-        #[doc(hidden)]
-        problems: Vec<String>,
-    },
+    Wrong(Box<Wrong>),
+}
+
+/// What is wrong with a reply.
+#[derive(Debug)]
+pub struct Wrong {
+    pub(super) method: SampleMethod,
+    /// As it came.
+    pub(super) reply: Reply,
+    /// As the model is shown it.
+    pub(super) shown: Message,
+    pub(super) problems: Vec<String>,
 }
 
 /// What a model is asked for: text, data or calls. Sealed; [`Ctx`](crate::Ctx) has a method for each.
@@ -262,7 +262,8 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
                 Read::Done(SampledSchema { reply, parsed, exchange })
             }
             Err(problems) => {
-                Read::Wrong { method: SampleMethod::SampleSchema, reply, shown: response, problems }
+                let method = SampleMethod::SampleSchema;
+                Read::Wrong(Box::new(Wrong { method, reply, shown: response, problems }))
             }
         }
     }
@@ -345,7 +346,7 @@ impl Mode for GuaranteedTools {
                 let exchange = OpenExchange::new(asked.question.clone(), response);
                 Read::Done(SampledTools { reply, calls, exchange })
             }
-            _ => Read::Wrong { method, reply, shown: response, problems },
+            _ => Read::Wrong(Box::new(Wrong { method, reply, shown: response, problems })),
         }
     }
 }
@@ -419,9 +420,7 @@ impl Mode for Dynamic {
                     }
                     value
                 }
-                Read::Wrong { method, reply, shown, problems } => {
-                    return Read::Wrong { method, reply, shown, problems };
-                }
+                Read::Wrong(wrong) => return Read::Wrong(wrong),
             },
             Self::Tools(_) => {
                 let (calls, response) = Tools::called(asked, &reply, id);
