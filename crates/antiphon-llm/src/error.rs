@@ -46,6 +46,9 @@ pub enum Error {
     /// A limit of the operator's was reached.
     #[error("{0}")]
     Limit(String),
+    /// A provider cannot be set up as asked.
+    #[error("{0}")]
+    Config(String),
     /// The provider answered with something that is no reply.
     #[error("the provider's answer cannot be read: {0}")]
     Malformed(String),

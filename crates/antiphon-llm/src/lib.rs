@@ -18,6 +18,8 @@
 //! - [`OutputSchema`]: data instead of prose, by the reserved tool [`SCHEMA_TOOL`].
 //! - [`plain`]: tools for those who have none.
 //! - [`Conversation::from_openai`]: histories in another house's style.
+//! - [`Budgeted`]: what a model may cost.
+//! - `providers`: models behind the APIs of OpenAI, Anthropic, Gemini, Ollama and their kind.
 //!
 //! # Features
 //!
@@ -26,12 +28,18 @@
 //! | feature | what it gives |
 //! |---|---|
 //! | `scripted` | `Scripted`, a model that replies by script, for tests |
+//! | `providers` | `providers`: `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for the rest; needs Rust 1.95 |
 //! | `conformance` | the laws of [`Model`], for the tests of a model of your own |
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
+mod limits;
 mod message;
 mod model;
 pub mod plain;
+#[cfg(feature = "providers")]
+pub mod providers;
 mod reply;
 mod request;
 #[cfg(feature = "scripted")]
@@ -42,6 +50,7 @@ mod structured;
 pub use crate::scripted::Scripted;
 pub use crate::{
     error::{Error, Result},
+    limits::{Budget, Budgeted},
     message::{
         Block, Content, Conversation, IntoBlocks, MediaBlock, Message, NotOpenAi, Role, TextBlock, ToolCall,
         ToolResultBlock, ToolUseBlock,

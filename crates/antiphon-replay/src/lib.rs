@@ -55,4 +55,4 @@ pub use key::Key;
 pub use machine::{Advance, Blocked, Machine, Suspension, Turn};
 #[cfg(feature = "__mutations")]
 pub use mutation::Mutation;
-pub use op::{Fingerprint, Kind, Op};
+pub use op::{Fingerprint, Kind, Op, canonical};

@@ -62,13 +62,53 @@ pub struct Op {
     pub(crate) fingerprint: Fingerprint,
 }
 
+/// `value` as JSON with its keys in order, for fingerprints.
+///
+/// Whether a map keeps the order of its keys is a feature of `serde_json` that any crate of a program
+/// can turn on. A run that began in a program without that crate must go on in one with it.
+pub fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write_canonical(value, &mut text);
+    text
+}
+
+fn write_canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(object) => {
+            let mut entries: Vec<_> = object.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| *key);
+            text.push('{');
+            for (i, (key, value)) in entries.into_iter().enumerate() {
+                if i > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::from(key.as_str()).to_string());
+                text.push(':');
+                write_canonical(value, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    text.push(',');
+                }
+                write_canonical(item, text);
+            }
+            text.push(']');
+        }
+        leaf => text.push_str(&leaf.to_string()),
+    }
+}
+
 /// Longer labels are cut: a journal travels with every round.
 const LABEL_CHARS: usize = 60;
 
 impl Op {
     /// A question; its fingerprint covers the whole request.
     pub fn ask(label: &str, request: &Value) -> Self {
-        Self::ask_parts(label, &[request.to_string().as_bytes()])
+        Self::ask_parts(label, &[canonical(request).as_bytes()])
     }
 
     /// A question; its fingerprint covers `parts`, for when writing out the request would cost more.
@@ -93,5 +133,21 @@ impl Op {
             None => label.into(),
         };
         Self { kind, label, fingerprint }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn equal_json_is_written_alike_in_whatever_order_its_keys_came() {
+        let one: Value = serde_json::from_str(r#"{"b": [1, {"d": "\"", "c": null}], "a": 0.5}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"a": 0.5, "b": [1, {"c": null, "d": "\""}]}"#).unwrap();
+        assert_eq!(canonical(&one), r#"{"a":0.5,"b":[1,{"c":null,"d":"\""}]}"#);
+        assert_eq!(canonical(&one), canonical(&other));
+        assert_eq!(Op::ask("?", &one), Op::ask("?", &json!(other)));
     }
 }

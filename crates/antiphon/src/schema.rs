@@ -211,7 +211,7 @@ impl Form {
         }
         let validator = Validator::new(&schema)?;
         let schema = Value::Object(schema);
-        Ok(Self { key, text: schema.to_string(), schema, validator })
+        Ok(Self { key, text: antiphon_replay::canonical(&schema), schema, validator })
     }
 }
 

@@ -283,7 +283,7 @@ impl<'a> ElicitValue<'a> {
                             known.join(", ")
                         )));
                     }
-                    let context = context.as_ref().map(Value::to_string).unwrap_or_default();
+                    let context = context.as_ref().map(antiphon_replay::canonical).unwrap_or_default();
                     Ok(Op::ask_parts(
                         &format!("elicit `{message}`"),
                         &[shown.as_bytes(), form.text.as_bytes(), context.as_bytes()],

@@ -116,8 +116,8 @@ async fn every_failure_to_open_a_seal_has_the_same_bytes() -> Result<()> {
         bytes(&server, retry(&state)).await?
     };
     assert_eq!(
-        expired,
-        r#"{"error":{"code":-32602,"message":"Invalid or expired requestState"},"id":null,"jsonrpc":"2.0"}"#
+        serde_json::from_str::<Value>(&expired)?,
+        json!({"error": {"code": -32602, "message": "Invalid or expired requestState"}, "id": null, "jsonrpc": "2.0"})
     );
     let mut failures = vec![("expired", expired.clone())];
     for position in [0, 1, 2, 5, 30, 40, state.len() - 1] {

@@ -1,0 +1,244 @@
+//! The laws of [`Model`]: what passes them is a model.
+//!
+//! Each law is a function that panics where it is broken; [`model_conformance!`](crate::model_conformance)
+//! makes a test of each. A law asks in words, so a model that is behind it must be one that does as it
+//! is told.
+
+use std::{collections::HashSet, pin::pin, task};
+
+use serde_json::{Value, json};
+
+use crate::{
+    error::Error,
+    message::{Block, Content, Message},
+    model::Model,
+    reply::{Reply, stop},
+    request::{Request, ToolChoice, ToolDefinition},
+    structured::{OutputSchema, SCHEMA_TOOL},
+};
+
+/// Makes a `#[tokio::test]` of every law.
+///
+/// It takes a function that opens a model, or says why there is none to open and returns `None`: then
+/// the laws are skipped. Laws that are named after it, as in `open => the_cost_is_told,`, are the only
+/// ones tested.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use antiphon_llm::Model;
+/// async fn open() -> Option<Arc<dyn Model>> {
+///     println!("skipped: no model here");
+///     None
+/// }
+///
+/// antiphon_llm::model_conformance!(open);
+/// ```
+#[macro_export]
+macro_rules! model_conformance {
+    ($open:expr) => {
+        $crate::model_conformance! {
+            $open =>
+            a_reply_has_text_a_model_and_a_reason,
+            a_request_for_data_is_answered_with_data,
+            data_that_were_cut_off_are_not_repaired,
+            no_tool_is_called_where_none_may_be,
+            a_tool_is_called_where_one_must_be,
+            a_tool_may_be_called_where_it_may_be,
+            a_history_with_tools_is_read,
+            a_failed_tool_is_read,
+            calls_have_ids_of_their_own,
+            a_reply_is_no_longer_than_it_may_be,
+            a_stop_sequence_ends_the_reply,
+            the_cost_is_told,
+            a_request_that_makes_no_sense_is_an_error,
+            a_call_can_be_dropped,
+        }
+    };
+    ($open:expr => $($law:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $law() {
+                if let Some(model) = ($open)().await {
+                    $crate::conformance::$law(&model).await;
+                }
+            }
+        )*
+    };
+}
+
+async fn ask(model: &(impl Model + ?Sized), request: &Request) -> Reply {
+    match model.reply(request).await {
+        Ok(reply) => reply,
+        Err(error) => panic!("`{}` did not reply: {error}\n{request:?}", model.name()),
+    }
+}
+
+/// Text is answered with text, by a model with a name, for a reason.
+pub async fn a_reply_has_text_a_model_and_a_reason(model: &(impl Model + ?Sized)) {
+    let reply = ask(model, &Request::prompt("Say hello.")).await;
+    assert!(!reply.text().is_empty(), "{reply:?}");
+    assert!(!reply.model.is_empty(), "{reply:?}");
+    assert_eq!(reply.stop_reason.as_deref(), Some(stop::END_TURN), "{reply:?}");
+}
+
+/// A request for data is answered with a call of [`SCHEMA_TOOL`].
+pub async fn a_request_for_data_is_answered_with_data(model: &(impl Model + ?Sized)) {
+    let schema = json!({
+        "type": "object",
+        "properties": {"way": {"type": "string", "enum": ["left", "right"]}},
+        "required": ["way"],
+    });
+    let reply = ask(model, &for_data("Choose a way. If you have a tool for it, CALL it.", schema)).await;
+    let calls = reply.tool_calls();
+    assert_eq!(calls.len(), 1, "{reply:?}");
+    assert_eq!(calls[0].name, SCHEMA_TOOL, "{reply:?}");
+    assert!(["left", "right"].map(Value::from).contains(&calls[0].arguments["way"]), "{reply:?}");
+    assert_eq!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
+}
+
+/// Data that were cut off are no data.
+pub async fn data_that_were_cut_off_are_not_repaired(model: &(impl Model + ?Sized)) {
+    let long = "abcdefghij".repeat(40);
+    let schema = json!({
+        "type": "object",
+        "properties": {"text": {"type": "string", "enum": [long]}},
+        "required": ["text"],
+    });
+    let mut request =
+        for_data("Reply with the only text there is. If you have a tool for it, CALL it.", schema);
+    request.max_tokens = 16;
+    let reply = ask(model, &request).await;
+    assert_eq!(reply.stop_reason.as_deref(), Some(stop::MAX_TOKENS), "{reply:?}");
+    assert!(reply.tool_calls().is_empty(), "{reply:?}");
+}
+
+/// `toolChoice: none` calls no tool.
+pub async fn no_tool_is_called_where_none_may_be(model: &(impl Model + ?Sized)) {
+    let reply = ask(model, &with_tools(Some(ToolChoice::None))).await;
+    assert!(reply.tool_calls().is_empty(), "{reply:?}");
+    assert_ne!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
+}
+
+/// `toolChoice: required` calls one of the tools.
+pub async fn a_tool_is_called_where_one_must_be(model: &(impl Model + ?Sized)) {
+    calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Required))).await);
+}
+
+/// `toolChoice: auto` calls a tool when asked to.
+pub async fn a_tool_may_be_called_where_it_may_be(model: &(impl Model + ?Sized)) {
+    calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Auto))).await);
+}
+
+/// A history with calls and results is read, and replied to.
+pub async fn a_history_with_tools_is_read(model: &(impl Model + ?Sized)) {
+    let result = Block::tool_result("call_1", ["You went left. There is a door.".into()]);
+    let reply = ask(model, &after(result)).await;
+    assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
+}
+
+/// So is one in which a tool failed, and answered with what few can show.
+pub async fn a_failed_tool_is_read(model: &(impl Model + ?Sized)) {
+    let Block::ToolResult(mut result) = Block::tool_error("call_1", "There is a wall.") else { return };
+    let sound = json!({"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"});
+    result.content.extend(serde_json::from_value::<Content>(sound));
+    let reply = ask(model, &after(Block::ToolResult(result))).await;
+    assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
+}
+
+/// No two calls in a reply have the same id, and none has none.
+pub async fn calls_have_ids_of_their_own(model: &(impl Model + ?Sized)) {
+    let reply = ask(model, &with_tools(Some(ToolChoice::Required))).await;
+    let calls = reply.tool_calls();
+    let ids: HashSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids.len(), calls.len(), "{reply:?}");
+    assert!(!ids.contains(""), "{reply:?}");
+}
+
+/// A reply that may not be longer says that it was cut off.
+pub async fn a_reply_is_no_longer_than_it_may_be(model: &(impl Model + ?Sized)) {
+    let mut request = Request::prompt("Tell a long story about the sea.");
+    request.max_tokens = 16;
+    let mut reply = ask(model, &request).await;
+    if !reply.is_cut_off() {
+        // Some have little to say.
+        request.max_tokens = 3;
+        reply = ask(model, &request).await;
+    }
+    assert_eq!(reply.stop_reason.as_deref(), Some(stop::MAX_TOKENS), "{reply:?}");
+}
+
+/// A stop sequence is where the reply ends, and no part of it; or it is an error that says so.
+pub async fn a_stop_sequence_ends_the_reply(model: &(impl Model + ?Sized)) {
+    let mut request = Request::prompt("Count from one to five, in words.");
+    let text = ask(model, &request).await.text();
+    let word =
+        text.split_whitespace().next_back().unwrap_or_else(|| panic!("there are no words in `{text}`"));
+    request.stop_sequences = vec![word.to_owned()];
+    match model.reply(&request).await {
+        Ok(reply) => {
+            assert!(!reply.text().contains(word), "`{word}` is in {reply:?}");
+            let reason = reply.stop_reason.as_deref();
+            assert!(matches!(reason, Some(stop::END_TURN | stop::STOP_SEQUENCE)), "{reply:?}");
+        }
+        Err(Error::Unsupported { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A reply says what it cost.
+pub async fn the_cost_is_told(model: &(impl Model + ?Sized)) {
+    let reply = ask(model, &Request::prompt("Say hello.")).await;
+    assert!(reply.usage().is_some_and(|usage| usage.output_tokens > 0), "{reply:?}");
+}
+
+/// A request that cannot be answered is an error, and no panic.
+pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Sized)) {
+    let empty = model.reply(&Request::new([])).await;
+    assert!(empty.is_err_and(|error| !error.is_retryable()), "no messages, and yet a reply");
+    let stray = Message::user(Block::tool_result("nobody", ["asked".into()]));
+    let stray = model.reply(&Request::new([Message::user("Hello."), stray])).await;
+    assert!(stray.is_err_and(|error| !error.is_retryable()), "a result without a call, and yet a reply");
+}
+
+/// Dropping a call ends it, and hurts no other.
+pub async fn a_call_can_be_dropped(model: &(impl Model + ?Sized)) {
+    let request = Request::prompt("Say hello.");
+    {
+        let mut call = pin!(model.reply(&request));
+        let _ = call.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop()));
+    }
+    assert!(!ask(model, &request).await.text().is_empty());
+}
+
+fn for_data(prompt: &str, schema: Value) -> Request {
+    let mut request = Request::prompt(prompt);
+    let Value::Object(schema) = schema else { return request };
+    OutputSchema::new(schema).ask(&mut request);
+    request
+}
+
+fn with_tools(choice: Option<ToolChoice>) -> Request {
+    let mut request = Request::prompt("CALL the tool `go`, with the way `left`.");
+    let way =
+        json!({"properties": {"way": {"type": "string", "enum": ["left", "right"]}}, "required": ["way"]});
+    request.tools = vec![
+        ToolDefinition::new("go", way).with_description("Goes a way."),
+        ToolDefinition::new("stay", json!({"properties": {}})).with_description("Stays."),
+    ];
+    request.tool_choice = choice;
+    request
+}
+
+fn after(result: Block) -> Request {
+    let mut request = with_tools(Some(ToolChoice::Auto));
+    request.messages.push(Message::assistant(Block::tool_use("call_1", "go", json!({"way": "left"}))));
+    request.messages.push(Message::user(result));
+    request
+}
+
+fn calls_a_tool(reply: &Reply) {
+    let calls = reply.tool_calls();
+    assert!(!calls.is_empty(), "{reply:?}");
+    assert!(calls.iter().all(|call| ["go", "stay"].contains(&call.name.as_str())), "{reply:?}");
+    assert_eq!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
+}

@@ -1,0 +1,243 @@
+//! What all providers have in common.
+
+use std::{fmt, time::Duration};
+
+use rig_core::{
+    DynModel,
+    catalog::{Catalog, ModelSpec},
+    message::{AudioMediaType, ImageMediaType},
+    operation::Completion,
+    providers::registry::ProviderId,
+};
+use rig_reqwest::{ReqwestClient, reqwest};
+
+use super::{
+    choose::choose,
+    config::{Key, ModelConfig, Needs, ProviderConfig, StructuredOutput},
+    convert::Media,
+    failure::Failure,
+    plan::{Api, Facts, Plan, plan},
+    read,
+    retry::with_retries,
+};
+use crate::{
+    error::{Error, Result},
+    plain,
+    reply::Reply,
+    request::Request,
+};
+
+/// How long it may take until somebody picks up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A provider: an API, and the models behind it.
+pub(super) struct Engine {
+    name: &'static str,
+    api: Api,
+    config: ProviderConfig,
+    models: Vec<(DynModel<Completion>, Facts)>,
+}
+
+/// What an API can do, and where its models' facts are.
+#[derive(Clone, Copy)]
+pub(super) struct Profile {
+    /// The name of the provider's type.
+    pub(super) name: &'static str,
+    pub(super) api: Api,
+    pub(super) needs: Needs,
+    /// The vendor in rig's catalog.
+    pub(super) vendor: Option<&'static str>,
+    /// What its models see, if they see.
+    pub(super) images: &'static [ImageMediaType],
+    /// What they hear.
+    pub(super) audio: &'static [AudioMediaType],
+}
+
+impl Profile {
+    fn spec(&self, model: &str) -> Option<&'static ModelSpec> {
+        Catalog::builtin().find(ProviderId::catalog(self.vendor?)?, model)
+    }
+}
+
+impl Engine {
+    /// `model` makes a way to the model of a name, and says whether that reads images.
+    pub(super) fn new(
+        profile: Profile,
+        mut config: ProviderConfig,
+        model: impl Fn(&str, ReqwestClient) -> (DynModel<Completion>, bool),
+    ) -> Result<Self> {
+        config.check(profile.name, profile.needs)?;
+        let impossible = match (config.structured_output, profile.api) {
+            (Some(StructuredOutput::JsonMode), Api::Anthropic) => Some("promises no JSON without a schema"),
+            (Some(StructuredOutput::ForcedTool), Api::Ollama) => Some("cannot be made to call a tool"),
+            _ => None,
+        };
+        if let Some(what) = impossible {
+            return Err(Error::Config(format!(
+                "`{}` {what}; choose another `StructuredOutput`",
+                profile.name
+            )));
+        }
+        for model in &mut config.models {
+            model.price = model.price.or_else(|| Some(profile.spec(&model.name)?.pricing?.output));
+        }
+        let http = http(&config)?;
+        let models = config.models.iter().map(|configured| {
+            let (model, images) = model(&configured.name, http.clone());
+            let facts = facts(profile, &config, configured, &model, images);
+            (model, facts)
+        });
+        let models = models.collect();
+        Ok(Self { name: profile.name, api: profile.api, config, models })
+    }
+
+    /// For a model that was made elsewhere.
+    pub(super) fn of(model: DynModel<Completion>) -> Self {
+        let name = model.id().unwrap_or("model").to_owned();
+        let facts = Facts {
+            media: Media { images: ALL_IMAGES, audio: ALL_AUDIO },
+            structured_output: StructuredOutput::Native,
+            takes_orders: !model.capabilities().completion.rejects_forced_tool_choice,
+            tools: true,
+            sampling: None,
+            max_output_tokens: None,
+        };
+        let config = ProviderConfig::local().with_model(name);
+        Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)] }
+    }
+
+    /// Replaces what a model made elsewhere takes of a configuration.
+    pub(super) fn configure(mut self, config: ProviderConfig) -> Self {
+        let models = std::mem::take(&mut self.config.models);
+        for (_, facts) in &mut self.models {
+            facts.structured_output = config.structured_output.unwrap_or(facts.structured_output);
+        }
+        self.config = ProviderConfig { models, ..config };
+        self
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.models[0].name
+    }
+
+    pub(super) async fn reply(&self, request: &Request) -> Result<Reply> {
+        let preferences = request.model_preferences.as_ref();
+        let place = choose(&self.config.models, preferences);
+        let (model, facts) = &self.models[place];
+        let name = &self.config.models[place].name;
+        let plan = plan(self.api, name, facts, &self.config, request)?;
+        match self.send(model, name, request, plan).await {
+            // The server knows better than we do what its model can do.
+            Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {
+                let facts = Facts { tools: false, ..*facts };
+                let plan = super::plan::plan(self.api, name, &facts, &self.config, request)?;
+                self.send(model, name, request, plan).await
+            }
+            done => done,
+        }
+    }
+
+    async fn send(
+        &self,
+        model: &DynModel<Completion>,
+        name: &str,
+        request: &Request,
+        plan: Plan,
+    ) -> Result<Reply> {
+        let Plan { request: made, spoken, notes } = plan;
+        let response = with_retries(&self.config, || {
+            let call = model.call(made.clone());
+            async { call.await.map_err(|error| Failure::new(&error, name, self.config.secret())) }
+        })
+        .await?;
+        let mut reply = read::reply(&response, name);
+        if spoken {
+            reply = plain::with_calls(request, reply, &read::fresh_id());
+        }
+        Ok(read::with_notes(reply, notes))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(self.name).field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// What Ollama says of a model that knows no tools.
+fn has_no_tools(message: &str) -> bool {
+    message.contains("does not support tools")
+}
+
+/// A client of this provider's own. Nobody is followed to another address, which would get the key;
+/// and which proxy to go through is the operator's to say, not the environment's.
+fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
+    let builder = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("antiphon/", env!("CARGO_PKG_VERSION")))
+        .no_proxy();
+    let builder = match &config.proxy {
+        None => builder,
+        Some(Key(url)) => builder.proxy(
+            reqwest::Proxy::all(url)
+                .map_err(|_| Error::Config("the address of the proxy is no URL".into()))?,
+        ),
+    };
+    let client = builder.build();
+    client
+        .map(ReqwestClient::from)
+        .map_err(|error| Error::Config(format!("there can be no HTTP client: {error}")))
+}
+
+/// What is known of a model: what the operator says, and what the catalog says.
+fn facts(
+    profile: Profile,
+    config: &ProviderConfig,
+    configured: &ModelConfig,
+    model: &DynModel<Completion>,
+    images: bool,
+) -> Facts {
+    let spec = profile.spec(&configured.name);
+    let takes_orders = !model.capabilities().completion.rejects_forced_tool_choice;
+    let tools = configured.tools && spec.is_none_or(|spec| spec.tools);
+    // Of a model the catalog does not know, the newest is expected.
+    let native = spec.is_none_or(|spec| spec.structured_output);
+    let best = match (native, tools) {
+        (true, _) => StructuredOutput::Native,
+        (false, true) if takes_orders => StructuredOutput::ForcedTool,
+        _ => StructuredOutput::Prompt,
+    };
+    Facts {
+        media: Media { images: if images { profile.images } else { &[] }, audio: profile.audio },
+        structured_output: config.structured_output.unwrap_or(best),
+        takes_orders,
+        tools,
+        sampling: spec.and_then(|spec| spec.sampling),
+        max_output_tokens: spec.and_then(|spec| spec.max_output_tokens),
+    }
+}
+
+/// What nearly every model that sees can see.
+pub(super) const IMAGES: &[ImageMediaType] =
+    &[ImageMediaType::JPEG, ImageMediaType::PNG, ImageMediaType::GIF, ImageMediaType::WEBP];
+
+const ALL_IMAGES: &[ImageMediaType] = &[
+    ImageMediaType::JPEG,
+    ImageMediaType::PNG,
+    ImageMediaType::GIF,
+    ImageMediaType::WEBP,
+    ImageMediaType::HEIC,
+    ImageMediaType::HEIF,
+    ImageMediaType::SVG,
+];
+
+const ALL_AUDIO: &[AudioMediaType] = &[
+    AudioMediaType::WAV,
+    AudioMediaType::MP3,
+    AudioMediaType::AIFF,
+    AudioMediaType::AAC,
+    AudioMediaType::OGG,
+    AudioMediaType::FLAC,
+    AudioMediaType::M4A,
+];
