@@ -111,7 +111,8 @@ fn speak_result(result: &ToolResultBlock) -> Vec<Block> {
 /// names the calls, so that the same reply gives the same ids.
 pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
-    if called || request.tools.is_empty() || reply.is_cut_off() {
+    let none = request.tool_choice == Some(ToolChoice::None);
+    if called || none || request.tools.is_empty() || reply.is_cut_off() {
         return reply;
     }
     let Ok(found) = json_in(&reply.text()) else { return reply };
@@ -125,7 +126,7 @@ pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
         return reply;
     }
     let block = |(i, (name, input)): (usize, (String, Map<String, Value>))| {
-        let id = if i == 0 { id.to_owned() } else { format!("{id}.{}", i + 1) };
+        let id = if i == 0 { id.to_owned() } else { format!("{id}-{}", i + 1) };
         Block::ToolUse(ToolUseBlock { id, name, input, rest: Map::new() })
     };
     Reply {
@@ -137,6 +138,8 @@ pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
 
 /// The calls in what a model wrote: the form it was shown, one call alone, or a list of them.
 fn calls_in(request: &Request, mut found: Value) -> Vec<(String, Map<String, Value>)> {
+    // Where no call has to be there, what merely looks like one may be part of the answer.
+    let sure = request.must_call() || found.get("tool_calls").is_some();
     let list = match found.get_mut("tool_calls").map(Value::take) {
         Some(Value::Array(list)) => list,
         Some(one) => vec![one],
@@ -153,7 +156,7 @@ fn calls_in(request: &Request, mut found: Value) -> Vec<(String, Map<String, Val
             // Some models write the arguments as a string, as one API does.
             Some(Value::String(text)) => Some((name, serde_json::from_str(&text).ok()?)),
             Some(_) => None,
-            None => Some((name, Map::new())),
+            None => sure.then(|| (name, Map::new())),
         }
     };
     let calls: Vec<_> = list.into_iter().filter_map(call).collect();

@@ -23,6 +23,29 @@ pub const SCHEMA_TOOL_DESCRIPTION: &str = "Respond with structured data matching
 /// Where data go that are no object: a tool's input is always one.
 const WRAPPER: &str = "value";
 
+/// Where a schema goes that refers to itself and has to be wrapped.
+const ROOT: &str = "root__";
+
+/// Points references to the root at where it has gone; says whether there were any.
+fn redirect(schema: &mut Value) -> bool {
+    match schema {
+        Value::Array(list) => list.iter_mut().fold(false, |any, item| redirect(item) | any),
+        Value::Object(object) => object.iter_mut().fold(false, |any, (key, value)| {
+            let Value::String(target) = value else { return redirect(value) | any };
+            let Some(rest) = target.strip_prefix('#').filter(|_| key == "$ref") else { return any };
+            if rest.starts_with("/$defs/")
+                || rest.starts_with("/definitions/")
+                || !(rest.is_empty() || rest.starts_with('/'))
+            {
+                return any;
+            }
+            *target = format!("#/$defs/{ROOT}{rest}");
+            true
+        }),
+        _ => false,
+    }
+}
+
 /// What a reply's data must look like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputSchema {
@@ -44,13 +67,23 @@ impl OutputSchema {
         }
         let mut input = Map::new();
         // References point to the root; what they point at has to stay there.
-        for shared in ["$schema", "$defs", "definitions"] {
+        for shared in ["$schema", "$id", "$defs", "definitions"] {
             if let Some(kept) = schema.remove(shared) {
                 input.insert(shared.into(), kept);
             }
         }
+        let mut value = Value::Object(schema);
+        let mut moved = redirect(&mut value);
+        for shared in ["$defs", "definitions"] {
+            moved |= input.get_mut(shared).is_some_and(redirect);
+        }
+        // What refers to the root as a whole refers to what was the root.
+        if moved && let Value::Object(defs) = input.entry("$defs").or_insert_with(|| json!({})) {
+            let root = std::mem::replace(&mut value, json!({"$ref": format!("#/$defs/{ROOT}")}));
+            defs.insert(ROOT.into(), root);
+        }
         input.insert("type".into(), "object".into());
-        input.insert("properties".into(), json!({WRAPPER: schema}));
+        input.insert("properties".into(), json!({WRAPPER: value}));
         input.insert("required".into(), json!([WRAPPER]));
         Self { input, wrapped: true }
     }
@@ -103,10 +136,16 @@ impl OutputSchema {
             return Err(format!("the tool `{}` was called, which does not exist", other.name));
         }
         let text = reply.text();
-        let found = json_in(&text)?;
-        // A model that was asked for a list may well write the list.
-        let bare = self.wrapped && found.as_object().is_none_or(|object| !object.contains_key(WRAPPER));
-        Ok(vec![if bare { json!({WRAPPER: found}) } else { found }])
+        let mut candidates = Vec::new();
+        for found in all_json_in(&text)? {
+            // A model that was asked for a list may well write the list; and what it writes may have
+            // a field of the wrapper's name.
+            if self.wrapped && found.as_object().is_some_and(|object| object.contains_key(WRAPPER)) {
+                candidates.push(found.clone());
+            }
+            candidates.push(if self.wrapped { json!({WRAPPER: found}) } else { found });
+        }
+        Ok(candidates)
     }
 }
 
@@ -129,34 +168,65 @@ pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
 ///
 /// What is wrong with the text, as the parser says it.
 pub fn json_in(text: &str) -> Result<Value, String> {
+    all_json_in(text).map(|mut found| found.swap_remove(0))
+}
+
+/// No more values than these are looked at.
+const CANDIDATES: usize = 8;
+
+/// All objects and lists in a text, or the text itself where it is JSON. At least one.
+fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
     let text = text.trim();
     let whole = match serde_json::from_str(text) {
-        Ok(value) => return Ok(value),
+        Ok(value) => return Ok(vec![value]),
         Err(error) => error,
     };
-    // The first object or list that can be read whole. A `{` in prose is skipped, and so is what is
-    // inside of a value that cannot be read: its parts are not the answer.
+    let (mut found, mut trivial) = (Vec::new(), Vec::new());
+    // A `{` in prose is skipped, and so is what was read of a value that cannot be read whole: its
+    // parts are not the answer. So no byte is read twice, however often a text opens a bracket.
     let mut rest = text;
     let mut first_failure = None;
     while let Some(start) = rest.find(['{', '[']) {
-        let mut values = serde_json::Deserializer::from_str(&rest[start..]).into_iter::<Value>();
-        match values.next() {
-            Some(Ok(value @ (Value::Object(_) | Value::Array(_)))) if !is_trivial(&value) => {
-                return Ok(value);
+        rest = &rest[start..];
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let read = match values.next() {
+            Some(Ok(value)) => {
+                if is_trivial(&value) { &mut trivial } else { &mut found }.push(value);
+                values.byte_offset()
             }
-            Some(Err(error)) if error.is_eof() => return Err(error.to_string()),
             Some(Err(error)) => {
                 first_failure.get_or_insert_with(|| error.to_string());
+                if error.is_eof() {
+                    break;
+                }
+                place_of(&error, rest)
             }
-            _ => {}
+            None => 1,
+        };
+        if found.len() == CANDIDATES {
+            break;
         }
-        rest = &rest[start + 1..];
+        let next = (read.max(1)..rest.len()).find(|at| rest.is_char_boundary(*at));
+        rest = &rest[next.unwrap_or(rest.len())..];
+    }
+    if found.is_empty() {
+        trivial.truncate(1);
+        found = trivial;
+    }
+    if !found.is_empty() {
+        return Ok(found);
     }
     Err(match first_failure {
         Some(failure) => failure,
         None if text.is_empty() => "the reply is empty".into(),
         None => format!("the reply is not JSON: {whole}"),
     })
+}
+
+/// Where in `text` it could not be read on.
+fn place_of(error: &serde_json::Error, text: &str) -> usize {
+    let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    (before + error.column().saturating_sub(1)).min(text.len())
 }
 
 /// `{}` and `[]` stand in prose more often than they are an answer; the whole text was tried before.

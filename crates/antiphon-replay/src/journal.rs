@@ -1,4 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -26,12 +29,22 @@ pub struct Journal {
     /// Questions that were asked and not yet answered.
     #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<Key, Asked>,
+    /// What was said and is not to be said again.
+    #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub said: BTreeSet<String>,
 }
 
 impl Journal {
     /// An empty journal for the run `run`.
     pub fn new(run: impl Into<String>) -> Self {
-        Self { version: FORMAT, run: run.into(), round: 0, entries: Vec::new(), asked: BTreeMap::new() }
+        Self {
+            version: FORMAT,
+            run: run.into(),
+            round: 0,
+            entries: Vec::new(),
+            asked: BTreeMap::new(),
+            said: BTreeSet::new(),
+        }
     }
 
     /// Reads a journal of this or an older format.

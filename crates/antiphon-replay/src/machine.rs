@@ -182,9 +182,15 @@ impl Machine {
         self.journal.run = run.into();
     }
 
-    /// What was recorded so far.
-    pub fn journal(&self) -> &Journal {
-        &self.journal
+    /// Whether the question at `key` went out with the round before and has come back without an
+    /// answer.
+    pub fn is_unanswered(&self, key: &Key) -> bool {
+        self.journal.round > 0 && self.journal.asked.contains_key(key)
+    }
+
+    /// Whether `what` is said for the first time in this run. It is then remembered.
+    pub fn say_once(&mut self, what: &str) -> bool {
+        self.journal.said.insert(what.to_owned())
     }
 
     /// The rounds taken before this one.
@@ -444,9 +450,15 @@ impl Machine {
 
     /// The questions the code waits for, with their requests, in the order in which it asked them.
     pub fn pending(&self) -> Vec<(&Key, &Value)> {
+        self.pending_since().into_iter().map(|(key, _, request)| (key, request)).collect()
+    }
+
+    /// As [`pending`](Self::pending), each with a number no other question of this leg has: a loop
+    /// asks anew under the same key, and that is another question.
+    pub fn pending_since(&self) -> Vec<(&Key, u64, &Value)> {
         let mut asks: Vec<_> = self.waiting_asks().collect();
         asks.sort_by_key(|(_, slot)| slot.order);
-        asks.into_iter().filter_map(|(key, slot)| Some((key, slot.request.as_ref()?))).collect()
+        asks.into_iter().filter_map(|(key, slot)| Some((key, slot.order, slot.request.as_ref()?))).collect()
     }
 
     /// Ends the leg: asks what is pending, and keeps the journal until the answers come.

@@ -69,6 +69,8 @@ pub(crate) enum Because {
     Capability(Capability),
     /// The client refused or failed.
     Failed,
+    /// The client left the question unanswered. A round has no other way to refuse.
+    Unanswered,
     /// The client's rounds are running out.
     Rounds,
 }
@@ -77,8 +79,12 @@ impl fmt::Display for Because {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy => f.write_str("the policy says so"),
+            Self::Capability(Capability::Session) => {
+                f.write_str("the client cannot be asked outside a session")
+            }
             Self::Capability(missing) => write!(f, "the client has not declared `{}`", missing.name()),
             Self::Failed => f.write_str("the client refused or failed"),
+            Self::Unanswered => f.write_str("the client left it unanswered"),
             Self::Rounds => f.write_str("the client's rounds are running out"),
         }
     }
@@ -102,6 +108,8 @@ pub(crate) struct Situation<'a> {
     /// How many rounds are left, and whether this one is needed anyway.
     pub(crate) rounds_left: u32,
     pub(crate) round_is_made: bool,
+    /// Whether the client was asked in the round before, and left it at that.
+    pub(crate) unanswered: bool,
     /// What was tried, and what came of it.
     pub(crate) tried: &'a [(Rung, Failure)],
 }
@@ -135,6 +143,9 @@ impl Ladder {
         match (client, model) {
             (true, Some(model)) if self.policy == SamplingPolicy::ProviderFirst => {
                 Way::Provider(Arc::clone(model), Because::Policy)
+            }
+            (true, Some(model)) if situation.unanswered => {
+                Way::Provider(Arc::clone(model), Because::Unanswered)
             }
             (true, Some(model)) if spent => Way::Provider(Arc::clone(model), Because::Rounds),
             (true, _) => Way::Client,

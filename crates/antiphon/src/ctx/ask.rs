@@ -33,6 +33,14 @@ impl<'a> Ask<'a> {
         &self.key
     }
 
+    /// An id for what comes of the question: see [`id_of`](crate::exchange::id_of).
+    pub(super) fn id(&self, prefix: &str) -> String {
+        let place = self.ctx.run.state().machine().idempotency_key(&self.key);
+        // Without the run: two runs of one tool should tell the same story.
+        let place = place.split_once(':').map_or(place.as_str(), |(_, place)| place);
+        crate::exchange::id_of(prefix, self.key.name(), place)
+    }
+
     /// Gives the question another name than it was born with.
     pub(super) fn rename(&mut self, name: &str) {
         let mut state = self.ctx.run.state();

@@ -56,6 +56,7 @@ impl Ctx {
         let key = self.take_key(name);
         let budget = Arc::new(Budget {
             left: AtomicU32::new(u32::MAX),
+            spent: AtomicU32::new(0),
             asks: AtomicU32::new(u32::MAX),
             parent: self.budget.clone(),
         });
@@ -84,6 +85,8 @@ impl Ctx {
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU32,
+    /// What was asked here.
+    spent: AtomicU32,
     /// The limit, for the error message.
     asks: AtomicU32,
     parent: Option<Arc<Self>>,
@@ -99,7 +102,19 @@ impl Budget {
                 "the branch may ask {asks} questions and has asked them"
             ))));
         }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.spend())
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.spend())?;
+        self.spent.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Counts what a loop in `parent` asks, so that it can be counted again after it was forgotten.
+    pub(super) fn of_loop(parent: Arc<Self>) -> Arc<Self> {
+        let (left, spent, asks) = (AtomicU32::new(u32::MAX), AtomicU32::new(0), AtomicU32::new(u32::MAX));
+        Arc::new(Self { left, spent, asks, parent: Some(parent) })
+    }
+
+    pub(super) fn spent(&self) -> u32 {
+        self.spent.load(Ordering::Relaxed)
     }
 }
 
@@ -119,7 +134,8 @@ pub struct Branch<'a, B> {
 }
 
 impl<B> Branch<'_, B> {
-    /// Bounds how many questions the branch may ask, those of its own branches included.
+    /// Bounds how many questions the branch may ask, those of its own branches included. Asking a
+    /// model again because its reply did not fit counts.
     pub fn max_asks(self, asks: u32) -> Self {
         self.budget.left.store(asks, Ordering::Relaxed);
         self.budget.asks.store(asks, Ordering::Relaxed);
@@ -215,6 +231,7 @@ impl Timer {
         let late = self.due.is_some_and(|due| now_millis() >= due);
         if !replaying && !late {
             state.machine().leave(&self.passed);
+            ctx.run.park(&mut state, &self.passed, cx.waker());
             return false;
         }
         match state.machine().step(&self.passed, &Op::step("deadline passed")) {

@@ -44,7 +44,8 @@ pub struct Answer<T> {
 /// Where an answer came from.
 #[derive(Debug)]
 struct Source {
-    key: String,
+    id: String,
+    name: String,
     message: String,
     form: Arc<Form>,
     content: Value,
@@ -53,8 +54,8 @@ struct Source {
 impl<T> Answer<T> {
     /// The question and the answer as two messages for a model's history.
     pub fn exchange(&self) -> ElicitExchange {
-        let Source { key, message, form, content } = &*self.source;
-        ElicitExchange::new(key, Key::from(key.as_str()).name(), message, &form.schema, content)
+        let Source { id, name, message, form, content } = &*self.source;
+        ElicitExchange::new(id, name, message, &form.schema, content)
     }
 }
 
@@ -310,7 +311,8 @@ impl<'a> ElicitValue<'a> {
                 match parse(&content) {
                     Ok(value) => {
                         let message = std::mem::take(&mut self.message);
-                        let source = Source { key, message, form, content };
+                        let (id, name) = (self.ask.id("elicit"), self.ask.key().name().to_owned());
+                        let source = Source { id, name, message, form, content };
                         return Poll::Ready(Ok(Elicited::Accept(Answer { value, source: Arc::new(source) })));
                     }
                     Err(problem) => problems.push(problem),

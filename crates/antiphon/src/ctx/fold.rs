@@ -3,7 +3,7 @@ use std::{future::Future, ops::ControlFlow, task::Poll};
 use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Ctx;
+use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
 
 impl Ctx {
@@ -47,17 +47,32 @@ impl Ctx {
     {
         let key = self.take_key(name);
         let op = Op::fold(name);
-        let child = self.child(key.as_str().to_owned());
+        let mut child = self.child(key.as_str().to_owned());
+        child.budget = self.budget.clone().map(Budget::of_loop);
         async move {
             let mut state = match self.folded(&key, &op).await {
-                Some(outcome) => super::step::recorded(outcome)?,
+                // What was asked on the way is forgotten; that it was is not.
+                Some(outcome) => match &child.budget {
+                    Some(budget) => {
+                        let (state, spent): (S, u32) = super::step::recorded(outcome)?;
+                        for _ in 0..spent {
+                            budget.spend()?;
+                        }
+                        state
+                    }
+                    None => super::step::recorded(outcome)?,
+                },
                 None => state,
             };
             loop {
                 match body(&child, state).await? {
                     ControlFlow::Break(result) => return Ok(result),
                     ControlFlow::Continue(next) => {
-                        let value = serde_json::to_value(&next).map_err(Error::from)?;
+                        let value = match &child.budget {
+                            Some(budget) => serde_json::to_value((&next, budget.spent())),
+                            None => serde_json::to_value(&next),
+                        };
+                        let value = value.map_err(Error::from)?;
                         self.refold(&key, &op, value).await;
                         state = next;
                     }

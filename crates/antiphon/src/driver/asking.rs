@@ -1,26 +1,35 @@
 //! Questions on their way: to a client in a session, or to a provider.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, task::Poll};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::Poll,
+};
 
 use antiphon_replay::{Failure, Key, Outcome};
 use serde_json::{Value, json};
 
 use crate::{
     ctx::Level,
-    error::Result,
-    ladder::{self, Because, Rung, Situation, VIA_META, Way},
+    error::{Error, ErrorKind, Result},
+    ladder::{self, Because, Rung, Situation, Way},
     run::{Run, State},
     wire::{Note, Revision},
 };
+
+/// What is said once: that a provider is asked instead of the client.
+const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
 pub(super) struct Asking<'a> {
     run: &'a Run,
-    requests: BTreeMap<Key, (Rung, Answer<'a>)>,
+    /// By key and by when the tool asked: a loop asks another question under the same key.
+    requests: BTreeMap<(Key, u64), (Rung, Answer<'a>)>,
     /// Who was asked in vain.
-    tried: BTreeMap<Key, Vec<(Rung, Failure)>>,
-    said: bool,
+    tried: BTreeMap<(Key, u64), Vec<(Rung, Failure)>>,
 }
 
 /// What becomes of a question, decided while the machine is looked at.
@@ -31,7 +40,7 @@ enum Decided {
 
 impl<'a> Asking<'a> {
     pub(super) fn new(run: &'a Run) -> Self {
-        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), said: false }
+        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new() }
     }
 
     /// How many answers of providers are being waited for.
@@ -50,7 +59,7 @@ impl<'a> Asking<'a> {
         let mut wakers = Vec::new();
         let mut ended = false;
         let mut because = None;
-        for (key, decided) in decided {
+        for ((key, since), decided) in decided {
             match decided {
                 Decided::End(outcome) => {
                     ended = true;
@@ -71,38 +80,48 @@ impl<'a> Asking<'a> {
                         }
                         None => Box::pin(self.run.link.ask(&request)),
                     };
-                    self.requests.insert(key, (rung, answer));
+                    self.requests.insert((key, since), (rung, answer));
                 }
             }
         }
-        let news = because.filter(|_| !self.said && !was_said(&mut state));
+        // Once a run: it is in the journal with the run, and a loop that forgets its turns keeps it.
+        let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
         wakers.into_iter().for_each(std::task::Waker::wake);
         if let Some((model, why)) = news {
-            self.said = true;
             self.say(&model, why);
         }
         ended
     }
 
-    fn decide(&mut self, state: &mut State) -> Vec<(Key, Decided)> {
+    fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
         let run = self.run;
         let rounds_left = run.shared.limits.rounds.saturating_sub(state.machine().round());
-        let pending = state.machine().pending();
+        let machine = &*state.machine();
+        let pending = machine.pending_since();
+        let unanswered: BTreeSet<&Key> =
+            pending.iter().map(|(key, ..)| *key).filter(|key| machine.is_unanswered(key)).collect();
         // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
-        self.requests.retain(|key, _| pending.iter().any(|(waiting, _)| *waiting == key));
+        let waits = |(key, since): &(Key, u64)| {
+            pending.iter().any(|(waiting, asked, _)| *waiting == key && asked == since)
+        };
+        self.requests.retain(|id, _| waits(id));
+        self.tried.retain(|id, _| waits(id));
         let live = run.link.revision() == Revision::Session;
         let is_form = |request: &Value| request["method"] == "elicitation/create";
-        let mut form_open =
-            pending.iter().any(|(key, request)| is_form(request) && self.requests.contains_key(*key));
-        let round_is_made = pending.iter().any(|(_, request)| !ladder::is_sampling(request));
+        let mut form_open = pending.iter().any(|(key, since, request)| {
+            is_form(request) && self.requests.contains_key(&((*key).clone(), *since))
+        });
+        let round_is_made = pending.iter().any(|(_, _, request)| !ladder::is_sampling(request));
         let mut decided = Vec::new();
-        for (key, request) in pending {
-            if self.requests.contains_key(key) {
+        for (key, since, request) in pending {
+            let id = (key.clone(), since);
+            if self.requests.contains_key(&id) {
                 continue;
             }
-            let tried = self.tried.get(key).map(Vec::as_slice).unwrap_or_default();
-            let situation = Situation { link: &run.link, rounds_left, round_is_made, tried };
+            let tried = self.tried.get(&id).map(Vec::as_slice).unwrap_or_default();
+            let unanswered = !live && unanswered.contains(key);
+            let situation = Situation { link: &run.link, rounds_left, round_is_made, unanswered, tried };
             let decision = match run.shared.ladder.way(request, &situation) {
                 Way::Client if !live || (form_open && is_form(request)) => continue,
                 Way::Client => {
@@ -115,32 +134,42 @@ impl<'a> Asking<'a> {
                 Way::Nobody(missing) => Decided::End(Outcome::Refused(missing.name().into())),
                 Way::Failed(failure) => Decided::End(Outcome::Failed(failure)),
             };
-            decided.push((key.clone(), decision));
+            decided.push((id, decision));
         }
         decided
     }
 
     /// Waits for the next answer and hands it to the tool. Never ends when nothing was asked.
     pub(super) async fn answered(&mut self) {
-        let (key, answer) = std::future::poll_fn(|cx| {
-            for (key, (_, request)) in &mut self.requests {
-                if let Poll::Ready(answer) = request.as_mut().poll(cx) {
-                    return Poll::Ready((key.clone(), answer));
+        let (id, answer) = std::future::poll_fn(|cx| {
+            for (id, (_, request)) in &mut self.requests {
+                // A provider is somebody else's code, and a call that is never answered is worse than
+                // one that fails.
+                match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
+                    Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
+                    Ok(Poll::Pending) => {}
+                    Err(panic) => {
+                        super::log_panic(&*panic, "a provider panicked");
+                        let failed =
+                            ErrorKind::Model("the provider failed unexpectedly; its log says more".into());
+                        return Poll::Ready((id.clone(), Err(Error::new(failed))));
+                    }
                 }
             }
             Poll::Pending
         })
         .await;
-        let Some((rung, _)) = self.requests.remove(&key) else { return };
+        let Some((rung, _)) = self.requests.remove(&id) else { return };
         let answer = match answer {
             Ok(answer) => answer,
             // Perhaps somebody else can be asked; `start` finds out, and what nobody can answer ends
             // there.
             Err(error) => {
-                self.tried.entry(key).or_default().push((rung, error.to_failure()));
+                self.tried.entry(id).or_default().push((rung, error.to_failure()));
                 return;
             }
         };
+        let (key, _) = id;
         let waker = {
             let mut state = self.run.state();
             state.machine().answer(&key, answer);
@@ -160,15 +189,4 @@ impl<'a> Asking<'a> {
             run.note(Note::Log { level: Level::Info, logger: Some("antiphon".into()), data });
         }
     }
-}
-
-/// Whether an earlier round has said that a provider is asked instead of the client.
-fn was_said(state: &mut State) -> bool {
-    let policy = Because::Policy.to_string();
-    state.machine().journal().entries.iter().any(|entry| match &entry.outcome {
-        Outcome::Answer(answer) => {
-            answer["_meta"][VIA_META]["because"].as_str().is_some_and(|because| because != policy)
-        }
-        _ => false,
-    })
 }

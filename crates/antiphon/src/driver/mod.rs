@@ -85,6 +85,7 @@ pub(crate) async fn drive<T>(
     let mut asking = Asking::new(run);
     let mut left = pace.limit;
     loop {
+        wake_due(run);
         loop {
             root.woken.store(false, Ordering::SeqCst);
             let polled =
@@ -190,6 +191,19 @@ async fn flush(run: &Run) {
     }
 }
 
+/// Wakes the branches whose time is up: a combinator polls its children when they are woken and not
+/// before.
+fn wake_due(run: &Run) {
+    let wakers: Vec<Waker> = {
+        let mut state = run.state();
+        let now = now_millis();
+        let due: Vec<_> =
+            state.deadlines.iter().filter(|(_, due)| **due <= now).map(|(key, _)| key.clone()).collect();
+        due.iter().filter_map(|key| state.take_waker(key)).collect()
+    };
+    wakers.into_iter().for_each(Waker::wake);
+}
+
 fn next_deadline(run: &Run) -> Option<Duration> {
     let due = *run.state().deadlines.values().min()?;
     Some(Duration::from_millis(due.saturating_sub(now_millis())))
@@ -215,9 +229,13 @@ fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {
     Leg::Done(Err(Error::new(ErrorKind::Timeout(limit.unwrap_or_default()))))
 }
 
-fn describe_panic(panic: &(dyn Any + Send)) -> String {
+fn log_panic(panic: &(dyn Any + Send), what: &str) {
     let message =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = message.unwrap_or("(not a string)"), "a tool panicked");
+    tracing::error!(panic = message.unwrap_or("(not a string)"), "{what}");
+}
+
+fn describe_panic(panic: &(dyn Any + Send)) -> String {
+    log_panic(panic, "a tool panicked");
     "the tool failed unexpectedly; this is a defect in the tool, and its log says more".into()
 }

@@ -1,7 +1,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::id_of;
 use crate::sampling::{Block, Content, Message};
 
 /// A question to a person and its answer, as two messages a model can be shown.
@@ -23,13 +22,12 @@ pub struct ElicitExchange {
 }
 
 impl ElicitExchange {
-    pub(crate) fn new(key: &str, name: &str, message: &str, schema: &Value, content: &Value) -> Self {
+    pub(crate) fn new(id: &str, name: &str, message: &str, schema: &Value, content: &Value) -> Self {
         let mut arguments = Map::new();
         arguments.insert("message".into(), message.into());
         arguments.insert("requestedSchema".into(), schema.clone());
-        let id = id_of("elicit", key);
-        let request = Message::assistant(Block::tool_use(&id, name, Value::Object(arguments)));
-        let response = Message::user(Block::tool_result(&id, [Content::text(content.to_string())]));
+        let request = Message::assistant(Block::tool_use(id, name, Value::Object(arguments)));
+        let response = Message::user(Block::tool_result(id, [Content::text(content.to_string())]));
         Self { messages: [request.clone(), response.clone()], request, response }
     }
 

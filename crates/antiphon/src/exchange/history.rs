@@ -60,7 +60,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// When the exchange was changed into one that leaves a `tool_use` open.
+    /// When the exchange was changed into one no model would accept: a call without a result, or a
+    /// result without a call.
     pub fn push(&mut self, exchange: impl Exchange) -> Result<(), HistoryError> {
         let messages = exchange.into_messages();
         let repeated = messages.first().is_some_and(|first| self.messages.last() == Some(first));
@@ -158,6 +159,11 @@ pub enum HistoryError {
         /// The id it has.
         id: String,
     },
+    /// A call has two results.
+    Repeated {
+        /// The call's id.
+        id: String,
+    },
     /// A message has results and something else beside them, which MCP forbids.
     Mixed,
     /// A call is the user's, or a result the assistant's.
@@ -172,6 +178,7 @@ impl std::fmt::Display for HistoryError {
                 "the call `{id}` of `{name}` has no result; close the exchange with one before it goes into a history"
             ),
             Self::Unasked { id } => write!(f, "the result of `{id}` belongs to no call right before it"),
+            Self::Repeated { id } => write!(f, "the call `{id}` has two results"),
             Self::Mixed => f.write_str("a message with tool results may hold nothing else"),
             Self::WrongRole => f.write_str("calls are the assistant's and results the user's"),
         }

@@ -11,10 +11,21 @@ pub use self::{
     sample::{AnyExchange, OpenExchange, SampleExchange},
 };
 
-/// A key as the id of a call. Some providers take letters, digits, `_` and `-` and nothing else.
-pub(crate) fn id_of(prefix: &str, key: &str) -> String {
-    let clean = key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' });
-    let mut id = format!("{prefix}_");
-    id.extend(clean);
+/// The id of a call that came without one, or that is ours: one of its own in its run, and the same in
+/// every round.
+///
+/// `place` is the key with the turns of the loops it is in. Some providers take letters, digits, `_`
+/// and `-` and no more than 64 of them.
+pub(crate) fn id_of(prefix: &str, name: &str, place: &str) -> String {
+    use std::fmt::Write as _;
+
+    use sha2::{Digest as _, Sha256};
+
+    let clean = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().map(clean).take(32).collect();
+    let mut id = format!("{prefix}_{name}_");
+    for byte in &Sha256::digest(place.as_bytes())[..4] {
+        let _ = write!(id, "{byte:02x}");
+    }
     id
 }

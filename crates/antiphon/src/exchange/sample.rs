@@ -39,8 +39,8 @@ const ACKNOWLEDGED: &str = "ok";
 impl SampleExchange {
     /// Text.
     pub(crate) fn raw(request: Message, reply: &Reply) -> Self {
-        let response = Message::assistant(reply.content.clone());
-        Self { messages: vec![request.clone(), response.clone()], request, response, parsed: None }
+        // A call where no tool was offered is answered all the same: nobody else can.
+        Self::failed(request, Message::assistant(reply.content.clone()), "there is no such tool")
     }
 }
 
@@ -94,6 +94,7 @@ impl<T> SampleExchange<T> {
 /// A history does not take it as it is: a `tool_use` without its `tool_result` is refused by every
 /// model there is. [`close`](Self::close) it with the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[must_use = "an open exchange is closed with the results of its calls"]
 #[non_exhaustive]
 pub struct OpenExchange {
@@ -132,6 +133,14 @@ impl OpenExchange {
                 _ => None,
             })
             .collect();
+        let mut seen = BTreeSet::new();
+        for result in &results {
+            if let Block::ToolResult(result) = result
+                && !seen.insert(result.tool_use_id.as_str())
+            {
+                return Err(HistoryError::Repeated { id: result.tool_use_id.clone() });
+            }
+        }
         let calls = self.calls();
         if let Some(call) = calls.iter().find(|call| !given.contains(call.id.as_str())) {
             return Err(HistoryError::Dangling { id: call.id.clone(), name: call.name.clone() });

@@ -7,10 +7,11 @@ use antiphon_llm::plain;
 use rmcp::{
     RoleServer,
     model::{
-        ClientCapabilities, CustomNotification, Extensions, LoggingLevel, LoggingMessageNotificationParam,
-        ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerNotification, ServerRequest,
+        CancelledNotification, CancelledNotificationParam, ClientCapabilities, CustomNotification,
+        Extensions, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+        ProtocolVersion, RequestId, ServerNotification, ServerRequest,
     },
-    service::{RequestContext, ServiceError},
+    service::{Peer, PeerRequestOptions, RequestContext, ServiceError},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -170,7 +171,11 @@ impl Link {
                 return Err(Error::misuse("a request is sent in a session and nowhere else"));
             };
             let request: ServerRequest = serde_json::from_value(request)?;
-            match peer.send_request(request).await {
+            let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
+            let mut withdraw = Withdraw { peer: sent.peer.clone(), id: Some(sent.id.clone()) };
+            let answer = sent.await_response().await;
+            withdraw.id = None;
+            match answer {
                 Ok(answer) => Ok(serde_json::to_value(answer)?),
                 Err(ServiceError::McpError(error)) => Err(Error::new(ErrorKind::Client {
                     code: error.code.0,
@@ -237,6 +242,25 @@ impl Link {
         if let Err(error) = sent {
             tracing::debug!(%error, "a notification did not reach the client");
         }
+    }
+}
+
+/// Tells the client, dropped, that a request is no longer waited for. The SDK does not: a model would
+/// go on, a form stay open, and the SDK keep waiting.
+struct Withdraw {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Withdraw {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = "the tool no longer waits for it".to_owned();
+            let params = CancelledNotificationParam::new(Some(id), Some(reason));
+            let _ = peer.send_notification(CancelledNotification::new(params).into()).await;
+        });
     }
 }
 

@@ -20,6 +20,8 @@ mod protocol;
 mod sample;
 mod sample_schema;
 mod sample_tools;
+mod sampling_again;
+mod sampling_edges;
 mod seal;
 mod shapes;
 mod tools;

@@ -199,6 +199,12 @@ impl From<&str> for Prompted {
     }
 }
 
+impl From<&String> for Prompted {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
 impl From<String> for Prompted {
     fn from(text: String) -> Self {
         Self::messages(vec![Message::user(text)])
@@ -405,8 +411,10 @@ impl<M: Mode> Future for Sample<'_, M> {
                 },
                 |key| keyed(&request(), key),
             ))?;
-            let reply = Reply::deserialize(answer)?;
-            let id = exchange::id_of("call", this.ask.key().as_str());
+            let mut reply = Reply::deserialize(answer)?;
+            // Results are the user's to give; in a reply they would make a history nobody accepts.
+            reply.content.retain(|block| !matches!(block, Block::ToolResult(_)));
+            let id = this.ask.id("call");
             match this.mode.read(asked, reply, &id) {
                 Read::Done(output) => return Poll::Ready(Ok(output)),
                 Read::Wrong(wrong) => {

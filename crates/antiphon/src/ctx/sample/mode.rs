@@ -174,16 +174,19 @@ impl<T: DeserializeOwned> Schema<T> {
             }
         };
         let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
-        let response = match candidates.first() {
-            Some(Value::Object(input)) if !called => {
-                Message::assistant(Block::tool_use(id, SCHEMA_TOOL, Value::Object(input.clone())))
+        // What came as text is shown as the call it stands for.
+        let response_of = |candidate: &Value| match candidate {
+            Value::Object(_) if !called => {
+                Message::assistant(Block::tool_use(id, SCHEMA_TOOL, candidate.clone()))
             }
-            _ => as_it_is,
+            _ => as_it_is.clone(),
         };
+        let first = candidates.first().map_or_else(|| as_it_is.clone(), response_of);
         let mut first_problems = None;
         for candidate in candidates {
             let mut problems = compiled.validator.lines(&candidate);
             if problems.is_empty() {
+                let response = response_of(&candidate);
                 let data = compiled.schema.unwrap(candidate);
                 match (T::deserialize(&data), T::deserialize(&data)) {
                     (Ok(one), Ok(other)) => return Checked { result: Ok((one, other)), response },
@@ -193,7 +196,7 @@ impl<T: DeserializeOwned> Schema<T> {
             first_problems.get_or_insert(problems);
         }
         let problems = first_problems.unwrap_or_default().into_iter().chain(cut_off(reply)).collect();
-        Checked { result: Err(problems), response }
+        Checked { result: Err(problems), response: first }
     }
 }
 
@@ -302,6 +305,18 @@ impl Mode for Tools {
             if !names.insert(&tool.name) {
                 return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
             }
+            if tool.input_schema.get("type").is_none_or(|kind| kind != "object") {
+                return Err(Error::misuse(format!(
+                    "the tool `{}` must take an object; give it a struct with named fields",
+                    tool.name
+                )));
+            }
+            Validator::new(&tool.input_schema).map_err(|problem| {
+                Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
+            })?;
+        }
+        if self.tools.is_empty() && self.choice == Some(ToolChoice::Required) {
+            return Err(Error::misuse("a model that must call a tool needs at least one"));
         }
         request.tools.clone_from(&self.tools);
         request.tool_choice = self.choice;
@@ -328,11 +343,6 @@ impl Mode for GuaranteedTools {
         }
         if self.0.choice == Some(ToolChoice::None) {
             return Err(Error::misuse("a model that must call a tool cannot be told to call none"));
-        }
-        for tool in &self.0.tools {
-            Validator::new(&tool.input_schema).map_err(|problem| {
-                Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
-            })?;
         }
         self.0.prepare(request)
     }
