@@ -1,0 +1,269 @@
+//! Answers what a server asks, in a session or in a round.
+
+use std::sync::Arc;
+
+use rmcp::{
+    ClientHandler, ErrorData, RoleClient,
+    model::{
+        ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
+        CustomNotification, ElicitRequestParams, ElicitResult, ErrorCode, ListRootsResult,
+        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+        ResourceUpdatedNotificationParam,
+    },
+    service::{NotificationContext, RequestContext},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::{
+    event::{Event, Events, Progress},
+    form::{Form, Forms, Shown},
+    page::{Page, PageHandler, Visits},
+    sampling::{SampleError, Sampling},
+};
+
+/// Everything a host can be asked.
+#[derive(Clone)]
+pub(crate) struct Answering {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) sampling: Option<Sampling>,
+    pub(crate) forms: Forms,
+    pub(crate) pages: Option<Arc<dyn PageHandler>>,
+    pub(crate) roots: Option<Vec<Root>>,
+    pub(crate) events: Events,
+    pub(crate) visits: Visits,
+}
+
+/// A folder the person works in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Root {
+    /// Where it is: a `file://` URI.
+    pub uri: String,
+    /// What people call it.
+    pub name: Option<String>,
+}
+
+impl Root {
+    /// A folder.
+    pub fn new(uri: impl Into<String>) -> Self {
+        Self { uri: uri.into(), name: None }
+    }
+
+    /// Says what people call it.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+}
+
+/// What a person's refusal looks like on the wire.
+const REFUSED: i32 = -1;
+
+impl Answering {
+    /// What the host can be asked: what it was given, and nothing else.
+    pub(crate) fn capabilities(&self) -> Value {
+        let mut capabilities = json!({});
+        if self.sampling.is_some() {
+            capabilities["sampling"] = json!({"tools": {}});
+        }
+        let mut modes = json!({});
+        if !self.forms.is_empty() {
+            modes["form"] = json!({});
+        }
+        if self.pages.is_some() {
+            modes["url"] = json!({});
+        }
+        if modes.as_object().is_some_and(|modes| !modes.is_empty()) {
+            capabilities["elicitation"] = modes;
+        }
+        if self.roots.is_some() {
+            capabilities["roots"] = json!({});
+        }
+        capabilities
+    }
+
+    /// Answers one request of a server's. `key` is the request's key in its round.
+    pub(crate) async fn answer(
+        &self,
+        method: &str,
+        params: &Value,
+        key: Option<&str>,
+    ) -> Result<Value, ErrorData> {
+        match method {
+            "sampling/createMessage" => self.sample(params).await,
+            "elicitation/create" => self.elicit(params, key).await,
+            "roots/list" => self.list_roots(),
+            other => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, other.to_owned(), None)),
+        }
+    }
+
+    async fn sample(&self, params: &Value) -> Result<Value, ErrorData> {
+        let Some(sampling) = &self.sampling else {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "sampling/createMessage", None));
+        };
+        let request = read(params)?;
+        match sampling.reply(request).await {
+            Ok(reply) => Ok(json!(reply)),
+            Err(SampleError::Refused(refused)) => {
+                Err(ErrorData::new(ErrorCode(REFUSED), refused.to_string(), None))
+            }
+            Err(SampleError::Model(error)) => Err(ErrorData::internal_error(error.to_string(), None)),
+        }
+    }
+
+    async fn elicit(&self, params: &Value, key: Option<&str>) -> Result<Value, ErrorData> {
+        let undeclared = |mode: &str| {
+            ErrorData::invalid_params(format!("this host does not show elicitations of mode `{mode}`"), None)
+        };
+        if params["mode"] == "url" {
+            let (Some(pages), Some(page)) = (&self.pages, Page::read(params)) else {
+                return Err(undeclared("url"));
+            };
+            let agreed = pages.open(page).await;
+            return Ok(json!({"action": if agreed { "accept" } else { "decline" }}));
+        }
+        if self.forms.is_empty() {
+            return Err(undeclared("form"));
+        }
+        let name = key.map(|key| name_of(key).to_owned());
+        let shown: Shown = self.forms.show(Form::read(params, name)).await;
+        Ok(shown.into_result())
+    }
+
+    fn list_roots(&self) -> Result<Value, ErrorData> {
+        let Some(roots) = &self.roots else {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None));
+        };
+        let roots: Vec<Value> = roots
+            .iter()
+            .map(|root| match &root.name {
+                Some(name) => json!({"uri": root.uri, "name": name}),
+                None => json!({"uri": root.uri}),
+            })
+            .collect();
+        Ok(json!({"roots": roots}))
+    }
+
+    /// A live request, as the SDK hands it over.
+    async fn live<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: impl serde::Serialize,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<T, ErrorData> {
+        let mut params = write(params)?;
+        // The SDK takes `_meta` apart from the rest.
+        if params.get("_meta").is_none()
+            && let Ok(meta) = serde_json::to_value(&context.meta)
+            && meta.as_object().is_some_and(|meta| !meta.is_empty())
+        {
+            params["_meta"] = meta;
+        }
+        tokio::select! {
+            answer = self.answer(method, &params, None) => read(&answer?),
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was withdrawn", None)),
+        }
+    }
+}
+
+/// The author's name in a key: `scope/name#2`.
+fn name_of(key: &str) -> &str {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    name.split(['#', '~']).next().unwrap_or(name)
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> Result<T, ErrorData> {
+    T::deserialize(value).map_err(|error| ErrorData::invalid_params(error.to_string(), None))
+}
+
+fn write(value: impl serde::Serialize) -> Result<Value, ErrorData> {
+    serde_json::to_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+impl ClientHandler for Answering {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities: ClientCapabilities =
+            serde_json::from_value(self.capabilities()).unwrap_or_default();
+        let about = rmcp::model::Implementation::new(self.name.clone(), self.version.clone());
+        let mut config = ClientConfig::new(capabilities, about);
+        // What `initialize` proposes. The SDK would propose a revision that has no `initialize`.
+        config.protocol_version = ProtocolVersion::V_2025_11_25;
+        config
+    }
+
+    async fn create_message(
+        &self,
+        params: CreateMessageRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        self.live("sampling/createMessage", params, &context).await
+    }
+
+    async fn create_elicitation(
+        &self,
+        params: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        self.live("elicitation/create", params, &context).await
+    }
+
+    async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        self.live("roots/list", json!({}), &context).await
+    }
+
+    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let ProgressNotificationParam { progress, total, message, progress_token, .. } = params;
+        self.events.progress(&token(&progress_token), Progress { progress, total, message });
+    }
+
+    async fn on_logging_message(
+        &self,
+        params: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let level = serde_json::to_value(params.level).ok();
+        let level = level.as_ref().and_then(Value::as_str).unwrap_or("info").to_owned();
+        self.events.tell(Event::Log { level, logger: params.logger, data: params.data });
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.events.updated(&params.uri);
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.events.tell(Event::ResourcesChanged);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.events.tell(Event::ToolsChanged);
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.events.tell(Event::PromptsChanged);
+    }
+
+    async fn on_custom_notification(
+        &self,
+        notification: CustomNotification,
+        _: NotificationContext<RoleClient>,
+    ) {
+        if notification.method == "notifications/elicitation/complete"
+            && let Some(id) = notification.params.as_ref().and_then(|params| params["elicitationId"].as_str())
+            && self.visits.complete(id)
+        {
+            self.events.tell(Event::PageComplete { elicitation_id: id.to_owned() });
+        }
+    }
+}
+
+/// A progress token, as text.
+pub(crate) fn token(token: &rmcp::model::ProgressToken) -> String {
+    token.0.to_string()
+}

@@ -1,0 +1,412 @@
+//! A server, connected.
+
+mod rounds;
+mod watching;
+
+use std::{
+    fmt,
+    future::{Future, IntoFuture},
+    sync::Arc,
+    time::Duration,
+};
+
+use rmcp::{
+    RoleClient,
+    model::{
+        CallToolResult, CancelledNotificationParam, ClientRequest, CompleteResult, GetPromptResult, Prompt,
+        ProtocolVersion, ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerPeerInfo, Tool,
+    },
+    service::{Peer, PeerRequestOptions, ServiceError},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use self::watching::Watching;
+use crate::{
+    answering::{Answering, token},
+    endpoint::{Endpoint, Lifecycle, Running},
+    error::{Error, Result},
+    event::{Event, Progress},
+    form::BoxFuture,
+    host::HostLimits,
+};
+
+/// A server, connected. Cloning it clones the handle; the last one closes the connection.
+///
+/// When the connection is lost, requests that were under way fail with [`Error::Lost`], because
+/// nobody knows whether they were carried out; those that only read are made again. The next request
+/// connects again.
+#[derive(Clone)]
+pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    endpoint: Endpoint,
+    answering: Answering,
+    lifecycle: Lifecycle,
+    limits: HostLimits,
+    live: Mutex<Live>,
+}
+
+struct Live {
+    running: Arc<Running>,
+    watching: Watching,
+}
+
+/// What a server said of itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// Its name, if it said one.
+    pub name: Option<String>,
+    /// Its version, if it said one.
+    pub version: Option<String>,
+    /// How it wants to be used.
+    pub instructions: Option<String>,
+    /// The revision that is spoken.
+    pub revision: String,
+    /// What it can do, as it came.
+    pub capabilities: Value,
+}
+
+impl Connection {
+    pub(crate) async fn open(
+        endpoint: Endpoint,
+        answering: Answering,
+        lifecycle: Lifecycle,
+        limits: HostLimits,
+    ) -> Result<Self> {
+        let running = Arc::new(endpoint.connect(&answering, lifecycle).await?);
+        let watching = Watching::begin(&running, &answering).await;
+        let live = Mutex::new(Live { running, watching });
+        Ok(Self { inner: Arc::new(Inner { endpoint, answering, lifecycle, limits, live }) })
+    }
+
+    /// What the server said of itself.
+    pub async fn server(&self) -> ServerInfo {
+        let live = self.inner.live.lock().await;
+        let info = live.running.peer().peer_info();
+        let about = info.as_ref().and_then(|info| info.server_info.clone());
+        ServerInfo {
+            name: about.as_ref().map(|about| about.name.clone()),
+            version: about.map(|about| about.version),
+            instructions: info.as_ref().and_then(|info| info.instructions.clone()),
+            revision: info.as_ref().map_or_else(String::new, |info| info.protocol_version.to_string()),
+            capabilities: info
+                .and_then(|info| serde_json::to_value(&info.capabilities).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Its tools, all pages of them.
+    pub async fn tools(&self) -> Result<Vec<Tool>> {
+        self.list("tools/list", "tools").await
+    }
+
+    /// Its prompts, all pages of them.
+    pub async fn prompts(&self) -> Result<Vec<Prompt>> {
+        self.list("prompts/list", "prompts").await
+    }
+
+    /// Its resources, all pages of them.
+    pub async fn resources(&self) -> Result<Vec<Resource>> {
+        self.list("resources/list", "resources").await
+    }
+
+    /// Its resource templates, all pages of them.
+    pub async fn resource_templates(&self) -> Result<Vec<ResourceTemplate>> {
+        self.list("resources/templates/list", "resourceTemplates").await
+    }
+
+    /// Calls a tool, answering what it asks on the way. That the tool failed is in the result; see
+    /// `is_error`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it tells the server that the call is cancelled.
+    pub fn call(&self, tool: &str, arguments: impl Serialize) -> Call<'_> {
+        let arguments = serde_json::to_value(arguments)
+            .map_err(|error| format!("the arguments of `{tool}` cannot be written as JSON: {error}"));
+        Call { connection: self, tool: tool.to_owned(), arguments, options: Options::default() }
+    }
+
+    /// Gets a prompt, answering what it asks on the way.
+    pub async fn prompt(&self, name: &str, arguments: Value) -> Result<GetPromptResult> {
+        let params = json!({"name": name, "arguments": arguments});
+        self.converse("prompts/get", params, &Options::default()).await
+    }
+
+    /// Reads a resource, answering what it asks on the way.
+    pub async fn read(&self, uri: &str) -> Result<ReadResourceResult> {
+        self.converse("resources/read", json!({"uri": uri}), &Options::default()).await
+    }
+
+    /// Completes an argument of a prompt or of a resource template; `reference` says of which, as
+    /// MCP writes it: `{"type": "ref/prompt", "name": "…"}`.
+    pub async fn complete(&self, reference: Value, argument: &str, value: &str) -> Result<CompleteResult> {
+        let params = json!({"ref": reference, "argument": {"name": argument, "value": value}});
+        parse("completion/complete", self.send_again("completion/complete", params).await?)
+    }
+
+    /// Tells `listener` when the resource changes, until [`unsubscribe`](Self::unsubscribe).
+    pub async fn subscribe(&self, uri: &str, listener: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
+        self.inner.answering.events.watch(uri, Arc::new(listener));
+        self.watch_again(|params| ("resources/subscribe", params), uri).await
+    }
+
+    /// Ends a subscription.
+    pub async fn unsubscribe(&self, uri: &str) -> Result<()> {
+        self.inner.answering.events.unwatch(uri);
+        self.watch_again(|params| ("resources/unsubscribe", params), uri).await
+    }
+
+    async fn watch_again(&self, request: impl Fn(Value) -> (&'static str, Value), uri: &str) -> Result<()> {
+        let running = self.running().await?;
+        if is_modern(running.peer()) {
+            let mut live = self.inner.live.lock().await;
+            live.watching = Watching::begin(&running, &self.inner.answering).await;
+            return Ok(());
+        }
+        let (method, params) = request(json!({"uri": uri}));
+        self.send(method, params, &Options::default()).await.map(drop)
+    }
+
+    /// Sets how much of its log a 2025-11-25 server sends: `debug` to `emergency`. On 2026-07-28 each
+    /// call says so for itself ([`Call::log_level`]).
+    pub async fn set_log_level(&self, level: &str) -> Result<()> {
+        self.send("logging/setLevel", json!({"level": level}), &Options::default()).await.map(drop)
+    }
+
+    /// Asks whether the server is there.
+    pub async fn ping(&self) -> Result<()> {
+        self.send_again("ping", json!({})).await.map(drop)
+    }
+
+    /// Makes a request that MCP does not know, and returns its result as it is.
+    pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
+        self.send(method, params, &Options::default()).await
+    }
+
+    /// Ends the connection.
+    pub async fn close(self) {
+        let live = self.inner.live.lock().await;
+        live.running.cancellation_token().cancel();
+    }
+
+    async fn list<T: DeserializeOwned>(&self, method: &str, field: &str) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        let mut cursor: Option<Value> = None;
+        loop {
+            let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
+            let mut page = self.send_again(method, params).await?;
+            all.extend(parse::<Vec<T>>(method, page[field].take())?);
+            let next = page.get("nextCursor").filter(|next| next.is_string()).cloned();
+            // A server whose pages do not advance would keep us forever.
+            if next.is_none() || next == cursor {
+                return Ok(all);
+            }
+            cursor = next;
+        }
+    }
+
+    /// The connection, made again if it was lost.
+    async fn running(&self) -> Result<Arc<Running>> {
+        let inner = &*self.inner;
+        let mut live = inner.live.lock().await;
+        if !live.running.peer().is_transport_closed() && !live.running.is_closed() {
+            return Ok(Arc::clone(&live.running));
+        }
+        let mut wait = inner.limits.backoff;
+        let mut tries = 0;
+        let running = loop {
+            match inner.endpoint.connect(&inner.answering, inner.lifecycle).await {
+                Ok(running) => break Arc::new(running),
+                Err(error) => {
+                    tries += 1;
+                    if tries > inner.limits.reconnects {
+                        return Err(error);
+                    }
+                    tokio::time::sleep(jittered(wait)).await;
+                    wait = (wait * 2).min(inner.limits.max_backoff);
+                }
+            }
+        };
+        live.watching = Watching::begin(&running, &inner.answering).await;
+        live.running = Arc::clone(&running);
+        drop(live);
+        if !is_modern(running.peer()) {
+            for uri in inner.answering.events.watched() {
+                let _ = request(
+                    running.peer(),
+                    "resources/subscribe",
+                    json!({"uri": uri}),
+                    &Options::default(),
+                    inner,
+                )
+                .await;
+            }
+        }
+        inner.answering.events.tell(Event::Reconnected);
+        Ok(running)
+    }
+
+    async fn send(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
+        let running = self.running().await?;
+        request(running.peer(), method, params, options, &self.inner).await
+    }
+
+    /// A request that only reads: made once more if the connection was lost under it.
+    async fn send_again(&self, method: &str, params: Value) -> Result<Value> {
+        match self.send(method, params.clone(), &Options::default()).await {
+            Err(Error::Lost { .. }) => self.send(method, params, &Options::default()).await,
+            answered => answered,
+        }
+    }
+}
+
+/// A random part less than `wait`, so that a thousand hosts do not come back at the same moment.
+fn jittered(wait: Duration) -> Duration {
+    let mut byte = [0; 1];
+    let _ = getrandom::fill(&mut byte);
+    wait.mul_f64(0.5 + f64::from(byte[0]) / 512.0)
+}
+
+fn is_modern(peer: &Peer<RoleClient>) -> bool {
+    peer.peer_info()
+        .is_some_and(|info: Arc<ServerPeerInfo>| info.protocol_version >= ProtocolVersion::V_2026_07_28)
+}
+
+/// Makes one request and waits for its answer.
+async fn request(
+    peer: &Peer<RoleClient>,
+    method: &str,
+    mut params: Value,
+    options: &Options,
+    inner: &Inner,
+) -> Result<Value> {
+    if let Some(level) = options.log_level.as_ref().filter(|_| is_modern(peer)) {
+        params["_meta"]["io.modelcontextprotocol/logLevel"] = json!(level);
+    }
+    let malformed = |problem: &dyn fmt::Display| Error::Malformed {
+        method: method.to_owned(),
+        problem: problem.to_string(),
+    };
+    let typed: ClientRequest = serde_json::from_value(json!({"method": method, "params": params}))
+        .map_err(|error| Error::Misuse(format!("`{method}` cannot be asked like this: {error}")))?;
+    let timeout = options.timeout.or(inner.limits.timeout);
+    let sent = match timeout {
+        Some(timeout) => PeerRequestOptions::with_timeout(timeout),
+        None => PeerRequestOptions::no_options(),
+    };
+    let failed = |error: ServiceError| match error {
+        ServiceError::McpError(error) => {
+            Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
+        }
+        ServiceError::Timeout { timeout } => Error::Timeout { method: method.to_owned(), after: timeout },
+        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
+            Error::Lost { method: method.to_owned() }
+        }
+        error => malformed(&error),
+    };
+    let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
+    let _listening = options
+        .progress
+        .as_ref()
+        .map(|listener| inner.answering.events.listen(token(&handle.progress_token), listener));
+    let mut abandoned = Abandoned { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    abandoned.id = None;
+    serde_json::to_value(answer.map_err(failed)?).map_err(|error| malformed(&error))
+}
+
+/// Tells the server that nobody waits any more, if that is how it ends.
+struct Abandoned {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = Some("the caller gave up".to_owned());
+            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+        });
+    }
+}
+
+fn parse<T: DeserializeOwned>(method: &str, value: Value) -> Result<T> {
+    T::deserialize(value)
+        .map_err(|error| Error::Malformed { method: method.to_owned(), problem: error.to_string() })
+}
+
+/// How a request is made.
+#[derive(Clone, Default)]
+struct Options {
+    timeout: Option<Duration>,
+    progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    log_level: Option<String>,
+}
+
+/// A call of a tool, not yet made. `.await` makes it.
+#[must_use = "a tool is called when the call is awaited"]
+pub struct Call<'a> {
+    connection: &'a Connection,
+    tool: String,
+    arguments: Result<Value, String>,
+    options: Options,
+}
+
+impl Call<'_> {
+    /// Is told how the call comes along.
+    pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.options.progress = Some(Arc::new(listener));
+        self
+    }
+
+    /// Bounds how long each answer may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Asks a 2026-07-28 server for its log while the call runs: `debug` to `emergency`.
+    pub fn log_level(mut self, level: impl Into<String>) -> Self {
+        self.options.log_level = Some(level.into());
+        self
+    }
+}
+
+impl<'a> IntoFuture for Call<'a> {
+    type Output = Result<CallToolResult>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { connection, tool, arguments, options } = self;
+        Box::pin(async move {
+            let params = json!({"name": tool, "arguments": arguments.map_err(Error::Misuse)?});
+            connection.converse("tools/call", params, &options).await
+        })
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("endpoint", &self.inner.endpoint).finish_non_exhaustive()
+    }
+}
+
+/// A future that can be sent to another thread.
+#[expect(dead_code, reason = "a check at compile time")]
+fn calls_can_be_spawned(connection: &'static Connection) -> impl Future + Send {
+    connection.call("tool", json!({})).into_future()
+}

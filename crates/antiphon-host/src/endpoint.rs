@@ -1,0 +1,168 @@
+//! Where servers are, and how they are reached.
+
+use std::{fmt, sync::Arc};
+
+use rmcp::{
+    ClientLifecycleMode, ClientServiceExt as _, RoleClient,
+    model::ProtocolVersion,
+    service::{ClientInitializeError, RunningService},
+    transport::IntoTransport,
+};
+
+use crate::{
+    answering::Answering,
+    error::{Error, Result},
+    form::BoxFuture,
+};
+
+pub(crate) type Running = RunningService<RoleClient, Answering>;
+
+/// Which revisions a connection may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lifecycle {
+    /// The newest both know: 2026-07-28 is tried first.
+    #[default]
+    Auto,
+    /// 2026-07-28, without a session.
+    Modern,
+    /// 2025-11-25 or older, with a session.
+    Legacy,
+}
+
+/// A server that can be connected to, again and again.
+#[derive(Clone)]
+pub struct Endpoint {
+    name: String,
+    connector: Arc<dyn Connector>,
+}
+
+trait Connector: Send + Sync {
+    fn connect(
+        &self,
+        answering: Answering,
+        mode: ClientLifecycleMode,
+    ) -> BoxFuture<'_, Result<Running, ClientInitializeError>>;
+}
+
+impl Endpoint {
+    /// A server behind streamable HTTP.
+    #[cfg(feature = "http")]
+    pub fn http(url: impl Into<String>) -> Self {
+        crate::http::HttpEndpoint::new(url).into()
+    }
+
+    /// A program that serves over its standard input and output. It is started anew for every
+    /// connection, and ends with it.
+    #[cfg(feature = "process")]
+    pub fn command(
+        program: impl Into<String>,
+        arguments: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let program = program.into();
+        let arguments: Vec<String> = arguments.into_iter().map(Into::into).collect();
+        Self::new(program.clone(), move || {
+            let mut command = tokio::process::Command::new(&program);
+            command.args(&arguments);
+            std::future::ready(rmcp::transport::TokioChildProcess::new(command))
+        })
+    }
+
+    /// A server behind a transport of any kind. `open` makes a new one for every connection.
+    pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, O>> + Send + 'static,
+        T: IntoTransport<RoleClient, E, A> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        O: fmt::Display + Send + 'static,
+        A: 'static,
+    {
+        struct Opening<F, X>(F, std::marker::PhantomData<fn() -> X>);
+
+        impl<F, Fut, T, E, O, A> Connector for Opening<F, (T, E, A)>
+        where
+            F: Fn() -> Fut + Send + Sync + 'static,
+            Fut: Future<Output = Result<T, O>> + Send + 'static,
+            T: IntoTransport<RoleClient, E, A> + Send + 'static,
+            E: std::error::Error + Send + Sync + 'static,
+            O: fmt::Display + Send + 'static,
+            A: 'static,
+        {
+            fn connect(
+                &self,
+                answering: Answering,
+                mode: ClientLifecycleMode,
+            ) -> BoxFuture<'_, Result<Running, ClientInitializeError>> {
+                let opening = (self.0)();
+                Box::pin(async move {
+                    let transport = opening
+                        .await
+                        .map_err(|error| ClientInitializeError::ConnectionClosed(error.to_string()))?;
+                    answering.serve_with_lifecycle(transport, mode).await
+                })
+            }
+        }
+
+        Self { name: name.into(), connector: Arc::new(Opening(open, std::marker::PhantomData)) }
+    }
+
+    /// What the endpoint is called, in errors and logs.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Connects, in the newest way both sides know.
+    pub(crate) async fn connect(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
+        let modern = || vec![ProtocolVersion::V_2026_07_28];
+        let mode = match lifecycle {
+            Lifecycle::Legacy => ClientLifecycleMode::Initialize,
+            Lifecycle::Modern => ClientLifecycleMode::Discover { preferred_versions: modern() },
+            Lifecycle::Auto => ClientLifecycleMode::Auto {
+                preferred_versions: modern(),
+                legacy_version: Some(ProtocolVersion::V_2025_11_25),
+            },
+        };
+        let first = match self.connector.connect(answering.clone(), mode).await {
+            Ok(running) => return Ok(running),
+            Err(error) => error,
+        };
+        // The SDK falls back when a server says that it does not know `server/discover`. Some say
+        // something else: an empty result, an error of their own, nothing at all.
+        if lifecycle == Lifecycle::Auto && may_be_legacy(&first) {
+            tracing::debug!(endpoint = self.name, %first, "discovery failed; trying `initialize`");
+            let second = self.connector.connect(answering.clone(), ClientLifecycleMode::Initialize).await;
+            return second.map_err(|error| self.failed(error));
+        }
+        Err(self.failed(first))
+    }
+
+    fn failed(&self, error: ClientInitializeError) -> Error {
+        let endpoint = self.name.clone();
+        #[cfg(feature = "http")]
+        if let Some(challenge) = error.auth_challenge() {
+            return Error::Unauthorized { endpoint, challenge: challenge.to_owned() };
+        }
+        Error::Connect { endpoint, source: Box::new(error) }
+    }
+}
+
+fn may_be_legacy(error: &ClientInitializeError) -> bool {
+    #[cfg(feature = "http")]
+    if error.is_authorization_required() {
+        return false;
+    }
+    matches!(
+        error,
+        ClientInitializeError::ExpectedInitResponse(_)
+            | ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::JsonRpcError(_)
+            | ClientInitializeError::NoCompatibleProtocolVersion { .. }
+    )
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! The other side of an MCP conversation.
+//!
+//! Whoever embeds MCP, in a chat, an editor or an agent, says once who answers what servers ask, and
+//! then connects and calls. A [`Host`] answers samples with a [`Model`](antiphon_llm::Model), shows
+//! forms and pages, drives the rounds of 2026-07-28 and the live requests of 2025-11-25 alike, and
+//! makes lost connections again.
+//!
+//! ```no_run
+//! use antiphon_host::{Defaults, Endpoint, Host};
+//! use serde_json::json;
+//!
+//! # async fn example() -> antiphon_host::Result<()> {
+//! let host = Host::builder("batch", "1.0.0").with_forms(Defaults).build();
+//! let server = host.connect(Endpoint::command("my-server", ["--quiet"])).await?;
+//! for tool in server.tools().await? {
+//!     println!("{}", tool.name);
+//! }
+//! let result = server.call("report", json!({"month": "May"})).progress(|p| println!("{}", p.progress)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The parts
+//!
+//! - [`Host`], [`HostBuilder`], [`HostLimits`]: who answers, and within which bounds.
+//! - [`Endpoint`], [`Lifecycle`]: where servers are, and which revisions are spoken.
+//! - [`Connection`], [`Call`]: what servers can be asked.
+//! - [`Form`], [`FormHandler`], [`Defaults`]; [`Page`], [`PageHandler`]; [`Approval`]: the person.
+//! - [`Event`]: what servers tell beside their answers.
+//!
+//! # Features
+//!
+//! | feature | default | what it gives |
+//! |---|---|---|
+//! | `http` | yes | streamable HTTP: `Endpoint::http`, `HttpEndpoint` |
+//! | `process` | yes | servers as child processes: `Endpoint::command` |
+#![expect(
+    deprecated,
+    reason = "sampling, roots and logging are deprecated in 2026-07-28 and answered until they are removed"
+)]
+
+mod answering;
+mod connection;
+mod endpoint;
+mod error;
+mod event;
+mod form;
+mod host;
+#[cfg(feature = "http")]
+mod http;
+mod page;
+mod sampling;
+
+/// MCP's own types, as the SDK defines them.
+pub mod model {
+    pub use rmcp::model::{
+        CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Prompt, ReadResourceResult, Resource,
+        ResourceContents, ResourceTemplate, Tool,
+    };
+}
+
+#[cfg(feature = "http")]
+pub use crate::http::HttpEndpoint;
+pub use crate::{
+    answering::Root,
+    connection::{Call, Connection, ServerInfo},
+    endpoint::{Endpoint, Lifecycle},
+    error::{Error, Result},
+    event::{Event, Progress},
+    form::{BoxFuture, Choice, Defaults, Field, FieldKind, Form, FormHandler, Shown},
+    host::{Host, HostBuilder, HostLimits},
+    page::{Page, PageHandler},
+    sampling::{Approval, Refused},
+};
