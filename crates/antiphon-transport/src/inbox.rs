@@ -1,0 +1,351 @@
+//! From bytes to a message, and what to do with bytes that are none.
+//!
+//! Both transports and both sides judge what comes in here, so that they all behave alike.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rmcp::{
+    model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId},
+    service::{RxJsonRpcMessage, ServiceRole, TxJsonRpcMessage},
+};
+use serde::{Deserialize, de::IgnoredAny};
+
+use crate::{Error, Result};
+
+/// The code of an error that a transport, not the peer, has to tell. JSON-RPC leaves it to us.
+pub const TRANSPORT_ERROR: i32 = -32000;
+
+/// What one side of a connection must know about its peer's messages.
+pub(crate) trait Role: ServiceRole {
+    /// The request that a notification takes back.
+    fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId>;
+}
+
+#[cfg(feature = "__server")]
+impl Role for rmcp::RoleServer {
+    fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
+        let rmcp::model::ClientNotification::CancelledNotification(cancelled) = notification else {
+            return None;
+        };
+        cancelled.params.request_id.as_mut()
+    }
+}
+
+#[cfg(feature = "__client")]
+impl Role for rmcp::RoleClient {
+    fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
+        let rmcp::model::ServerNotification::CancelledNotification(cancelled) = notification else {
+            return None;
+        };
+        cancelled.params.request_id.as_mut()
+    }
+}
+
+/// What becomes of incoming bytes.
+#[derive(Debug)]
+pub(crate) enum Verdict<R: ServiceRole> {
+    /// The service gets this.
+    Deliver(RxJsonRpcMessage<R>),
+    /// The peer gets this; the service nothing.
+    Answer(Refusal),
+    /// Nobody gets anything.
+    Ignore,
+}
+
+/// An error for the peer, made by the transport.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) id: Option<RequestId>,
+    pub(crate) error: ErrorData,
+}
+
+impl Refusal {
+    pub(crate) fn new(id: Option<RequestId>, code: ErrorCode, message: &'static str) -> Self {
+        Self { id, error: ErrorData::new(code, message, None) }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let error = rmcp::model::JsonRpcError::new(self.id.clone(), self.error.clone());
+        serde_json::to_string(&error).unwrap_or_default()
+    }
+}
+
+/// The requests of the peer that have no answer yet.
+///
+/// The SDK spawns a task for each request and one for each answer, so a queue in the transport bounds
+/// nothing by itself: this does.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    open: Arc<Mutex<Open>>,
+    limit: usize,
+}
+
+impl Inbox {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { open: Arc::default(), limit }
+    }
+
+    /// Reads a message and decides what becomes of it.
+    pub(crate) fn judge<R: Role>(&self, bytes: &[u8]) -> Verdict<R> {
+        let mut message = match serde_json::from_slice::<RxJsonRpcMessage<R>>(bytes) {
+            Ok(message) => message,
+            Err(error) => return misread(bytes, &error),
+        };
+        match &mut message {
+            JsonRpcMessage::Request(request) => {
+                let mut open = self.open();
+                let alias = open.alias(&request.id);
+                if open.ids.contains(&alias) {
+                    // Answering would end the request that is being worked on.
+                    tracing::debug!(id = %request.id, "a request with the id of an open one is dropped");
+                    return Verdict::Ignore;
+                }
+                if open.ids.len() >= self.limit {
+                    return Verdict::Answer(Refusal::new(
+                        Some(request.id.clone()),
+                        ErrorCode(TRANSPORT_ERROR),
+                        "too many requests are open: wait for answers, then try again",
+                    ));
+                }
+                open.ids.insert(alias.clone());
+                request.id = alias;
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let Some(id) = R::cancelled(&mut notification.notification) {
+                    let mut open = self.open();
+                    *id = open.alias(id);
+                    open.ids.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        Verdict::Deliver(message)
+    }
+
+    /// Notes that a request is answered.
+    pub(crate) fn settle(&self, id: &RequestId) {
+        self.open().ids.remove(id);
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For clients, whose connection may be followed by another.
+#[cfg(feature = "__client")]
+impl Inbox {
+    /// The next connection begins: gives up what is open, and gives what comes other names. A new
+    /// session counts its questions from the start again, and an answer to an old one must not be taken
+    /// for an answer to a new one.
+    pub(crate) fn renew(&self, number: u64) -> Vec<RequestId> {
+        let mut open = self.open();
+        open.prefix = Some(format!("{number}~"));
+        open.ids.drain().collect()
+    }
+
+    /// The peer's own name for a request that is open.
+    pub(crate) fn original(&self, alias: &RequestId) -> Option<RequestId> {
+        let open = self.open();
+        if !open.ids.contains(alias) {
+            return None;
+        }
+        let (Some(prefix), RequestId::String(text)) = (&open.prefix, alias) else {
+            return Some(alias.clone());
+        };
+        let (kind, id) = text.strip_prefix(prefix.as_str())?.split_at_checked(1)?;
+        if kind == "n" { id.parse().ok().map(RequestId::Number) } else { Some(RequestId::String(id.into())) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    ids: HashSet<RequestId>,
+    /// What the ids of this connection begin with, unless it is the first.
+    prefix: Option<String>,
+}
+
+impl Open {
+    fn alias(&self, id: &RequestId) -> RequestId {
+        match (&self.prefix, id) {
+            (None, id) => id.clone(),
+            (Some(prefix), RequestId::Number(number)) => {
+                RequestId::String(format!("{prefix}n{number}").into())
+            }
+            (Some(prefix), RequestId::String(text)) => RequestId::String(format!("{prefix}s{text}").into()),
+        }
+    }
+}
+
+/// The request that a message answers.
+pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<&RequestId> {
+    match message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+    }
+}
+
+/// Writes a message. An answer that is too long becomes an error that says so, because whoever asked
+/// would wait for it forever.
+pub(crate) fn write<R: ServiceRole>(message: &TxJsonRpcMessage<R>, limit: usize) -> Result<String> {
+    let text = serde_json::to_string(message).map_err(|error| Error::Json(Box::new(error)))?;
+    if text.len() <= limit {
+        return Ok(text);
+    }
+    let bytes = text.len();
+    match answered::<R>(message) {
+        Some(id) => {
+            tracing::warn!(%id, bytes, limit, "an answer is too long to be sent");
+            let error = ErrorData::internal_error(
+                format!("the answer has {bytes} bytes, more than the limit of {limit}: ask for less"),
+                None,
+            );
+            Ok(Refusal { id: Some(id.clone()), error }.to_json())
+        }
+        None => Err(Error::TooLarge { bytes, limit }),
+    }
+}
+
+/// As much of a message as it takes to say what it was meant to be.
+#[derive(Deserialize)]
+struct Shape {
+    id: Option<Id>,
+    method: Option<IgnoredAny>,
+    result: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Number(i64),
+    Text(String),
+    Unusable(IgnoredAny),
+}
+
+fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
+    tracing::debug!(%error, "a message cannot be read");
+    let Ok(shape) = serde_json::from_slice::<Shape>(bytes) else {
+        let refusal = if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
+            Refusal::new(
+                None,
+                ErrorCode::INVALID_REQUEST,
+                "not a JSON-RPC message: send one object at a time",
+            )
+        } else {
+            Refusal::new(None, ErrorCode::PARSE_ERROR, "not JSON")
+        };
+        return answer(refusal);
+    };
+    let unusable = matches!(shape.id, Some(Id::Unusable(_)));
+    let id = match shape.id {
+        Some(Id::Number(number)) => Some(RequestId::Number(number)),
+        Some(Id::Text(text)) => Some(RequestId::String(text.into())),
+        Some(Id::Unusable(_)) | None => None,
+    };
+    match (id, shape.method.is_some()) {
+        // Somebody here waits for this answer and would wait forever.
+        (Some(id), false) if shape.result.is_some() || shape.error.is_some() => {
+            let error = ErrorData::internal_error("the peer's answer cannot be read", None);
+            Verdict::Deliver(JsonRpcMessage::error(error, Some(id)))
+        }
+        // Nobody waits for what becomes of a notification.
+        (None, true) if !unusable => Verdict::Ignore,
+        (id, _) => answer(Refusal::new(id, ErrorCode::INVALID_REQUEST, "not a JSON-RPC message")),
+    }
+}
+
+/// Only servers complain: two peers that both do might do so forever.
+fn answer<R: Role>(refusal: Refusal) -> Verdict<R> {
+    if R::IS_CLIENT { Verdict::Ignore } else { Verdict::Answer(refusal) }
+}
+
+#[cfg(test)]
+#[cfg(feature = "__server")]
+mod tests {
+    use rmcp::RoleServer;
+
+    use super::*;
+
+    fn check(inbox: &Inbox, text: &str, expect: &str) {
+        let found = match inbox.judge::<RoleServer>(text.as_bytes()) {
+            Verdict::Deliver(message) => {
+                format!("deliver {}", serde_json::to_string(&message).unwrap())
+            }
+            Verdict::Answer(refusal) => format!("answer {:?} {}", refusal.id, refusal.error.code.0),
+            Verdict::Ignore => "ignore".into(),
+        };
+        assert!(found.starts_with(expect), "{text}\n  found {found}\n  expected {expect}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_answered_as_json_rpc_says() {
+        let inbox = Inbox::new(2);
+        check(&inbox, "", "answer None -32700");
+        check(&inbox, "{", "answer None -32700");
+        check(&inbox, "[]", "answer None -32600");
+        check(&inbox, "17", "answer None -32600");
+        check(&inbox, "{}", "answer None -32600");
+        check(&inbox, r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, "answer Some(Number(7)) -32600");
+        check(&inbox, r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, "answer None -32600");
+        check(&inbox, r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "answer None -32600");
+        check(&inbox, &"[".repeat(1_000_000), "answer None -32700");
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_still_ends_the_wait_for_it() {
+        let inbox = Inbox::new(2);
+        check(&inbox, r#"{"jsonrpc":"2.0","id":3,"error":5}"#, r#"deliver {"jsonrpc":"2.0","id":3,"error""#);
+    }
+
+    #[test]
+    fn a_request_is_open_until_it_is_answered_or_taken_back() {
+        let ping = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        let inbox = Inbox::new(2);
+        check(&inbox, &ping(1), "deliver");
+        check(&inbox, &ping(1), "ignore");
+        check(&inbox, &ping(2), "deliver");
+        check(&inbox, &ping(3), "answer Some(Number(3)) -32000");
+        inbox.settle(&RequestId::Number(1));
+        check(&inbox, &ping(3), "deliver");
+        let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+        check(&inbox, cancelled, "deliver");
+        check(&inbox, &ping(4), "deliver");
+    }
+
+    #[cfg(feature = "__client")]
+    #[test]
+    fn a_question_of_a_lost_connection_is_not_one_of_the_next() {
+        let inbox = Inbox::new(2);
+        let (number, text) = (RequestId::Number(1), RequestId::String("1".into()));
+        check(&inbox, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, r#"deliver {"jsonrpc":"2.0","id":1,"#);
+        assert_eq!(inbox.original(&number), Some(number.clone()));
+        assert_eq!(inbox.renew(2), std::slice::from_ref(&number));
+        check(
+            &inbox,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"deliver {"jsonrpc":"2.0","id":"2~n1","#,
+        );
+        check(
+            &inbox,
+            r#"{"jsonrpc":"2.0","id":"1","method":"ping"}"#,
+            r#"deliver {"jsonrpc":"2.0","id":"2~s1","#,
+        );
+        assert_eq!(inbox.original(&number), None);
+        assert_eq!(inbox.original(&RequestId::String("2~n1".into())), Some(number));
+        assert_eq!(inbox.original(&RequestId::String("2~s1".into())), Some(text));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_becomes_one_that_says_so() {
+        let text = "x".repeat(1_000);
+        let error = ErrorData::internal_error(text, None);
+        let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, Some(RequestId::Number(1)));
+        let written = write::<RoleServer>(&message, 500).unwrap();
+        assert!(written.len() < 500 && written.contains(r#""id":1"#), "{written}");
+    }
+}

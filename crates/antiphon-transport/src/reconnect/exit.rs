@@ -1,0 +1,98 @@
+//! The way out of a client, over whichever connection there is.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rmcp::{
+    RoleClient,
+    model::{ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId},
+    service::TxJsonRpcMessage,
+};
+use tokio::sync::watch;
+
+use super::Outbox;
+use crate::{Error, Result};
+
+/// What sending futures share with the transport.
+pub(super) struct Shared<O> {
+    pub(super) outbox: watch::Sender<Exit<O>>,
+    pub(super) open: Mutex<Open>,
+}
+
+/// Where a message goes.
+pub(super) enum Exit<O> {
+    /// Through this, on the connection of this number.
+    Up(O, u64),
+    /// Nowhere yet.
+    Down,
+    Over,
+}
+
+/// What was asked on the connection `number` and has no answer.
+#[derive(Default)]
+pub(super) struct Open {
+    pub(super) number: u64,
+    pub(super) requests: HashSet<RequestId>,
+    /// The handshake, to be said again on a new connection.
+    pub(super) initialize: Option<(RequestId, String)>,
+    pub(super) initialized: Option<String>,
+    pub(super) version: Option<ProtocolVersion>,
+}
+
+impl<O> Shared<O> {
+    pub(super) fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<O: Outbox> Shared<O> {
+    pub(super) async fn send(&self, message: &TxJsonRpcMessage<RoleClient>, text: String) -> Result<()> {
+        let mut exits = self.outbox.subscribe();
+        let outbox = loop {
+            let (outbox, number) = match &*exits
+                .wait_for(|exit| !matches!(exit, Exit::Down))
+                .await
+                .map_err(|_| Error::Closed)?
+            {
+                Exit::Up(outbox, number) => (outbox.clone(), *number),
+                Exit::Down | Exit::Over => return Err(Error::Closed),
+            };
+            // Invariant: a request is noted on the connection it goes out on, or it does not go out.
+            if self.open().note(message, &text, number) {
+                break outbox;
+            }
+            exits.changed().await.map_err(|_| Error::Closed)?;
+        };
+        let sent = outbox.send(text).await;
+        if let (Err(_), JsonRpcMessage::Request(request)) = (&sent, message) {
+            self.open().requests.remove(&request.id);
+        }
+        sent
+    }
+}
+
+impl Open {
+    /// Notes what goes out on connection `number`, unless that is lost already.
+    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>, text: &str, number: u64) -> bool {
+        if self.number != number {
+            return false;
+        }
+        match message {
+            JsonRpcMessage::Request(request) => {
+                self.requests.insert(request.id.clone());
+                if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+                    self.initialize = Some((request.id.clone(), text.to_owned()));
+                }
+            }
+            JsonRpcMessage::Notification(notification)
+                if matches!(notification.notification, ClientNotification::InitializedNotification(_)) =>
+            {
+                self.initialized = Some(text.to_owned());
+            }
+            _ => {}
+        }
+        true
+    }
+}

@@ -1,0 +1,426 @@
+//! A client whose connection may be lost and found again.
+
+mod exit;
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use rmcp::{
+    RoleClient,
+    model::{
+        CancelledNotification, CancelledNotificationParam, ErrorCode, ErrorData, JsonRpcMessage,
+        ProtocolVersion, RequestId, ServerNotification, ServerResult,
+    },
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+};
+use serde_json::json;
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+
+use self::exit::{Exit, Open, Shared};
+use crate::{
+    Error, Result,
+    inbox::{Inbox, TRANSPORT_ERROR, Verdict, answered, write},
+};
+
+/// How a client looks for a server it has lost.
+///
+/// What the server held for the connection is gone with it: see the crate's documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reconnect {
+    /// How many times in a row. Default: 5.
+    pub attempts: u32,
+    /// How long to wait before the first; each further wait is twice as long, and all of them are cut
+    /// by up to half at random so that a thousand clients do not return at once. Default: 250 ms.
+    pub first_delay: Duration,
+    /// The longest wait. A connection that holds this long starts the count anew. Default: 10 seconds.
+    pub max_delay: Duration,
+}
+
+impl Default for Reconnect {
+    fn default() -> Self {
+        Self { attempts: 5, first_delay: Duration::from_millis(250), max_delay: Duration::from_secs(10) }
+    }
+}
+
+impl Reconnect {
+    /// Sets how many times in a row.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the first and the longest wait.
+    #[must_use]
+    pub fn with_delays(mut self, first: Duration, max: Duration) -> Self {
+        self.first_delay = first;
+        self.max_delay = max;
+        self
+    }
+
+    fn delay(&self, attempt: u32) -> Duration {
+        let full = self.first_delay.saturating_mul(1 << attempt.min(20)).min(self.max_delay);
+        // Without randomness the wait is whole, which is no harm.
+        let cut = getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX) / 2.0);
+        full.mul_f64(1.0 - cut)
+    }
+}
+
+/// One connection, as a client sees it.
+pub(crate) trait Link: Send + Sized + 'static {
+    type Outbox: Outbox;
+
+    fn outbox(&self) -> Self::Outbox;
+    /// The next message; `None` when the connection is over. Cancel safe.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+    fn close(self) -> impl Future<Output = ()> + Send;
+}
+
+/// The way out of a connection.
+pub(crate) trait Outbox: Clone + Send + Sync + 'static {
+    fn send(&self, text: String) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// Makes connections.
+pub(crate) trait Dial: Send + Sync + 'static {
+    type Link: Link;
+
+    fn dial(&self) -> impl Future<Output = Result<Self::Link>> + Send;
+}
+
+/// A client's transport over any link.
+pub(crate) struct Client<D: Dial> {
+    dial: Arc<D>,
+    settings: Settings,
+    state: State<D::Link>,
+    /// What the service is told before anything new: that its open requests have failed.
+    news: VecDeque<RxJsonRpcMessage<RoleClient>>,
+    inbox: Inbox,
+    /// Tells the server that it asks too much.
+    refusing: Option<JoinHandle<Result<()>>>,
+    shared: Arc<Shared<<D::Link as Link>::Outbox>>,
+    connections: watch::Sender<u64>,
+    attempts: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) max_message_bytes: usize,
+    pub(crate) max_open_requests: usize,
+    pub(crate) reconnect: Option<Reconnect>,
+    pub(crate) connect_timeout: Duration,
+}
+
+enum State<L> {
+    Up(L, Instant),
+    /// A task looks for the server.
+    Looking(JoinHandle<Result<L>>),
+    Over,
+}
+
+impl<D: Dial> Client<D> {
+    /// Connects, once: whether to try again is the caller's to say.
+    pub(crate) async fn connect(dial: D, settings: Settings) -> Result<Self> {
+        let link = in_time(settings.connect_timeout, dial.dial()).await?;
+        let shared = Shared {
+            outbox: watch::Sender::new(Exit::Up(link.outbox(), 1)),
+            open: Mutex::new(Open { number: 1, ..Open::default() }),
+        };
+        Ok(Self {
+            dial: Arc::new(dial),
+            inbox: Inbox::new(settings.max_open_requests),
+            refusing: None,
+            settings,
+            state: State::Up(link, Instant::now()),
+            news: VecDeque::new(),
+            shared: Arc::new(shared),
+            connections: watch::Sender::new(1),
+            attempts: 0,
+        })
+    }
+
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
+        self.connections.subscribe()
+    }
+
+    pub(crate) fn send(
+        &self,
+        mut message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let (inbox, limit) = (self.inbox.clone(), self.settings.max_message_bytes);
+        async move {
+            let answered = answered::<RoleClient>(&message).cloned();
+            if let Some(alias) = &answered {
+                // An answer to a question that was asked on a lost connection has nobody to go to.
+                let Some(original) = inbox.original(alias) else { return Ok(()) };
+                match &mut message {
+                    JsonRpcMessage::Response(response) => response.id = original,
+                    JsonRpcMessage::Error(error) => error.id = Some(original),
+                    JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => {}
+                }
+            }
+            let sent = match write::<RoleClient>(&message, limit) {
+                Ok(text) => shared.send(&message, text).await,
+                Err(error) => Err(error),
+            };
+            if let Some(alias) = answered {
+                inbox.settle(&alias);
+            }
+            sent
+        }
+    }
+
+    pub(crate) async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            if let Some(message) = self.news.pop_front() {
+                return Some(message);
+            }
+            // A server that reads no answers is not read either.
+            if let Some(task) = &mut self.refusing {
+                let _ = task.await;
+                self.refusing = None;
+            }
+            match &mut self.state {
+                State::Up(link, _) => match link.next().await {
+                    Some(text) => match self.inbox.judge::<RoleClient>(&text) {
+                        Verdict::Deliver(message) => {
+                            self.note(&message);
+                            return Some(message);
+                        }
+                        Verdict::Answer(refusal) => {
+                            let outbox = link.outbox();
+                            let text = refusal.to_json();
+                            self.refusing = Some(tokio::spawn(async move { outbox.send(text).await }));
+                        }
+                        Verdict::Ignore => {}
+                    },
+                    None => self.lose(),
+                },
+                State::Looking(task) => {
+                    let found = task.await.unwrap_or_else(|error| Err(Error::connection(error)));
+                    self.find(found);
+                }
+                State::Over => return None,
+            }
+        }
+    }
+
+    pub(crate) async fn close(&mut self) {
+        self.shared.outbox.send_replace(Exit::Over);
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Up(link, _) => link.close().await,
+            State::Looking(task) => task.abort(),
+            State::Over => {}
+        }
+    }
+
+    /// Keeps what is needed to begin again.
+    fn note(&self, message: &RxJsonRpcMessage<RoleClient>) {
+        let (id, version) = match message {
+            JsonRpcMessage::Response(response) => match &response.result {
+                ServerResult::InitializeResult(result) => {
+                    (&response.id, Some(result.protocol_version.clone()))
+                }
+                _ => (&response.id, None),
+            },
+            JsonRpcMessage::Error(error) => match &error.id {
+                Some(id) => (id, None),
+                None => return,
+            },
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => return,
+        };
+        let mut open = self.shared.open();
+        open.requests.remove(id);
+        if version.is_some() {
+            open.version = version;
+        }
+    }
+
+    /// The connection is gone: says so of all that was asked on it, and looks for the server.
+    fn lose(&mut self) {
+        let State::Up(_, since) = std::mem::replace(&mut self.state, State::Over) else { return };
+        let (handshake, began) = {
+            let mut open = self.shared.open();
+            open.number += 1;
+            self.news.extend(self.inbox.renew(open.number).into_iter().map(withdrawn));
+            let began = open.initialize.is_none() || open.initialized.is_some();
+            let handshake = open.initialize.clone().zip(open.initialized.clone());
+            if self.settings.reconnect.is_some() && began {
+                self.news.extend(open.requests.drain().map(lost));
+            }
+            (handshake, began)
+        };
+        // A connection that ends before the handshake does ends the attempt to connect.
+        let Some(reconnect) = self.settings.reconnect.clone().filter(|_| began) else {
+            self.shared.outbox.send_replace(Exit::Over);
+            return;
+        };
+        self.shared.outbox.send_replace(Exit::Down);
+        if since.elapsed() >= reconnect.max_delay {
+            self.attempts = 0;
+        }
+        self.look(&reconnect, handshake);
+    }
+
+    fn look(&mut self, reconnect: &Reconnect, handshake: Option<((RequestId, String), String)>) {
+        if self.attempts >= reconnect.attempts {
+            tracing::warn!(attempts = self.attempts, "the server stays lost");
+            self.shared.outbox.send_replace(Exit::Over);
+            return;
+        }
+        let delay = reconnect.delay(self.attempts);
+        self.attempts += 1;
+        tracing::info!(attempt = self.attempts, ?delay, "the server is lost; it is looked for");
+        let (dial, limit) = (Arc::clone(&self.dial), self.settings.connect_timeout);
+        let version = self.shared.open().version.clone();
+        self.state = State::Looking(tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            in_time(limit, async {
+                let mut link = dial.dial().await?;
+                if let Some((initialize, initialized)) = handshake {
+                    greet(&mut link, initialize, initialized, version).await?;
+                }
+                Ok(link)
+            })
+            .await
+        }));
+    }
+
+    fn find(&mut self, found: Result<D::Link>) {
+        self.state = State::Over;
+        match found {
+            Ok(link) => {
+                let number = self.shared.open().number;
+                self.shared.outbox.send_replace(Exit::Up(link.outbox(), number));
+                self.state = State::Up(link, Instant::now());
+                self.connections.send_replace(number);
+            }
+            Err(Error::Changed(why)) => {
+                tracing::warn!(why, "the server came back as another");
+                self.shared.outbox.send_replace(Exit::Over);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the server is not found");
+                let handshake = {
+                    let open = self.shared.open();
+                    open.initialize.clone().zip(open.initialized.clone())
+                };
+                if let Some(reconnect) = self.settings.reconnect.clone() {
+                    self.look(&reconnect, handshake);
+                }
+            }
+        }
+    }
+}
+
+/// Says the handshake again.
+async fn greet<L: Link>(
+    link: &mut L,
+    (id, initialize): (RequestId, String),
+    initialized: String,
+    version: Option<ProtocolVersion>,
+) -> Result<()> {
+    let outbox = link.outbox();
+    outbox.send(initialize).await?;
+    loop {
+        let text = link.next().await.ok_or(Error::Closed)?;
+        match serde_json::from_slice::<RxJsonRpcMessage<RoleClient>>(&text) {
+            Ok(JsonRpcMessage::Response(response)) if response.id == id => {
+                let ServerResult::InitializeResult(result) = response.result else {
+                    return Err(Error::Changed("it does not answer `initialize`".into()));
+                };
+                if version.is_some_and(|version| version != result.protocol_version) {
+                    return Err(Error::Changed(format!("it now speaks {}", result.protocol_version)));
+                }
+                return outbox.send(initialized).await;
+            }
+            Ok(JsonRpcMessage::Error(error)) if error.id.as_ref() == Some(&id) => {
+                return Err(Error::Changed(error.error.message.into_owned()));
+            }
+            // Before the handshake nothing else means anything.
+            _ => {}
+        }
+    }
+}
+
+/// What a question becomes when whoever asked it is gone: a person need not answer it any more.
+fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
+    let params = CancelledNotificationParam::new(Some(id), Some("the connection was lost".into()));
+    JsonRpcMessage::notification(ServerNotification::CancelledNotification(CancelledNotification::new(
+        params,
+    )))
+}
+
+/// What a request hears whose connection is gone.
+fn lost(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
+    let error = ErrorData::new(
+        ErrorCode(TRANSPORT_ERROR),
+        "the connection was lost before the answer came: the request may have been carried out",
+        Some(json!({ "reason": "connection lost" })),
+    );
+    JsonRpcMessage::error(error, Some(id))
+}
+
+async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(limit, work).await.unwrap_or(Err(Error::TimedOut(limit)))
+}
+
+/// What a server said instead of what was asked for.
+pub(crate) async fn refused(mut response: reqwest::Response) -> Error {
+    let status = response.status().as_u16();
+    let mut said = Vec::new();
+    while said.len() < 512
+        && let Ok(Some(chunk)) = response.chunk().await
+    {
+        said.extend_from_slice(&chunk);
+    }
+    said.truncate(512);
+    Error::Refused { status, reason: String::from_utf8_lossy(&said).into_owned() }
+}
+
+impl<D: Dial> Drop for Client<D> {
+    fn drop(&mut self) {
+        if let State::Looking(task) = &self.state {
+            task.abort();
+        }
+    }
+}
+
+impl<D: Dial> fmt::Debug for Client<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Up(..) => "up",
+            State::Looking(_) => "looking",
+            State::Over => "over",
+        };
+        f.debug_struct("Client").field("state", &state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_limit_and_are_never_cut_by_more_than_half() {
+        let reconnect = Reconnect::default();
+        for attempt in 0..64 {
+            let full =
+                Duration::from_millis(250).saturating_mul(1 << attempt.min(20)).min(Duration::from_secs(10));
+            let delay = reconnect.delay(attempt);
+            assert!(delay <= full && delay + Duration::from_millis(1) >= full / 2, "{attempt}: {delay:?}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! The client's side: one request that stays open, and one for each message.
+
+use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use reqwest::Url;
+use rmcp::{
+    RoleClient,
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{Instant, timeout_at},
+};
+
+use super::event::{Event, Reader};
+use crate::{
+    Error, Result,
+    reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
+};
+
+/// How many messages are posted at a time.
+const POSTS: usize = 8;
+
+/// How a client reaches a server over HTTP+SSE.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SseClientConfig {
+    /// Headers of every request, such as `Authorization`. Default: none.
+    pub headers: HeaderMap,
+    /// The HTTP client that makes the requests: proxies, certificates and the like are its business. It
+    /// must have no total timeout, or the stream ends with it. Default: a plain one.
+    pub http: Option<reqwest::Client>,
+    /// How long connecting may take, the repeated handshake included. Default: 10 seconds.
+    pub connect_timeout: Duration,
+    /// How a lost server is looked for; `None` ends with the first stream. Default:
+    /// [`Reconnect::default`].
+    pub reconnect: Option<Reconnect>,
+    /// The longest message, in bytes, both ways. Default: 16 MiB.
+    pub max_message_bytes: usize,
+    /// How many requests of the server may be unanswered at a time. Default: 1024.
+    pub max_open_requests: usize,
+    /// How long the stream may be silent, comments included, before the server counts as lost. Default:
+    /// no limit, because not every server shows that it is alive.
+    pub idle_limit: Option<Duration>,
+    /// How long posting a message may take. Default: 30 seconds.
+    pub send_timeout: Duration,
+}
+
+impl Default for SseClientConfig {
+    fn default() -> Self {
+        Self {
+            headers: HeaderMap::new(),
+            http: None,
+            connect_timeout: Duration::from_secs(10),
+            reconnect: Some(Reconnect::default()),
+            max_message_bytes: 16 * 1024 * 1024,
+            max_open_requests: 1024,
+            idle_limit: None,
+            send_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl SseClientConfig {
+    /// Adds headers to every request.
+    #[must_use]
+    pub fn with_headers(mut self, headers: HeaderMap) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets the HTTP client that makes the requests.
+    #[must_use]
+    pub fn with_http(mut self, http: reqwest::Client) -> Self {
+        self.http = Some(http);
+        self
+    }
+
+    /// Sets how long connecting may take.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how a lost server is looked for.
+    #[must_use]
+    pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
+        self.reconnect = reconnect.into();
+        self
+    }
+
+    /// Sets the longest message, in bytes.
+    #[must_use]
+    pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
+        self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets how long the stream may be silent.
+    #[must_use]
+    pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
+        self.idle_limit = idle.into();
+        self
+    }
+}
+
+/// A session with a server, for [`rmcp::serve_client`].
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use antiphon_transport::sse::{SseClient, SseClientConfig};
+///
+/// let session = SseClient::connect("http://127.0.0.1:8080/sse", SseClientConfig::default()).await?;
+/// let client = rmcp::serve_client((), session).await?;
+/// let tools = client.list_all_tools().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SseClient(Client<Dialer>);
+
+impl SseClient {
+    /// Opens the stream at `url` and waits for the address to post to.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached, refuses, sends something else than events, or names an
+    /// address that is not its own.
+    pub async fn connect(url: &str, config: SseClientConfig) -> Result<Self> {
+        let settings = Settings {
+            max_message_bytes: config.max_message_bytes,
+            max_open_requests: config.max_open_requests,
+            reconnect: config.reconnect.clone(),
+            connect_timeout: config.connect_timeout,
+        };
+        Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
+    }
+
+    /// The number of the session in use, from 1. When it changes, the server has been lost and found:
+    /// what it held for the old session (subscriptions, log level, open requests) is gone.
+    pub fn connections(&self) -> watch::Receiver<u64> {
+        self.0.connections()
+    }
+}
+
+impl Transport<RoleClient> for SseClient {
+    type Error = Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
+        self.0.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.0.receive().await
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.0.close().await;
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Dialer {
+    url: Url,
+    http: reqwest::Client,
+    config: SseClientConfig,
+}
+
+impl Dialer {
+    fn new(url: &str, mut config: SseClientConfig) -> Result<Self> {
+        let bad = |reason| Error::Url { url: url.to_owned(), reason };
+        let parsed = Url::parse(url).map_err(|_| bad("it is no URL"))?;
+        match parsed.scheme() {
+            "http" => {}
+            "https" if cfg!(feature = "tls") => {}
+            "https" => return Err(bad("build with the feature `tls` for `https://`")),
+            _ => return Err(bad("it must begin with `http://` or `https://`")),
+        }
+        let http = match config.http.take() {
+            Some(http) => http,
+            None => reqwest::Client::builder()
+                // The system notices a peer that vanishes, where the stream itself is silent.
+                .tcp_keepalive(Duration::from_secs(15))
+                .build()
+                .map_err(Error::connection)?,
+        };
+        Ok(Self { url: parsed, http, config })
+    }
+}
+
+impl Dial for Dialer {
+    type Link = Stream;
+
+    async fn dial(&self) -> Result<Stream> {
+        let response = self
+            .http
+            .get(self.url.clone())
+            .headers(self.config.headers.clone())
+            .header(header::ACCEPT, "text/event-stream")
+            .header(header::CACHE_CONTROL, "no-store")
+            .send()
+            .await
+            .map_err(Error::connection)?;
+        let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        if !response.status().is_success() || !kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+        {
+            return Err(refused(response).await);
+        }
+        // Redirects may have led elsewhere.
+        let base = response.url().clone();
+        let mut stream = Stream {
+            response,
+            reader: Reader::new(self.config.max_message_bytes),
+            events: VecDeque::new(),
+            idle: self.config.idle_limit,
+            heard: Instant::now(),
+            outbox: None,
+        };
+        let endpoint = loop {
+            let event = stream.event().await.ok_or(Error::Closed)?;
+            if event.name == "endpoint" {
+                break event.data;
+            }
+        };
+        let bad = |reason| Error::Url { url: endpoint.clone(), reason };
+        let url = base.join(&endpoint).map_err(|_| bad("the server names no address to post to"))?;
+        // Otherwise a server could have its clients send their credentials anywhere.
+        if url.origin() != base.origin() {
+            return Err(bad("the server names an address of another server's"));
+        }
+        stream.outbox = Some(Postbox {
+            url,
+            http: self.http.clone(),
+            headers: self.config.headers.clone(),
+            posts: Arc::new(Semaphore::new(POSTS)),
+            timeout: self.config.send_timeout,
+        });
+        Ok(stream)
+    }
+}
+
+/// A stream of events, and where to post.
+struct Stream {
+    response: reqwest::Response,
+    reader: Reader,
+    events: VecDeque<Event>,
+    idle: Option<Duration>,
+    heard: Instant,
+    /// Present once the server has said where.
+    outbox: Option<Postbox>,
+}
+
+impl Stream {
+    async fn event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let chunk = self.response.chunk();
+            let chunk = match self.idle {
+                // From when something was heard, not from now: whoever calls may have given up and come back.
+                Some(idle) => timeout_at(self.heard + idle, chunk)
+                    .await
+                    .inspect_err(|_| tracing::debug!(?idle, "a stream is silent"))
+                    .ok()?,
+                None => chunk.await,
+            };
+            self.heard = Instant::now();
+            let chunk = chunk.inspect_err(|error| tracing::debug!(%error, "a stream breaks")).ok()??;
+            let events = &mut self.events;
+            if let Err(error) = self.reader.take(&chunk, |event| events.push_back(event)) {
+                tracing::warn!(%error, "a stream is given up");
+                return None;
+            }
+        }
+    }
+}
+
+impl Link for Stream {
+    type Outbox = Postbox;
+
+    fn outbox(&self) -> Postbox {
+        self.outbox.clone().expect("a stream is handed out once it has an endpoint")
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let event = self.event().await?;
+            if event.name == "message" {
+                return Some(event.data.into());
+            }
+        }
+    }
+
+    async fn close(self) {}
+}
+
+#[derive(Clone, Debug)]
+struct Postbox {
+    url: Url,
+    http: reqwest::Client,
+    headers: HeaderMap,
+    posts: Arc<Semaphore>,
+    timeout: Duration,
+}
+
+impl Outbox for Postbox {
+    async fn send(&self, text: String) -> Result<()> {
+        let _post = self.posts.acquire().await;
+        let mut response = self
+            .http
+            .post(self.url.clone())
+            .headers(self.headers.clone())
+            .header(header::CONTENT_TYPE, "application/json")
+            .timeout(self.timeout)
+            .body(text)
+            .send()
+            .await
+            .map_err(Error::connection)?;
+        if response.status().is_success() {
+            // Read to its end, so that the next message finds the connection free. More than a few words
+            // are not for us.
+            let mut left = 16 * 1024_usize;
+            while left > 0
+                && let Ok(Some(chunk)) = response.chunk().await
+            {
+                left = left.saturating_sub(chunk.len());
+            }
+            Ok(())
+        } else {
+            Err(refused(response).await)
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The server's side: a route for the stream, a route for the messages.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::StreamExt as _;
+use http::{HeaderMap, Method, StatusCode, Uri, header};
+use rmcp::{
+    RoleServer,
+    model::{ClientRequest, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage, ProtocolVersion},
+    service::RxJsonRpcMessage,
+};
+use tokio::{sync::Semaphore, time::timeout};
+
+use super::session::{Session, Sessions, SseTransport};
+use crate::{
+    guard::{Guard, loopback_hosts, loopback_origins},
+    inbox::{Refusal, Verdict},
+};
+
+/// How a server is served over HTTP+SSE.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SseConfig {
+    /// Where the stream is. Default: `/sse`.
+    pub path: String,
+    /// Where messages are posted. Default: `/message`.
+    pub message_path: String,
+    /// Where clients are told to post, when a proxy or a nested router gives the route another name; a
+    /// path, as they see it. Default: `message_path`.
+    pub public_message_path: Option<String>,
+    /// The `Host` headers that are answered; an empty list answers all. Default: loopback. A public
+    /// server names its own.
+    pub allowed_hosts: Vec<String>,
+    /// The `Origin` headers that are answered, as `https://example.com:443` or with `:*` for any port;
+    /// requests without one always are. Default: loopback, any port.
+    pub allowed_origins: Vec<String>,
+    /// The longest message, in bytes, both ways. Default: 4 MiB.
+    pub max_message_bytes: usize,
+    /// How many messages wait in a session, each way. Whoever sends more waits. Default: 32.
+    pub queue: usize,
+    /// How many requests of a client may be unanswered at a time; more are answered with an error.
+    /// Default: 1024.
+    pub max_open_requests: usize,
+    /// How many sessions there may be at a time; more are answered with 503. Default: 1024.
+    pub max_sessions: usize,
+    /// How often a stream shows that it is alive. Default: 15 seconds.
+    pub keep_alive: Option<Duration>,
+    /// How long a client may take to read an event or to post a message before its session ends or the
+    /// post is refused. Default: 30 seconds.
+    pub send_timeout: Duration,
+}
+
+impl Default for SseConfig {
+    fn default() -> Self {
+        Self {
+            path: "/sse".into(),
+            message_path: "/message".into(),
+            public_message_path: None,
+            allowed_hosts: loopback_hosts(),
+            allowed_origins: loopback_origins(),
+            max_message_bytes: 4 * 1024 * 1024,
+            queue: 32,
+            max_open_requests: 1024,
+            max_sessions: 1024,
+            keep_alive: Some(Duration::from_secs(15)),
+            send_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl SseConfig {
+    /// Sets where the stream is and where messages are posted.
+    #[must_use]
+    pub fn with_paths(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
+        self.path = stream.into();
+        self.message_path = messages.into();
+        self
+    }
+
+    /// Sets where clients are told to post.
+    #[must_use]
+    pub fn with_public_message_path(mut self, path: impl Into<String>) -> Self {
+        self.public_message_path = Some(path.into());
+        self
+    }
+
+    /// Sets the `Host` headers that are answered.
+    #[must_use]
+    pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the `Origin` headers that are answered.
+    #[must_use]
+    pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_origins = origins.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the longest message, in bytes.
+    #[must_use]
+    pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
+        self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets how many messages wait in a session, each way.
+    #[must_use]
+    pub fn with_queue(mut self, messages: usize) -> Self {
+        self.queue = messages;
+        self
+    }
+
+    /// Sets how many requests may be unanswered at a time.
+    #[must_use]
+    pub fn with_max_open_requests(mut self, requests: usize) -> Self {
+        self.max_open_requests = requests;
+        self
+    }
+
+    /// Sets how many sessions there may be at a time.
+    #[must_use]
+    pub fn with_max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+
+    /// Sets how often a stream shows that it is alive.
+    #[must_use]
+    pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
+        self.keep_alive = period.into();
+        self
+    }
+
+    /// Sets how long a client may take to read an event or to post a message.
+    #[must_use]
+    pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
+        self.send_timeout = timeout;
+        self
+    }
+
+    pub(super) fn endpoint(&self) -> &str {
+        self.public_message_path.as_deref().unwrap_or(&self.message_path)
+    }
+}
+
+/// An axum router with both endpoints; `serve` gets each session and keeps it for as long as it runs.
+///
+/// The future that `serve` returns is spawned. Give the listener `TCP_NODELAY`, as
+/// `axum::serve::ListenerExt::tap_io` can: an event is a small write, and without it each may wait
+/// 40 ms.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run(handler: impl rmcp::ServerHandler + Clone, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+/// use antiphon_transport::sse::{self, SseConfig, SseTransport};
+///
+/// let app = sse::router(SseConfig::default(), move |session: SseTransport| {
+///     let handler = handler.clone();
+///     async move {
+///         if let Ok(running) = rmcp::serve_server(handler, session).await {
+///             let _ = running.waiting().await;
+///         }
+///     }
+/// });
+/// axum::serve(listener, app).await
+/// # }
+/// ```
+pub fn router<F, Fut>(config: SseConfig, serve: F) -> axum::Router
+where
+    F: Fn(SseTransport) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let (path, message_path) = (config.path.clone(), config.message_path.clone());
+    let desk = Arc::new(Desk {
+        guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
+        places: Arc::new(Semaphore::new(config.max_sessions.min(Semaphore::MAX_PERMITS))),
+        sessions: Sessions::default(),
+        config,
+    });
+    let posts = Arc::clone(&desk);
+    let stream = axum::routing::any(move |request: Request| {
+        let (desk, serve) = (Arc::clone(&desk), serve.clone());
+        async move { desk.open(request, serve) }
+    });
+    let messages = axum::routing::any(move |request: Request| {
+        let desk = Arc::clone(&posts);
+        async move { desk.post(request).await.unwrap_or_else(|refused| refused) }
+    });
+    axum::Router::new().route(&path, stream).route(&message_path, messages)
+}
+
+struct Desk {
+    guard: Guard,
+    places: Arc<Semaphore>,
+    sessions: Sessions,
+    config: SseConfig,
+}
+
+impl Desk {
+    fn open<F, Fut>(&self, request: Request, serve: F) -> Response
+    where
+        F: FnOnce(SseTransport) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (parts, _) = request.into_parts();
+        if let Err(response) = self.guard.admit(&parts) {
+            return response;
+        }
+        if parts.method != Method::GET {
+            // Clients of newer revisions try POST first and take this for a hint.
+            return not_allowed("GET");
+        }
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            let busy = (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], "too many sessions");
+            return busy.into_response();
+        };
+        let Some(id) = session_id() else {
+            return (StatusCode::INTERNAL_SERVER_ERROR, "no session can be made").into_response();
+        };
+        let (body, transport) = self.sessions.open(&id, parts, &self.config, place);
+        tokio::spawn(serve(transport));
+        let headers = [
+            (header::CONTENT_TYPE.as_str(), "text/event-stream"),
+            (header::CACHE_CONTROL.as_str(), "no-cache, no-transform"),
+            // Proxies that gather what they pass on would hold the events back.
+            ("x-accel-buffering", "no"),
+        ];
+        (headers, body).into_response()
+    }
+
+    async fn post(&self, request: Request) -> Result<Response, Response> {
+        let (parts, body) = request.into_parts();
+        self.guard.admit(&parts)?;
+        if parts.method != Method::POST {
+            return Err(not_allowed("POST"));
+        }
+        let refuse = |status: StatusCode, why: &'static str| (status, why).into_response();
+        let Some(id) = query(&parts.uri) else {
+            return Err(refuse(
+                StatusCode::BAD_REQUEST,
+                "one sessionId is needed: take the address from the stream",
+            ));
+        };
+        let Some(session) = self.sessions.get(id) else {
+            return Err(refuse(StatusCode::NOT_FOUND, "there is no such session: open a new stream"));
+        };
+        if !is_json(&parts.headers) {
+            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json"));
+        }
+        let read = async {
+            let post = session.posts.acquire().await;
+            (self.read(body).await, post)
+        };
+        let (bytes, _post) = match timeout(self.config.send_timeout, read).await {
+            Ok((bytes, post)) => (bytes?, post),
+            Err(_) => return Err(refuse(StatusCode::REQUEST_TIMEOUT, "the message took too long")),
+        };
+        let taken = match session.inbox.judge::<RoleServer>(&bytes) {
+            Verdict::Deliver(message) => take(&session, message, parts).await,
+            // What was read is answered where its answer is awaited.
+            Verdict::Answer(refusal) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
+                session.say(refusal.to_json()).await
+            }
+            Verdict::Answer(refusal) => {
+                let json = [(header::CONTENT_TYPE, "application/json")];
+                return Err((StatusCode::BAD_REQUEST, json, refusal.to_json()).into_response());
+            }
+            Verdict::Ignore => Ok(()),
+        };
+        match taken {
+            Ok(()) => Ok((StatusCode::ACCEPTED, "Accepted").into_response()),
+            Err(crate::Error::Closed) => {
+                Err(refuse(StatusCode::NOT_FOUND, "the session is over: open a new stream"))
+            }
+            Err(_) => Err(refuse(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the session is busy: read its events, then try again",
+            )),
+        }
+    }
+
+    /// The body, as long as it is not too long.
+    async fn read(&self, body: Body) -> Result<Vec<u8>, Response> {
+        let mut chunks = body.into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off").into_response())?;
+            if bytes.len() + chunk.len() > self.config.max_message_bytes {
+                return Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too large").into_response());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+}
+
+async fn take(
+    session: &Session,
+    mut message: RxJsonRpcMessage<RoleServer>,
+    parts: http::request::Parts,
+) -> crate::Result<()> {
+    if let JsonRpcMessage::Request(request) = &message
+        && let Some(error) = too_new(&request.request)
+    {
+        session.inbox.settle(&request.id);
+        return session.say(Refusal { id: Some(request.id.clone()), error }.to_json()).await;
+    }
+    message.insert_extension(parts);
+    session.deliver(message).await
+}
+
+/// Requests of 2026-07-28 and later do not belong on this transport. The errors are those of a server
+/// that never heard of them, so that a client falls back to `initialize`.
+fn too_new(request: &ClientRequest) -> Option<ErrorData> {
+    if matches!(request, ClientRequest::DiscoverRequest(_)) {
+        return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));
+    }
+    let asked = request.get_meta().protocol_version()?;
+    (asked.as_str() >= ProtocolVersion::V_2026_07_28.as_str()).then(|| {
+        let carried = [
+            ProtocolVersion::V_2024_11_05,
+            ProtocolVersion::V_2025_03_26,
+            ProtocolVersion::V_2025_06_18,
+            ProtocolVersion::V_2025_11_25,
+        ];
+        ErrorData::unsupported_protocol_version(asked, &carried)
+    })
+}
+
+/// 128 random bits, as text.
+fn session_id() -> Option<String> {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).ok()?;
+    Some(format!("{:032x}", u128::from_ne_bytes(bits)))
+}
+
+fn query(uri: &Uri) -> Option<&str> {
+    let mut ids = uri.query()?.split('&').filter_map(|pair| pair.strip_prefix("sessionId="));
+    let id = ids.next().filter(|id| !id.is_empty())?;
+    ids.next().is_none().then_some(id)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn not_allowed(allow: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, allow)]).into_response()
+}

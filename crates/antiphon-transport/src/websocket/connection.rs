@@ -1,0 +1,376 @@
+//! One WebSocket connection: who reads, who writes, when it ends.
+//!
+//! Whoever calls `next` reads; a task writes. They never wait for each other, so two peers that both
+//! have much to say cannot lock each other out.
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior, interval_at, timeout},
+};
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        self, Message,
+        protocol::{CloseFrame, Role, WebSocketConfig as Frames, frame::coding::CloseCode},
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{Error, Result};
+
+/// How many messages one write takes together.
+const BATCH: usize = 32;
+/// How much of what a peer still sends is read after the end, so that it gets to see why.
+const LINGER_BYTES: u64 = 16 * 1024 * 1024;
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The limits of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) message_bytes: usize,
+    pub(super) queue: usize,
+    pub(super) ping: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+    pub(super) stall: Duration,
+}
+
+/// Why a connection ends, as the peer is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Farewell {
+    code: CloseCode,
+    reason: &'static str,
+    /// The frames are out of step: what still comes can only be thrown away.
+    raw: bool,
+}
+
+impl Farewell {
+    pub(super) const DONE: Self = Self::new(CloseCode::Normal, "");
+    #[cfg(feature = "websocket-server")]
+    pub(super) const AWAY: Self = Self::new(CloseCode::Away, "the server goes away");
+    const UNSERVED: Self = Self::new(CloseCode::Policy, "the conversation cannot go on");
+    const SILENT: Self = Self::new(CloseCode::Away, "nothing was heard for too long");
+    const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
+    const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
+    const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
+    const BROKEN: Self = Self { raw: true, ..Self::new(CloseCode::Protocol, "the frames are broken") };
+
+    const fn new(code: CloseCode, reason: &'static str) -> Self {
+        Self { code, reason, raw: false }
+    }
+
+    /// What a failed read leads to; `None` when the peer is gone and there is nobody to tell.
+    fn after(error: &tungstenite::Error) -> Option<Self> {
+        match error {
+            tungstenite::Error::Capacity(_) => Some(Self::TOO_LARGE),
+            tungstenite::Error::Utf8(_) => Some(Self::NOT_UTF8),
+            tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {
+                None
+            }
+            tungstenite::Error::Protocol(_) => Some(Self::BROKEN),
+            _ => None,
+        }
+    }
+}
+
+type Reader<S> = SplitStream<WebSocketStream<S>>;
+type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
+
+/// The end, and the reading half with which to see it through.
+type Ending<S> = (Option<Farewell>, Reader<S>);
+
+/// A connection that carries one JSON text a frame.
+pub(super) struct Connection<S> {
+    /// Present until the end.
+    reader: Option<(Reader<S>, oneshot::Sender<Ending<S>>)>,
+    writer: Option<JoinHandle<()>>,
+    outbox: Outbox,
+    shared: Arc<Shared>,
+    /// What the peer is told when the connection is dropped and not closed.
+    dropped: Farewell,
+}
+
+/// The way to the writing task.
+#[derive(Clone, Debug)]
+pub(super) struct Outbox {
+    queue: mpsc::Sender<String>,
+    stall: Duration,
+}
+
+impl Outbox {
+    /// Waits for a place in the queue and fills it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has sent nothing.
+    pub(super) async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
+        // The writing task gives up after `stall`; whoever waits here hears of it by the queue's end.
+        let place = self.queue.reserve().await.map_err(|_| Error::Closed)?;
+        place.send(text()?);
+        Ok(())
+    }
+}
+
+struct Shared {
+    /// Cancelled when the writing task has given up or ended.
+    over: CancellationToken,
+    start: Instant,
+    /// When something was last heard, in milliseconds after `start`.
+    heard: AtomicU64,
+}
+
+impl Shared {
+    fn hear(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard.store(now, Ordering::Relaxed);
+    }
+
+    fn silent(&self) -> Duration {
+        self.start.elapsed().saturating_sub(Duration::from_millis(self.heard.load(Ordering::Relaxed)))
+    }
+}
+
+impl<S> Connection<S>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    /// Takes over `stream` after the handshake.
+    pub(super) async fn new(stream: S, role: Role, limits: Limits) -> Self {
+        let frames = Frames::default()
+            // A connection costs this much while it does nothing.
+            .read_buffer_size(16 * 1024)
+            .write_buffer_size(64 * 1024)
+            .max_frame_size(Some(limits.message_bytes))
+            .max_message_size(Some(limits.message_bytes));
+        let socket = WebSocketStream::from_raw_socket(stream, role, Some(frames)).await;
+        let (writer, reader) = socket.split();
+        let (queue, queued) = mpsc::channel(limits.queue.max(1));
+        let (end, ended) = oneshot::channel();
+        let shared = Arc::new(Shared {
+            over: CancellationToken::new(),
+            start: Instant::now(),
+            heard: AtomicU64::new(0),
+        });
+        let task = Task { writer, queued, limits, shared: Arc::clone(&shared) };
+        Self {
+            reader: Some((reader, end)),
+            writer: Some(tokio::spawn(task.run(ended))),
+            outbox: Outbox { queue, stall: limits.stall },
+            shared,
+            dropped: if role == Role::Server { Farewell::UNSERVED } else { Farewell::DONE },
+        }
+    }
+
+    pub(super) fn outbox(&self) -> Outbox {
+        self.outbox.clone()
+    }
+
+    /// The next text; `None` when the connection is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it has lost nothing.
+    pub(super) async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let (reader, _) = self.reader.as_mut()?;
+            let frame = tokio::select! {
+                biased;
+                () = self.shared.over.cancelled() => {
+                    self.end(None);
+                    return None;
+                }
+                frame = reader.next() => frame,
+            };
+            self.shared.hear();
+            match frame {
+                Some(Ok(Message::Text(text))) => return Some(text.into()),
+                Some(Ok(Message::Binary(_))) => self.end(Some(Farewell::BINARY)),
+                // Answered by the library below.
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Ok(Message::Close(_))) | None => self.end(None),
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "a WebSocket connection breaks");
+                    self.end(Farewell::after(&error));
+                }
+            }
+        }
+    }
+
+    /// Begins the end, once: what is queued is sent, then the farewell.
+    fn end(&mut self, farewell: Option<Farewell>) {
+        if let Some((reader, end)) = self.reader.take() {
+            let _ = end.send((farewell, reader));
+        }
+    }
+
+    /// Ends the connection and waits until the peer was told, within limits.
+    pub(super) async fn close(&mut self, farewell: Farewell) {
+        self.end(Some(farewell));
+        if let Some(writer) = self.writer.take() {
+            let _ = timeout(self.outbox.stall + LINGER, writer).await;
+        }
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        if let Some((reader, end)) = self.reader.take() {
+            let _ = end.send((Some(self.dropped), reader));
+        }
+    }
+}
+
+impl<S> fmt::Debug for Connection<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("open", &self.reader.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The writing task.
+struct Task<S> {
+    writer: Writer<S>,
+    queued: mpsc::Receiver<String>,
+    limits: Limits,
+    shared: Arc<Shared>,
+}
+
+impl<S> Task<S>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    async fn run(mut self, mut ended: oneshot::Receiver<Ending<S>>) {
+        let verdict = self.write(&mut ended).await;
+        let (mut farewell, reader) = match verdict {
+            Ok(ending) => ending,
+            Err(farewell) => {
+                // Whoever reads, or next comes to read, hands the reading half over.
+                self.shared.over.cancel();
+                self.queued.close();
+                match ended.await {
+                    Ok((_, reader)) => (farewell, reader),
+                    Err(_) => return,
+                }
+            }
+        };
+        self.queued.close();
+        if farewell.is_some() && self.drain().await.is_err() {
+            farewell = None;
+        }
+        self.shared.over.cancel();
+        if let Ok(socket) = self.writer.reunite(reader) {
+            let _ = timeout(LINGER, part(socket, farewell)).await;
+        }
+    }
+
+    /// Writes until the end. An error is an end that this task has found.
+    async fn write(
+        &mut self,
+        ended: &mut oneshot::Receiver<Ending<S>>,
+    ) -> Result<Ending<S>, Option<Farewell>> {
+        let period = self.limits.ping.unwrap_or(Duration::from_secs(3600));
+        let mut tick = interval_at(Instant::now() + period, period);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            tokio::select! {
+                biased;
+                ending = &mut *ended => return ending.map_err(|_| None),
+                count = self.queued.recv_many(&mut batch, BATCH) => {
+                    // Every outbox is gone, and with them the connection; the ending follows.
+                    if count == 0 {
+                        return (&mut *ended).await.map_err(|_| None);
+                    }
+                    self.send(batch.drain(..).map(Message::text)).await?;
+                }
+                _ = tick.tick() => {
+                    if self.limits.idle.is_some_and(|idle| self.shared.silent() > idle) {
+                        return Err(Some(Farewell::SILENT));
+                    }
+                    if self.limits.ping.is_some() {
+                        self.send([Message::Ping(Bytes::new())].into_iter()).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what is still queued.
+    async fn drain(&mut self) -> Result<(), Option<Farewell>> {
+        let mut rest = Vec::new();
+        while let Some(text) = self.queued.recv().await {
+            rest.push(Message::text(text));
+        }
+        if rest.is_empty() { Ok(()) } else { self.send(rest.into_iter()).await }
+    }
+
+    async fn send(&mut self, messages: impl Iterator<Item = Message> + Send) -> Result<(), Option<Farewell>> {
+        let stall = self.limits.stall;
+        for message in messages {
+            in_time(stall, self.writer.feed(message)).await?;
+        }
+        in_time(stall, self.writer.flush()).await
+    }
+}
+
+/// Waits for a write, but not for a peer that does not read.
+async fn in_time(
+    stall: Duration,
+    write: impl Future<Output = Result<(), tungstenite::Error>>,
+) -> Result<(), Option<Farewell>> {
+    match timeout(stall, write).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a WebSocket connection cannot be written to");
+            Err(None)
+        }
+        Err(_) => {
+            let error = Error::Stalled(stall);
+            tracing::warn!(%error, "a WebSocket connection is given up");
+            Err(None)
+        }
+    }
+}
+
+/// Says farewell and listens until the peer has heard it. Closing a socket with unread bytes resets
+/// it, and a reset destroys what the peer has not read yet: above all, why.
+async fn part<S>(mut socket: WebSocketStream<S>, farewell: Option<Farewell>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let Some(Farewell { code, reason, raw }) = farewell else {
+        // The peer spoke first, or is gone: only the library's own reply may be left to send.
+        let _ = socket.flush().await;
+        return;
+    };
+    if socket.close(Some(CloseFrame { code, reason: reason.into() })).await.is_err() {
+        return;
+    }
+    if raw {
+        let _ = tokio::io::AsyncWriteExt::shutdown(socket.get_mut()).await;
+        let _ = tokio::io::copy(&mut socket.get_mut().take(LINGER_BYTES), &mut tokio::io::sink()).await;
+    } else {
+        let mut left = LINGER_BYTES;
+        while let Some(Ok(message)) = socket.next().await {
+            left = left.saturating_sub(message.len() as u64);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+#![doc = include_str!("../docs/websocket.md")]
+
+#[cfg(feature = "websocket-client")]
+mod client;
+mod connection;
+#[cfg(feature = "websocket-server")]
+mod server;
+
+#[cfg(feature = "websocket-client")]
+pub use client::{WebSocketClient, WebSocketClientConfig};
+#[cfg(feature = "websocket-server")]
+pub use server::{WebSocketConfig, WebSocketTransport, router};
+
+/// The subprotocol both sides must agree on.
+pub const SUBPROTOCOL: &str = "mcp";

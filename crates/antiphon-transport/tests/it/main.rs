@@ -1,0 +1,11 @@
+//! The transports through their front doors: real sockets, the SDK on both sides.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod flood;
+mod laws;
+mod proxy;
+mod reconnect;
+mod sse;
+mod support;
+mod websocket;
