@@ -171,6 +171,20 @@ impl Server {
         self.serve_transport(stream).await
     }
 
+    /// Serves one client over a transport of the SDK's kind: for those that are neither a stream of
+    /// bytes nor HTTP. Ends when the client goes.
+    ///
+    /// # Errors
+    ///
+    /// When the client speaks something else than MCP, or the transport fails.
+    pub async fn serve_over<T, E, A>(&self, transport: T) -> Result<(), ServeError>
+    where
+        T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        self.serve_transport(transport).await
+    }
+
     async fn serve_transport<T, E, A>(&self, transport: T) -> Result<(), ServeError>
     where
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,

@@ -1,7 +1,8 @@
 //! The SDK's handler, on Antiphon's registry.
 
 use std::{
-    sync::{Arc, OnceLock},
+    collections::VecDeque,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -18,6 +19,7 @@ use rmcp::{
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
 
 use super::{
     Link, Revision,
@@ -39,11 +41,16 @@ pub(crate) struct Handler {
     shared: Arc<Shared>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
+    /// Streams of changes of subscriptions that are about to be acknowledged.
+    acknowledging: Mutex<VecDeque<Receiver<Change>>>,
 }
+
+/// More subscriptions than this are not acknowledged at the same moment.
+const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, session: OnceLock::new(), session_idle: None }
+        Self { shared, session: OnceLock::new(), session_idle: None, acknowledging: Mutex::default() }
     }
 
     #[cfg(feature = "http")]
@@ -317,11 +324,17 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // The SDK acknowledges before it calls `listen`, and what changes in between is news already.
+        let mut acknowledging = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner);
+        if acknowledging.len() < ACKNOWLEDGING {
+            acknowledging.push_back(self.shared.changes.subscribe());
+        }
         Some(requested.clone())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        let mut changes = self.shared.changes.subscribe();
+        let acknowledged = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let mut changes = acknowledged.unwrap_or_else(|| self.shared.changes.subscribe());
         loop {
             let change = tokio::select! {
                 () = context.cancelled() => return Ok(()),
