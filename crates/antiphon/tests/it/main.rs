@@ -5,6 +5,7 @@
     reason = "a test fails by panicking, and its helpers read better by value"
 )]
 
+mod bad_input;
 mod bad_models;
 mod checked;
 mod conversation;
