@@ -137,8 +137,7 @@ async fn flood_pipe(server: &Server, seed: u64, count: usize) {
         }
         let mut stands = true;
         for _ in 0..=dice.roll(200) {
-            let mut line = dice.message();
-            line.push(b'\n');
+            let line = [dice.message(), b"\n".to_vec()].concat();
             done += 1;
             if timeout(MOMENT, writer.write_all(&line)).await.expect("a bad line is read").is_err() {
                 stands = false;
