@@ -6,8 +6,7 @@ use rmcp::{
     ClientHandler, ErrorData, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-        CustomNotification, ElicitRequestParams, ElicitResult, ErrorCode, ListRootsResult,
-        LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion,
+        CustomNotification, ElicitRequestParams, ElicitResult, ErrorCode, ListRootsResult, ProtocolVersion,
         ResourceUpdatedNotificationParam,
     },
     service::{NotificationContext, RequestContext},
@@ -16,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    event::{Event, Events, Progress},
+    event::{Event, Events},
     form::{Form, Forms, Shown},
     page::{Page, PageHandler, Visits},
     sampling::{SampleError, Sampling},
@@ -212,21 +211,6 @@ impl ClientHandler for Answering {
 
     async fn list_roots(&self, context: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         self.live("roots/list", json!({}), &context).await
-    }
-
-    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let ProgressNotificationParam { progress, total, message, progress_token, .. } = params;
-        self.events.progress(&token(&progress_token), Progress { progress, total, message });
-    }
-
-    async fn on_logging_message(
-        &self,
-        params: LoggingMessageNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let level = serde_json::to_value(params.level).ok();
-        let level = level.as_ref().and_then(Value::as_str).unwrap_or("info").to_owned();
-        self.events.tell(Event::Log { level, logger: params.logger, data: params.data });
     }
 
     async fn on_resource_updated(

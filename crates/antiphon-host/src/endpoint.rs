@@ -13,6 +13,7 @@ use crate::{
     answering::Answering,
     error::{Error, Result},
     form::BoxFuture,
+    ordered::Ordered,
 };
 
 pub(crate) type Running = RunningService<RoleClient, Answering>;
@@ -35,6 +36,8 @@ pub enum Lifecycle {
 pub struct Endpoint {
     name: String,
     connector: Arc<dyn Connector>,
+    #[cfg(feature = "auth")]
+    authority: Option<Arc<crate::auth::Authority>>,
 }
 
 trait Connector: Send + Sync {
@@ -65,6 +68,33 @@ impl Endpoint {
             let mut command = tokio::process::Command::new(&program);
             command.args(&arguments);
             std::future::ready(rmcp::transport::TokioChildProcess::new(command))
+        })
+    }
+
+    /// A server behind a WebSocket: `wss://mcp.example.com/ws`.
+    #[cfg(feature = "websocket")]
+    pub fn websocket(url: impl Into<String>) -> Self {
+        use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
+
+        let url = url.into();
+        Self::new(url.clone(), move || {
+            let url = url.clone();
+            // The connection is made again by the host, which knows what may be asked twice.
+            async move {
+                WebSocketClient::connect(&url, WebSocketClientConfig::default().with_reconnect(None)).await
+            }
+        })
+    }
+
+    /// A server of 2024-11-05 behind HTTP+SSE: `https://mcp.example.com/sse`.
+    #[cfg(feature = "sse")]
+    pub fn sse(url: impl Into<String>) -> Self {
+        use antiphon_transport::sse::{SseClient, SseClientConfig};
+
+        let url = url.into();
+        Self::new(url.clone(), move || {
+            let url = url.clone();
+            async move { SseClient::connect(&url, SseClientConfig::default().with_reconnect(None)).await }
         })
     }
 
@@ -99,12 +129,37 @@ impl Endpoint {
                     let transport = opening
                         .await
                         .map_err(|error| ClientInitializeError::ConnectionClosed(error.to_string()))?;
+                    let transport =
+                        Ordered { inner: transport.into_transport(), events: answering.events.clone() };
                     answering.serve_with_lifecycle(transport, mode).await
                 })
             }
         }
 
-        Self { name: name.into(), connector: Arc::new(Opening(open, std::marker::PhantomData)) }
+        Self {
+            name: name.into(),
+            connector: Arc::new(Opening(open, std::marker::PhantomData)),
+            #[cfg(feature = "auth")]
+            authority: None,
+        }
+    }
+
+    #[cfg(feature = "auth")]
+    pub(crate) fn with_authority(mut self, authority: Arc<crate::auth::Authority>) -> Self {
+        self.authority = Some(authority);
+        self
+    }
+
+    /// Begins something that the server may refuse until somebody authorizes it.
+    #[cfg_attr(
+        not(feature = "auth"),
+        expect(clippy::unused_self, reason = "without the feature nobody authorizes")
+    )]
+    pub(crate) fn attempt(&self) -> Attempt {
+        Attempt {
+            #[cfg(feature = "auth")]
+            with: self.authority.as_ref().map(crate::auth::Authority::attempt),
+        }
     }
 
     /// What the endpoint is called, in errors and logs.
@@ -112,8 +167,23 @@ impl Endpoint {
         &self.name
     }
 
-    /// Connects, in the newest way both sides know.
+    /// Connects, in the newest way both sides know; if the server wants it, with authorization.
     pub(crate) async fn connect(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
+        #[cfg(feature = "auth")]
+        if let Some(authority) = &self.authority {
+            // What is in the store is read now: its failures are no failures to connect.
+            authority.client().await?;
+        }
+        let mut attempt = self.attempt();
+        loop {
+            match self.connect_once(answering, lifecycle).await {
+                Err(error) => attempt.overcome(error).await?,
+                connected => return connected,
+            }
+        }
+    }
+
+    async fn connect_once(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
         let modern = || vec![ProtocolVersion::V_2026_07_28];
         let mode = match lifecycle {
             Lifecycle::Legacy => ClientLifecycleMode::Initialize,
@@ -144,6 +214,49 @@ impl Endpoint {
             return Error::Unauthorized { endpoint, challenge: challenge.to_owned() };
         }
         Error::Connect { endpoint, source: Box::new(error) }
+    }
+
+    /// What a request that could not be sent says, if it is that somebody has to authorize it.
+    #[cfg(feature = "http")]
+    pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+        use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
+
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            let challenge = error.downcast_ref::<AuthRequiredError>().map(|it| &it.www_authenticate_header);
+            let challenge = challenge.or_else(|| {
+                error.downcast_ref::<InsufficientScopeError>().map(|it| &it.www_authenticate_header)
+            });
+            if let Some(challenge) = challenge {
+                return Some(Error::Unauthorized {
+                    endpoint: self.name.clone(),
+                    challenge: challenge.clone(),
+                });
+            }
+            cause = error.source();
+        }
+        None
+    }
+}
+
+/// One connection or request, which the server may refuse until somebody authorizes it.
+pub(crate) struct Attempt {
+    #[cfg(feature = "auth")]
+    with: Option<crate::auth::Attempt>,
+}
+
+impl Attempt {
+    /// Does what `error` asks for, so that the same can be tried again; or returns it.
+    #[cfg_attr(
+        not(feature = "auth"),
+        expect(clippy::unused_async, reason = "without the feature nobody authorizes")
+    )]
+    pub(crate) async fn overcome(&mut self, error: Error) -> Result<()> {
+        #[cfg(feature = "auth")]
+        if let Some(attempt) = &mut self.with {
+            return attempt.overcome(error).await;
+        }
+        Err(error)
     }
 }
 

@@ -28,6 +28,15 @@ pub enum Error {
         /// Its `WWW-Authenticate` header.
         challenge: String,
     },
+    /// The server wanted to know who is calling, and nobody could be authorized.
+    #[error("nobody is authorized at {endpoint}")]
+    Authorization {
+        /// Whereto.
+        endpoint: String,
+        /// What went wrong.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
     /// The connection was lost while a request was under way: whether it was carried out is not
     /// known.
     #[error("the connection was lost during `{method}`; it may or may not have been carried out")]

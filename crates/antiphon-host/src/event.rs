@@ -107,9 +107,8 @@ impl Events {
             }
             listener
         };
-        match listener {
-            Some(listener) => listener(progress),
-            None => self.tell(Event::Progress(progress)),
+        if let Some(listener) = listener {
+            listener(progress);
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Form {
     pub key: Option<String>,
     /// What the person is asked.
     pub message: String,
-    /// Its fields, in the order of the schema.
+    /// Its fields; in the order of the schema, where the program keeps the order of JSON at all.
     pub fields: Vec<Field>,
     /// The schema, as it came.
     pub schema: Value,

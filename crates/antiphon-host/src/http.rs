@@ -14,12 +14,20 @@ pub struct HttpEndpoint {
     url: String,
     headers: Vec<(String, String)>,
     token: Option<String>,
+    #[cfg(feature = "auth")]
+    authority: Option<std::sync::Arc<crate::auth::Authority>>,
 }
 
 impl HttpEndpoint {
     /// A server at `url`.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), token: None }
+        Self {
+            url: url.into(),
+            headers: Vec::new(),
+            token: None,
+            #[cfg(feature = "auth")]
+            authority: None,
+        }
     }
 
     /// Adds a header to every request.
@@ -36,7 +44,17 @@ impl HttpEndpoint {
         self
     }
 
-    fn transport(&self) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    /// Comes by tokens when the server asks for them, instead of [`with_bearer`](Self::with_bearer).
+    /// All connections to the endpoint and its clones share them.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn with_auth(mut self, auth: crate::auth::AuthConfig) -> Self {
+        let authority = crate::auth::Authority::new(self.url.clone(), auth);
+        self.authority = Some(std::sync::Arc::new(authority));
+        self
+    }
+
+    fn config(&self) -> Result<StreamableHttpClientTransportConfig, String> {
         let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.clone());
         config.auth_header.clone_from(&self.token);
         let mut headers = HashMap::new();
@@ -46,13 +64,50 @@ impl HttpEndpoint {
             headers.insert(name, value);
         }
         config.custom_headers = headers;
-        Ok(StreamableHttpClientTransport::with_client(reqwest::Client::default(), config))
+        Ok(config)
     }
 }
 
+/// Follows a server to another path, as many do for a slash, and nowhere else: what a request carries
+/// is for one server, and a redirect of any other kind loses its body.
+pub(crate) fn client() -> Result<reqwest::Client, String> {
+    let redirects = reqwest::redirect::Policy::custom(|redirect| {
+        let keeps_body = matches!(redirect.status().as_u16(), 307 | 308);
+        let came_from = redirect.previous().last().map(reqwest::Url::origin);
+        if redirect.previous().len() > MAX_REDIRECTS {
+            redirect.error("too many redirects")
+        } else if keeps_body && came_from.is_some_and(|origin| origin == redirect.url().origin()) {
+            redirect.follow()
+        } else {
+            redirect.stop()
+        }
+    });
+    let built = reqwest::Client::builder().redirect(redirects).build();
+    built.map_err(|error| format!("no HTTP client can be made: {error}"))
+}
+
+const MAX_REDIRECTS: usize = 5;
+
 impl From<HttpEndpoint> for Endpoint {
     fn from(endpoint: HttpEndpoint) -> Self {
-        Self::new(endpoint.url.clone(), move || std::future::ready(endpoint.transport()))
+        let name = endpoint.url.clone();
+        #[cfg(feature = "auth")]
+        if let Some(authority) = endpoint.authority.clone() {
+            let endpoint = HttpEndpoint { token: None, ..endpoint };
+            let opening = std::sync::Arc::clone(&authority);
+            return Self::new(name, move || {
+                let (config, authority) = (endpoint.config(), std::sync::Arc::clone(&opening));
+                async move {
+                    let client = authority.client().await.map_err(|error| error.to_string())?;
+                    Ok::<_, String>(StreamableHttpClientTransport::with_client(client, config?))
+                }
+            })
+            .with_authority(authority);
+        }
+        Self::new(name, move || {
+            let open = |config| Ok(StreamableHttpClientTransport::with_client(client()?, config));
+            std::future::ready(endpoint.config().and_then(open))
+        })
     }
 }
 

@@ -27,6 +27,7 @@
 //! - [`Connection`], [`Call`]: what servers can be asked.
 //! - [`Form`], [`FormHandler`], [`Defaults`]; [`Page`], [`PageHandler`]; [`Approval`]: the person.
 //! - [`Event`]: what servers tell beside their answers.
+//! - `AuthConfig`, `Authorize` (feature `auth`): who may use a server, and who says so.
 //!
 //! # Features
 //!
@@ -34,12 +35,19 @@
 //! |---|---|---|
 //! | `http` | yes | streamable HTTP: `Endpoint::http`, `HttpEndpoint` |
 //! | `process` | yes | servers as child processes: `Endpoint::command` |
+//! | `websocket` | | WebSocket: `Endpoint::websocket` |
+//! | `sse` | | the HTTP+SSE of 2024-11-05: `Endpoint::sse` |
+//! | `auth` | | OAuth for streamable HTTP: `HttpEndpoint::with_auth`, `AuthConfig` |
+//! | `auth-key` | | clients with a private key: `AuthConfig::client_key` |
+//! | `auth-enterprise` | | authorization by an enterprise's identity provider: `AuthConfig::enterprise` |
 #![expect(
     deprecated,
     reason = "sampling, roots and logging are deprecated in 2026-07-28 and answered until they are removed"
 )]
 
 mod answering;
+#[cfg(feature = "auth")]
+mod auth;
 mod connection;
 mod endpoint;
 mod error;
@@ -48,6 +56,7 @@ mod form;
 mod host;
 #[cfg(feature = "http")]
 mod http;
+mod ordered;
 mod page;
 mod sampling;
 
@@ -59,6 +68,19 @@ pub mod model {
     };
 }
 
+/// What an implementation of [`CredentialStore`] is marked with.
+#[cfg(feature = "auth")]
+pub use async_trait::async_trait;
+
+#[cfg(feature = "auth-key")]
+pub use crate::auth::SigningAlgorithm;
+#[cfg(feature = "auth")]
+pub use crate::auth::{
+    AuthConfig, Authorize, CredentialError, CredentialRefreshGuard, CredentialStore, StoredCredentials,
+    Unattended,
+};
+#[cfg(feature = "auth-enterprise")]
+pub use crate::auth::{Enterprise, IdToken};
 #[cfg(feature = "http")]
 pub use crate::http::HttpEndpoint;
 pub use crate::{

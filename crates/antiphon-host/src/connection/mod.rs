@@ -223,6 +223,8 @@ impl Connection {
         let running = loop {
             match inner.endpoint.connect(&inner.answering, inner.lifecycle).await {
                 Ok(running) => break Arc::new(running),
+                // Who was turned away is turned away again, and a person is not asked five times.
+                Err(error @ (Error::Unauthorized { .. } | Error::Authorization { .. })) => return Err(error),
                 Err(error) => {
                     tries += 1;
                     if tries > inner.limits.reconnects {
@@ -253,8 +255,15 @@ impl Connection {
     }
 
     async fn send(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
-        let running = self.running().await?;
-        request(running.peer(), method, params, options, &self.inner).await
+        let mut attempt = self.inner.endpoint.attempt();
+        loop {
+            let running = self.running().await?;
+            match request(running.peer(), method, params.clone(), options, &self.inner).await {
+                // Refused is not carried out, so it can be asked again.
+                Err(error @ Error::Unauthorized { .. }) => attempt.overcome(error).await?,
+                answered => return answered,
+            }
+        }
     }
 
     /// A request that only reads: made once more if the connection was lost under it.
@@ -305,16 +314,25 @@ async fn request(
             Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
         }
         ServiceError::Timeout { timeout } => Error::Timeout { method: method.to_owned(), after: timeout },
-        ServiceError::TransportClosed | ServiceError::TransportSend(_) | ServiceError::Cancelled { .. } => {
+        #[cfg(feature = "http")]
+        ServiceError::TransportSend(error) => {
+            inner.endpoint.refused(&error).unwrap_or_else(|| Error::Lost { method: method.to_owned() })
+        }
+        #[cfg(not(feature = "http"))]
+        ServiceError::TransportSend(_) => Error::Lost { method: method.to_owned() },
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
             Error::Lost { method: method.to_owned() }
         }
         error => malformed(&error),
     };
     let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
-    let _listening = options
+    // A call that nobody listens to by itself is heard of as an event.
+    let events = inner.answering.events.clone();
+    let listener = options
         .progress
-        .as_ref()
-        .map(|listener| inner.answering.events.listen(token(&handle.progress_token), listener));
+        .clone()
+        .unwrap_or_else(|| Arc::new(move |progress| events.tell(Event::Progress(progress))));
+    let _listening = inner.answering.events.listen(token(&handle.progress_token), &listener);
     let mut abandoned = Abandoned { peer: peer.clone(), id: Some(handle.id.clone()) };
     let answer = handle.await_response().await;
     abandoned.id = None;

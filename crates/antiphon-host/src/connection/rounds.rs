@@ -17,6 +17,9 @@ use crate::{
 /// going to be satisfied.
 const VISITS: u32 = 3;
 
+/// The error code of a request whose headers do not say what its body says. It was not carried out.
+const HEADER_MISMATCH: i32 = -32020;
+
 impl Connection {
     /// Makes a request and answers what it asks until it is done.
     pub(super) async fn converse<T: DeserializeOwned>(
@@ -45,7 +48,7 @@ impl Connection {
         let mut retry = params.clone();
         let mut empty_rounds = 0;
         for _ in 0..limits.rounds {
-            let mut result = self.send(method, retry, options).await?;
+            let mut result = self.send_with_headers(method, retry, options).await?;
             if result["resultType"] != "input_required" {
                 return Ok(result);
             }
@@ -75,6 +78,19 @@ impl Connection {
             retry["inputResponses"] = Value::Object(self.answer_all(requests).await?);
         }
         Err(Error::Rounds(limits.rounds))
+    }
+
+    /// Makes a request whose arguments may have to travel in headers as well. Which do is in the
+    /// tool's schema, and the transport knows those of tools that were listed over it.
+    async fn send_with_headers(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
+        let again = (method == "tools/call").then(|| params.clone());
+        match (self.send(method, params, options).await, again) {
+            (Err(Error::Server { code: HEADER_MISMATCH, .. }), Some(params)) => {
+                self.tools().await?;
+                self.send(method, params, options).await
+            }
+            (answered, _) => answered,
+        }
     }
 
     /// Answers the questions of a round, several at a time.

@@ -2,7 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod asks;
+#[cfg(feature = "auth")]
+mod auth;
 mod calls;
+#[cfg(feature = "http")]
+mod http;
 mod lifecycle;
 mod pages;
 mod support;

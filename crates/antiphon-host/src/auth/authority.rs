@@ -1,0 +1,406 @@
+//! Comes by tokens when a server asks for them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use reqwest::Url;
+use rmcp::transport::{
+    AuthClient, AuthorizationManager,
+    auth::{
+        AuthError, AuthorizationCallback, AuthorizationMetadata, ClientCredentialsConfig, OAuthClientConfig,
+        WWWAuthenticateParams,
+    },
+};
+use tokio::sync::{Mutex, OnceCell};
+
+use super::{AuthConfig, BoxError, ClientKey, Grant, Person, store::Shared};
+use crate::error::{Error, Result};
+
+/// Who comes by tokens for one endpoint, and all its connections.
+pub(crate) struct Authority {
+    url: String,
+    config: AuthConfig,
+    client: OnceCell<AuthClient<reqwest::Client>>,
+    /// Locked while somebody authorizes: a person is sent to one page at a time.
+    known: Mutex<Known>,
+    /// How often somebody authorized. Who was refused with an older token only has to try again.
+    grants: AtomicU64,
+}
+
+/// What is remembered of the last authorization.
+#[derive(Default)]
+struct Known {
+    issuer: Option<String>,
+    registered: Option<OAuthClientConfig>,
+    requested: Vec<String>,
+}
+
+/// Why nobody is authorized.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    OAuth(#[from] AuthError),
+    #[error("nobody came back from the authorization page with a code")]
+    Person(#[source] BoxError),
+    #[error("the authorization server said no: {0}")]
+    Denied(String),
+    #[error("the server sends people to `{found}` to authorize; only `{expected}` is trusted with this")]
+    OtherIssuer { expected: String, found: String },
+    #[cfg(feature = "auth-enterprise")]
+    #[error("the identity provider did not vouch for the person")]
+    Identity(#[source] BoxError),
+    #[cfg(feature = "auth-enterprise")]
+    #[error("the authorization server does not say who it is")]
+    NoIssuer,
+    #[error("`{0}` is no address")]
+    BadUrl(String),
+    #[error("`{0}` must be an `https` address with a path to be a client's id")]
+    BadClientMetadata(String),
+}
+
+impl Authority {
+    pub(crate) fn new(url: String, config: AuthConfig) -> Self {
+        Self { url, config, client: OnceCell::new(), known: Mutex::default(), grants: AtomicU64::new(0) }
+    }
+
+    /// Begins something that the server may refuse until somebody authorizes it.
+    pub(crate) fn attempt(self: &Arc<Self>) -> Attempt {
+        Attempt {
+            seen: self.grants.load(Ordering::Acquire),
+            authority: Arc::clone(self),
+            challenged: false,
+            step_ups: 0,
+        }
+    }
+
+    /// The client whose requests carry tokens. Made once, so that all connections share them.
+    pub(crate) async fn client(&self) -> Result<AuthClient<reqwest::Client>> {
+        let made = self.client.get_or_try_init(|| async {
+            let mut manager = self.manager().await?;
+            if manager.initialize_from_store().await?
+                && let Grant::Person(Person { redirect_uri, registered: Some(client), .. }) =
+                    &self.config.grant
+            {
+                // The store knows the client, but not its secret, without which nothing is refreshed.
+                manager.configure_client(known_client(&client.id, client.secret.as_ref(), redirect_uri))?;
+            }
+            let http = crate::http::client().map_err(AuthError::InternalError)?;
+            Ok(AuthClient::new(http, manager))
+        });
+        made.await.cloned().map_err(|failure: Failure| self.failed(failure))
+    }
+
+    async fn manager(&self) -> Result<AuthorizationManager, Failure> {
+        let mut manager = if self.config.private_addresses {
+            AuthorizationManager::new_allowing_private_addresses(&self.url).await?
+        } else {
+            AuthorizationManager::new(&self.url).await?
+        };
+        manager.set_credential_store(Shared(Arc::clone(&self.config.store)));
+        Ok(manager)
+    }
+
+    fn failed(&self, failure: Failure) -> Error {
+        Error::Authorization { endpoint: self.url.clone(), source: Box::new(failure) }
+    }
+
+    /// Answers a challenge with a new token, unless one came since `seen`. Says whether it is worth
+    /// trying again.
+    async fn answer(&self, challenge: &str, seen: u64) -> Result<bool> {
+        let client = self.client().await?;
+        let mut known = self.known.lock().await;
+        if self.grants.load(Ordering::Acquire) != seen {
+            return Ok(true);
+        }
+        let granted = client.auth_manager.lock().await.get_current_scopes().await;
+        if self.is_hopeless(challenge, &granted) {
+            return Ok(false);
+        }
+        let manager = self.authorize(challenge, &mut known).await.map_err(|failure| self.failed(failure))?;
+        *client.auth_manager.lock().await = manager;
+        self.grants.fetch_add(1, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Whether the server refuses although it names nothing that was not granted already.
+    fn is_hopeless(&self, challenge: &str, granted: &[String]) -> bool {
+        let Ok(url) = Url::parse(&self.url) else { return true };
+        let challenge = WWWAuthenticateParams::parse(challenge, &url);
+        let wanted = challenge.scope.as_deref().unwrap_or_default();
+        challenge.is_insufficient_scope()
+            && wanted.split_whitespace().all(|scope| granted.iter().any(|granted| granted == scope))
+    }
+
+    async fn authorize(&self, challenge: &str, known: &mut Known) -> Result<AuthorizationManager, Failure> {
+        let mut manager = self.manager().await?;
+        let metadata = manager.resolve_metadata_from_challenge(Some(challenge)).await?.metadata;
+        manager.set_metadata(metadata.clone());
+        self.check_issuer(&metadata, known)?;
+        if metadata.issuer.is_none() || metadata.issuer != known.issuer {
+            // Nothing of one authorization server is for another.
+            *known = Known { issuer: metadata.issuer.clone(), ..Known::default() };
+        }
+        let scopes = self.scopes(challenge, &manager, known).await;
+        match &self.config.grant {
+            Grant::Person(person) => {
+                self.send_person(person, &mut manager, &metadata, &scopes, known).await?;
+            }
+            Grant::Client(key) => {
+                let credentials = key.credentials(scopes.clone(), self.url.clone());
+                manager.validate_client_credentials_metadata(&credentials)?;
+                manager.configure_client_credentials(&credentials)?;
+                manager = exchange(manager, credentials).await?;
+            }
+            #[cfg(feature = "auth-enterprise")]
+            Grant::Enterprise(enterprise) => {
+                let store = &*self.config.store;
+                enterprise.exchange(&self.url, scopes.clone(), &metadata, &mut manager, store).await?;
+            }
+        }
+        known.requested = scopes;
+        Ok(manager)
+    }
+
+    /// A client that somebody registered by hand is known to one authorization server.
+    fn check_issuer(&self, metadata: &AuthorizationMetadata, known: &Known) -> Result<(), Failure> {
+        let registers = matches!(&self.config.grant, Grant::Person(Person { registered: None, .. }));
+        let first = known.issuer.as_ref().filter(|_| !registers);
+        let Some(expected) = self.config.issuer.as_ref().or(first) else { return Ok(()) };
+        let found = metadata.issuer.clone().unwrap_or_default();
+        if found == *expected {
+            return Ok(());
+        }
+        Err(Failure::OtherIssuer { expected: expected.clone(), found })
+    }
+
+    /// What was asked for before, and what the server asks for now.
+    async fn scopes(&self, challenge: &str, manager: &AuthorizationManager, known: &Known) -> Vec<String> {
+        let mut scopes = known.requested.clone();
+        let mut add = |more: Vec<String>| {
+            for scope in more {
+                if !scopes.contains(&scope) {
+                    scopes.push(scope);
+                }
+            }
+        };
+        if known.requested.is_empty() {
+            add(self.config.scopes.clone());
+        }
+        if known.requested.is_empty() && wants_more(challenge) {
+            // Granted to an earlier life of this program.
+            let stored = self.config.store.load().await.ok().flatten();
+            add(stored.map(|stored| stored.granted_scopes).unwrap_or_default());
+        }
+        if self.config.scopes.is_empty() || wants_more(challenge) {
+            add(manager.select_initial_scopes(&[]).await);
+        }
+        scopes
+    }
+
+    async fn send_person(
+        &self,
+        person: &Person,
+        manager: &mut AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        scopes: &[String],
+        known: &mut Known,
+    ) -> Result<(), Failure> {
+        let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
+        let client = match &person.registered {
+            Some(client) => known_client(&client.id, client.secret.as_ref(), &person.redirect_uri),
+            None => self.become_client(person, manager, metadata, &scopes, known).await?,
+        };
+        manager.configure_client(client)?;
+        let page = manager.get_authorization_url(&scopes).await?;
+        let back = person.authorize.authorize(page).await.map_err(Failure::Person)?;
+        if let Some(reason) = denial(&back)? {
+            return Err(Failure::Denied(reason));
+        }
+        let AuthorizationCallback { code, csrf_token, issuer, .. } =
+            AuthorizationCallback::from_redirect_url(&back)?;
+        manager.exchange_code_for_token_with_issuer(&code, &csrf_token, issuer.as_deref()).await?;
+        Ok(())
+    }
+
+    /// By a metadata document, or by registering, once for each authorization server.
+    async fn become_client(
+        &self,
+        person: &Person,
+        manager: &mut AuthorizationManager,
+        metadata: &AuthorizationMetadata,
+        scopes: &[&str],
+        known: &mut Known,
+    ) -> Result<OAuthClientConfig, Failure> {
+        let fetches = metadata.additional_fields.get("client_id_metadata_document_supported");
+        if let Some(url) = &person.client_metadata_url
+            && fetches.and_then(serde_json::Value::as_bool) == Some(true)
+        {
+            let parsed = Url::parse(url).ok().filter(|it| it.scheme() == "https" && it.path() != "/");
+            parsed.ok_or_else(|| Failure::BadClientMetadata(url.clone()))?;
+            return Ok(OAuthClientConfig::new(url, &person.redirect_uri));
+        }
+        if let Some(client) = &known.registered {
+            return Ok(client.clone());
+        }
+        let client = manager.register_client(&person.client_name, &person.redirect_uri, scopes).await?;
+        known.registered = Some(client.clone());
+        Ok(client)
+    }
+}
+
+/// Whether a challenge is to a token that is valid but not good enough.
+fn wants_more(challenge: &str) -> bool {
+    challenge.contains("insufficient_scope")
+}
+
+/// Exchanges a client's credentials for a token, on a thread of its own: the SDK's future, where it can
+/// sign, cannot move between threads, and ours has to.
+async fn exchange(
+    manager: AuthorizationManager,
+    credentials: ClientCredentialsConfig,
+) -> Result<AuthorizationManager, Failure> {
+    let runtime = tokio::runtime::Handle::current();
+    let exchanging = tokio::task::spawn_blocking(move || {
+        let exchanged = runtime.block_on(manager.exchange_client_credentials(&credentials));
+        exchanged.map(|_| manager)
+    });
+    let exchanged = exchanging.await.map_err(|error| AuthError::InternalError(error.to_string()))?;
+    Ok(exchanged?)
+}
+
+fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthClientConfig {
+    let client = OAuthClientConfig::new(id, redirect_uri);
+    match secret {
+        Some(secret) => client.with_client_secret(secret),
+        None => client,
+    }
+}
+
+/// What the authorization server has against it, if it sent the person back with an error.
+fn denial(back: &str) -> Result<Option<String>, Failure> {
+    // The address may hold a code, so it is not repeated.
+    let url = Url::parse(back).map_err(|_| Failure::BadUrl("what the person was sent back to".into()))?;
+    let value = |name: &str| {
+        let found = url.query_pairs().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.into_owned())
+    };
+    Ok(value("error").map(|error| match value("error_description") {
+        Some(description) => format!("{error}, {description}"),
+        None => error,
+    }))
+}
+
+impl ClientKey {
+    fn credentials(&self, scopes: Vec<String>, resource: String) -> ClientCredentialsConfig {
+        let resource = Some(resource);
+        match self {
+            Self::Secret { id, secret } => ClientCredentialsConfig::ClientSecret {
+                client_id: id.clone(),
+                client_secret: secret.clone(),
+                scopes,
+                resource,
+            },
+            #[cfg(feature = "auth-key")]
+            Self::Private { id, pem, algorithm } => ClientCredentialsConfig::PrivateKeyJwt {
+                client_id: id.clone(),
+                signing_key: pem.clone(),
+                signing_algorithm: (*algorithm).into(),
+                token_endpoint_audience: None,
+                scopes,
+                resource,
+            },
+        }
+    }
+}
+
+#[cfg(feature = "auth-key")]
+impl From<super::SigningAlgorithm> for rmcp::transport::auth::JwtSigningAlgorithm {
+    fn from(algorithm: super::SigningAlgorithm) -> Self {
+        use super::SigningAlgorithm as Ours;
+        match algorithm {
+            Ours::Rs256 => Self::RS256,
+            Ours::Rs384 => Self::RS384,
+            Ours::Rs512 => Self::RS512,
+            Ours::Es256 => Self::ES256,
+            Ours::Es384 => Self::ES384,
+        }
+    }
+}
+
+/// One connection or request, which the server may refuse more than once.
+pub(crate) struct Attempt {
+    authority: Arc<Authority>,
+    seen: u64,
+    challenged: bool,
+    step_ups: u32,
+}
+
+impl Attempt {
+    /// Does what `error` asks for, so that the same can be tried again.
+    ///
+    /// A refused request was not carried out, so making it again repeats nothing. A token that is
+    /// refused although it is new is not replaced by yet another one.
+    ///
+    /// # Errors
+    ///
+    /// `error` itself, when it asks for nothing or when it would lead nowhere.
+    pub(crate) async fn overcome(&mut self, error: Error) -> Result<()> {
+        let Error::Unauthorized { challenge, .. } = &error else { return Err(error) };
+        if wants_more(challenge) {
+            self.step_ups += 1;
+            if self.step_ups > self.authority.config.step_ups {
+                return Err(error);
+            }
+        } else if std::mem::replace(&mut self.challenged, true) {
+            return Err(error);
+        }
+        if !self.authority.answer(challenge, self.seen).await? {
+            return Err(error);
+        }
+        self.seen = self.authority.grants.load(Ordering::Acquire);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority")
+            .field("url", &self.url)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Unattended;
+
+    #[test]
+    fn a_refusal_that_names_nothing_new_is_hopeless() {
+        let config = AuthConfig::person("http://127.0.0.1/callback", Unattended);
+        let authority = Authority::new("https://mcp.example.com/mcp".into(), config);
+        let granted = ["read".to_owned()];
+        let refusal = |scope: &str| format!("Bearer error=\"insufficient_scope\"{scope}");
+        assert!(authority.is_hopeless(&refusal(", scope=\"read\""), &granted));
+        assert!(authority.is_hopeless(&refusal(""), &granted));
+        assert!(!authority.is_hopeless(&refusal(", scope=\"read write\""), &granted));
+        assert!(!authority.is_hopeless("Bearer scope=\"read\"", &granted));
+    }
+
+    #[test]
+    fn an_error_in_the_redirect_is_the_servers_no() {
+        let said = |query: &str| denial(&format!("http://127.0.0.1/callback?{query}")).unwrap();
+        assert_eq!(said("error=access_denied&state=x").as_deref(), Some("access_denied"));
+        assert_eq!(
+            said("error=access_denied&error_description=Not%20today").as_deref(),
+            Some("access_denied, Not today")
+        );
+        assert_eq!(said("code=1&state=x"), None);
+    }
+}

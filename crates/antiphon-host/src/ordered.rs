@@ -1,0 +1,61 @@
+//! Hears what a server tells in the order in which it was told.
+//!
+//! The SDK gives every notification a task of its own, so progress could overtake progress, and the
+//! result of a call its last step. What has an order is taken here, where it comes in.
+
+use rmcp::{
+    RoleClient,
+    model::{JsonRpcMessage, ServerNotification},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use serde_json::Value;
+
+use crate::{
+    answering::token,
+    event::{Event, Events, Progress},
+};
+
+/// A transport that tells of progress and logs as they come.
+pub(crate) struct Ordered<T> {
+    pub(crate) inner: T,
+    pub(crate) events: Events,
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.inner.send(item)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        let message = self.inner.receive().await?;
+        if let JsonRpcMessage::Notification(notification) = &message {
+            match &notification.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    let params = &progress.params;
+                    let (progress, total) = (params.progress, params.total);
+                    let progress = Progress { progress, total, message: params.message.clone() };
+                    self.events.progress(&token(&params.progress_token), progress);
+                }
+                ServerNotification::LoggingMessageNotification(line) => {
+                    let params = &line.params;
+                    let level = serde_json::to_value(params.level).ok();
+                    let level = level.as_ref().and_then(Value::as_str).unwrap_or("info").to_owned();
+                    let (logger, data) = (params.logger.clone(), params.data.clone());
+                    self.events.tell(Event::Log { level, logger, data });
+                }
+                _ => {}
+            }
+        }
+        Some(message)
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}
