@@ -9,9 +9,10 @@ use clap::Parser;
 
 mod bench;
 mod chaos;
-mod clients;
 mod conformance;
+mod contract;
 mod http;
+mod interop;
 mod mcp;
 mod models;
 mod project;
@@ -31,11 +32,13 @@ enum Chore {
     /// Break servers on purpose while clients work.
     #[command(subcommand)]
     Chaos(chaos::Kind),
-    /// Drive the `tour` example with SDK clients of other languages.
-    Clients(clients::Options),
     /// Run the official MCP conformance suite.
     #[command(subcommand)]
     Conformance(conformance::Leg),
+    /// Hold every transport to the streaming contract, on both revisions.
+    Contract,
+    /// Talk to servers and clients of other makers, both ways.
+    Interop(interop::Options),
     /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
     Models(models::Options),
     /// Say which requirements are proven by tests that ran.
@@ -58,8 +61,9 @@ fn run(chore: &Chore) -> Result<()> {
     match chore {
         Chore::Bench(kind) => bench::main(kind),
         Chore::Chaos(kind) => chaos::main(kind),
-        Chore::Clients(options) => clients::main(options),
         Chore::Conformance(leg) => conformance::main(leg),
+        Chore::Contract => contract::main(),
+        Chore::Interop(options) => interop::main(options),
         Chore::Models(options) => models::main(options),
         Chore::Requirements => requirements::main(),
         Chore::Verify(options) => verify::main(options),

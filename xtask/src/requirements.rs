@@ -30,7 +30,7 @@ pub(crate) fn main() -> Result<()> {
     ensure!(
         tally.complaints.is_empty(),
         "{} rows of {TABLE} are not backed by tests; correct the table, or run `cargo xtask verify` and \
-         `cargo xtask conformance server` if their reports are old",
+         `cargo xtask conformance` for server and client if their reports are old",
         tally.complaints.len()
     );
     Ok(())
@@ -40,7 +40,8 @@ pub(crate) fn main() -> Result<()> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Row {
-    /// Tests by their nextest names, `binary path::of::test`, or `conformance:revision/scenario`.
+    /// Tests by their nextest names, `binary path::of::test`, or `conformance:revision/scenario` for what a
+    /// server passed, or `conformance:client/revision/scenario` for what a client did.
     proven: Vec<String>,
     /// Why the row asks for nothing.
     void: String,
@@ -89,7 +90,8 @@ impl Evidence {
     /// What is wrong with one piece of evidence, if anything.
     fn objection(&self, name: &str) -> Option<String> {
         if let Some(scenario) = name.strip_prefix(SUITE) {
-            let hint = "did not pass in the last `cargo xtask conformance server`";
+            let leg = if scenario.starts_with("client/") { "client" } else { "server" };
+            let hint = format!("did not pass in the last `cargo xtask conformance {leg}`");
             return (!self.scenarios.contains(scenario)).then(|| format!("scenario `{scenario}` {hint}"));
         }
         if !self.tests.contains(name) {
@@ -183,7 +185,7 @@ mod tests {
         Evidence {
             tests: ["a::it m::good", "a::it m::bad", "a::it m::new"].map(String::from).into(),
             passed: passed_tests(JUNIT).unwrap(),
-            scenarios: ["2025-11-25/ping".to_owned()].into(),
+            scenarios: ["2025-11-25/ping", "client/2025-11-25/initialize"].map(String::from).into(),
         }
     }
 
@@ -220,6 +222,9 @@ mod tests {
     #[test]
     fn a_scenario_of_the_suite_is_a_proof() {
         assert_eq!(with("R-001", proven(&["conformance:2025-11-25/ping"])).proven, 1);
+        assert_eq!(with("R-001", proven(&["conformance:client/2025-11-25/initialize"])).proven, 1);
+        let swapped = with("R-001", proven(&["conformance:client/2025-11-25/ping"]));
+        assert!(swapped.complaints[0].ends_with("`cargo xtask conformance client`"), "{swapped:?}");
     }
 
     #[test]

@@ -14,6 +14,16 @@ impl Table {
         Self { rows: vec![header.map(String::from).to_vec()] }
     }
 
+    /// A table with a header of any length.
+    pub(crate) fn of(header: &[&str]) -> Self {
+        Self { rows: vec![header.iter().copied().map(String::from).collect()] }
+    }
+
+    /// Adds a row of any length.
+    pub(crate) fn push(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(Vec::from(cells));

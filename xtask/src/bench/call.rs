@@ -1,8 +1,7 @@
-//! `cargo xtask bench`: what Antiphon costs beside the bare engine, and what replay costs.
+//! `cargo xtask bench call`: a tool call over HTTP, ours beside bare rmcp.
 
 use std::fs;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,24 +9,15 @@ use anyhow::{Context as _, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+use super::PACKAGE;
+use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
 use crate::mcp::{self, Connection};
-use crate::project::{self, Profile, Project};
+use crate::project::{Profile, Project};
 use crate::server::{self, Server};
 use crate::table::Table;
 
-const PACKAGE: &str = "antiphon-bench";
 const BARE: &str = "bare-echo";
 const OURS: &str = "antiphon-echo";
-const SLICE: Duration = Duration::from_millis(100);
-
-/// What to measure.
-#[derive(Debug, clap::Subcommand)]
-pub(crate) enum Kind {
-    /// A tool call over HTTP, ours beside bare rmcp, both revisions.
-    Call(Options),
-    /// Replaying a journal and sealing it.
-    Replay,
-}
 
 /// Options of `cargo xtask bench call`.
 #[derive(Debug, clap::Args)]
@@ -43,19 +33,8 @@ pub(crate) struct Options {
     limit: Option<f64>,
 }
 
-/// Runs one benchmark.
-pub(crate) fn main(kind: &Kind) -> Result<()> {
-    let project = Project::open()?;
-    match kind {
-        Kind::Call(options) => call(&project, options),
-        Kind::Replay => {
-            let binary = project.build(PACKAGE, "replay-bench", Profile::Release)?;
-            project::run(&mut Command::new(binary))
-        }
-    }
-}
-
-fn call(project: &Project, options: &Options) -> Result<()> {
+/// Measures both servers on both revisions.
+pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     // Short slices in turn, so that whatever else the machine does falls on both servers alike.
     let slices = usize::try_from(options.seconds.max(1) * 10)?;
     let log = project.target.join("bench").join("servers.log");
@@ -176,26 +155,6 @@ impl Slice {
     }
 }
 
-/// Does `work` on one processor and comes back to another, so that servers and load keep out of each other's way.
-///
-/// What is started inside inherits the processor. Without `taskset` the figures are the same, with more noise.
-fn pinned<T>(processor: u8, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let move_to = |processor: u8| {
-        let us = std::process::id().to_string();
-        let mut command = Command::new("taskset");
-        // It fails on a machine with one processor, where there is nothing to choose.
-        let _ = command
-            .args(["-c", "-p", &processor.to_string(), &us])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-    };
-    move_to(processor);
-    let done = work();
-    move_to(processor + 1);
-    done
-}
-
 /// Calls on all connections, back to back, for `time`.
 fn load(server: &Server, revision: &str, connections: &mut [Connection], time: Duration) -> Result<Slice> {
     let request = echo(server.address(), revision).to_bytes();
@@ -241,35 +200,6 @@ fn check_echo(address: SocketAddr, revision: &str) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of the process so far.
-///
-/// `/proc/PID/stat` counts in ticks of 10 ms, coarse for slices of a second; `schedstat` counts nanoseconds
-/// but forgets threads that have ended, so the larger of the two is the truer one.
-fn cpu_time(pid: u32) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
-        .context("bench needs a live server and Linux's /proc")?;
-    let ticks = parse_stat(&stat).context("/proc/PID/stat has another form")?;
-    let mut threads = Duration::ZERO;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
-            threads += parse_schedstat(&text).unwrap_or_default();
-        }
-    }
-    Ok(threads.max(ticks))
-}
-
-/// The first number is the time on a processor.
-fn parse_schedstat(text: &str) -> Option<Duration> {
-    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
-}
-
-/// Fields 14 and 15, user and system time; the name in field 2 may hold spaces.
-fn parse_stat(text: &str) -> Option<Duration> {
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    Some(Duration::from_millis(10 * (ticks(14)? + ticks(15)?)))
-}
-
 fn peak_rss_mib(pid: u32) -> Result<f64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -282,47 +212,9 @@ fn percentile(sorted: &[u32], percent: usize) -> u32 {
     sorted.get(place).copied().unwrap_or_default()
 }
 
-/// Where the middle of a set of values lies, and its middle half.
-#[derive(Debug, PartialEq)]
-struct Spread {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let upper = *values.get(middle)?;
-        let median =
-            if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], upper) } else { upper };
-        Some(Self { low: values[values.len() / 4], median, high: values[values.len() * 3 / 4] })
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of requests stay far below 2^52")]
-fn as_f64(count: usize) -> f64 {
-    count as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_is_read_past_a_name_with_spaces() {
-        let stat = "7 (a ) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(parse_stat(stat), Some(Duration::from_secs(3)));
-        assert_eq!(parse_schedstat("1500 20 3\n"), Some(Duration::from_nanos(1500)));
-    }
-
-    #[test]
-    fn the_median_of_an_even_count_is_between_the_middle_two() {
-        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
-        assert_eq!(spread, Spread { low: 2.0, median: 2.5, high: 4.0 });
-        assert_eq!(Spread::of(vec![]), None);
-    }
 
     #[test]
     fn percentiles_stay_inside() {

@@ -1,0 +1,102 @@
+//! How servers are measured: a processor of their own, the time they spend on it, and the middle of many.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+/// How long one server is measured before it is another's turn.
+pub(super) const SLICE: Duration = Duration::from_millis(100);
+
+/// Does `work` on one processor and comes back to another, so that servers and load keep out of each other's way.
+///
+/// What is started inside inherits the processor. Without `taskset` the figures are the same, with more noise.
+pub(super) fn pinned<T>(processor: u8, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let move_to = |processor: u8| {
+        let us = std::process::id().to_string();
+        let mut command = Command::new("taskset");
+        // It fails on a machine with one processor, where there is nothing to choose.
+        let _ = command
+            .args(["-c", "-p", &processor.to_string(), &us])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    };
+    move_to(processor);
+    let done = work();
+    move_to(processor + 1);
+    done
+}
+
+/// CPU time of the process so far.
+///
+/// `/proc/PID/stat` counts in ticks of 10 ms, coarse for slices of a second; `schedstat` counts nanoseconds
+/// but forgets threads that have ended, so the larger of the two is the truer one.
+pub(super) fn cpu_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
+        .context("bench needs a live server and Linux's /proc")?;
+    let ticks = parse_stat(&stat).context("/proc/PID/stat has another form")?;
+    let mut threads = Duration::ZERO;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
+            threads += parse_schedstat(&text).unwrap_or_default();
+        }
+    }
+    Ok(threads.max(ticks))
+}
+
+/// The first number is the time on a processor.
+fn parse_schedstat(text: &str) -> Option<Duration> {
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// Fields 14 and 15, user and system time; the name in field 2 may hold spaces.
+fn parse_stat(text: &str) -> Option<Duration> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some(Duration::from_millis(10 * (ticks(14)? + ticks(15)?)))
+}
+
+/// Where the middle of a set of values lies, and its middle half.
+#[derive(Debug, PartialEq)]
+pub(super) struct Spread {
+    pub(super) low: f64,
+    pub(super) median: f64,
+    pub(super) high: f64,
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        let upper = *values.get(middle)?;
+        let median =
+            if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], upper) } else { upper };
+        Some(Self { low: values[values.len() / 4], median, high: values[values.len() * 3 / 4] })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of requests stay far below 2^52")]
+pub(super) fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_read_past_a_name_with_spaces() {
+        let stat = "7 (a ) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
+        assert_eq!(parse_stat(stat), Some(Duration::from_secs(3)));
+        assert_eq!(parse_schedstat("1500 20 3\n"), Some(Duration::from_nanos(1500)));
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_between_the_middle_two() {
+        let spread = Spread::of(vec![4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(spread, Spread { low: 2.0, median: 2.5, high: 4.0 });
+        assert_eq!(Spread::of(vec![]), None);
+    }
+}

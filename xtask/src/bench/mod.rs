@@ -1,0 +1,38 @@
+//! `cargo xtask bench`: what Antiphon costs beside the bare engine, and what replay costs.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::project::{self, Profile, Project};
+
+mod call;
+mod client;
+mod measure;
+mod transport;
+
+const PACKAGE: &str = "antiphon-bench";
+
+/// What to measure.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Kind {
+    /// A tool call over HTTP, ours beside bare rmcp, both revisions.
+    Call(call::Options),
+    /// Replaying a journal and sealing it.
+    Replay,
+    /// A tool call over each transport, beside the bare library echoing the same bytes.
+    Transport(transport::Options),
+}
+
+/// Runs one benchmark.
+pub(crate) fn main(kind: &Kind) -> Result<()> {
+    let project = Project::open()?;
+    match kind {
+        Kind::Call(options) => call::main(&project, options),
+        Kind::Replay => {
+            let binary = project.build(PACKAGE, "replay-bench", Profile::Release)?;
+            project::run(&mut Command::new(binary))
+        }
+        Kind::Transport(options) => transport::main(&project, options),
+    }
+}

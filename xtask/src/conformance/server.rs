@@ -1,0 +1,56 @@
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::report::{judge, read_outcomes, table};
+use super::{REVISIONS, Side, Suite, conclude, fresh_results, results_folder, suite_log};
+use crate::project::{Profile, Project};
+use crate::server::{self, Server};
+
+/// The suite against a server: the one at `url`, or ours.
+pub(super) fn main(url: Option<&str>) -> Result<()> {
+    let project = Project::open()?;
+    let suite = Suite::install(&project)?;
+    let results = fresh_results(&project, Side::Server)?;
+    // One process serves both revisions, as it would for users.
+    let mut ours = None;
+    let url = if let Some(url) = url {
+        url.to_owned()
+    } else {
+        let binary = project.build("antiphon-conformance", "everything", Profile::Dev)?;
+        let log = results.join("server.log");
+        ours.insert(Server::start(&binary, server::free_address()?, &[], &log)?).url()
+    };
+    let mut passed = 0;
+    let mut complaints = Vec::new();
+    for revision in REVISIONS {
+        let start = Instant::now();
+        let output = results.join(revision);
+        let content = suite.run_set(&["server", "--url", &url], revision, &output)?;
+        let outcomes = read_outcomes(&output, Side::Server)?;
+        let scored = suite.scored(revision, Side::Server)?;
+        print!("\nserver {revision}, {:.1} s\n{}", start.elapsed().as_secs_f64(), table(&outcomes, &scored));
+        let (good, found) = judge(revision, Side::Server.count(revision), &scored, &outcomes);
+        passed += good;
+        if !content && found.is_empty() {
+            complaints
+                .push(format!("{revision}: the suite itself failed; read {}", suite_log(&output).display()));
+        }
+        complaints.extend(found);
+    }
+    conclude(passed, &complaints, &results)
+}
+
+/// The scenarios that passed in the last run.
+pub(super) fn passed(project: &Project) -> Result<Vec<String>> {
+    let mut passed = Vec::new();
+    for revision in REVISIONS {
+        let folder = results_folder(project, Side::Server).join(revision);
+        if folder.exists() {
+            let outcomes = read_outcomes(&folder, Side::Server)?;
+            let good = outcomes.iter().filter(|(_, outcome)| outcome.is_clean());
+            passed.extend(good.map(|(scenario, _)| format!("{revision}/{scenario}")));
+        }
+    }
+    Ok(passed)
+}
