@@ -88,7 +88,7 @@ pub(crate) async fn a_tool_error_is_a_result(world: World) {
     let result = connection.call("panics", json!({})).await.unwrap();
     assert_eq!(result.is_error, Some(true));
     assert!(connection.call("no_such_tool", json!({})).await.unwrap_err().code().is_some());
-    assert_eq!(text(&connection.call("reverse", json!({"input": "ab"})).await.unwrap()), "ba");
+    assert_eq!(text(&connection.call("reverse", json!({"input": "abc"})).await.unwrap()), "cba");
 }
 
 pub(crate) async fn receives_list_change_notifications(world: World) {
@@ -353,6 +353,6 @@ pub(crate) async fn a_connection_that_breaks_is_resumed_or_the_call_is_said_to_b
         assert!(matches!(error, Error::Lost { .. }), "{error:?}");
     }
     // And the next call connects again.
-    let result = within(connection.call("reverse", json!({"input": "ab"})).into_future()).await.unwrap();
-    assert_eq!(text(&result), "ba");
+    let result = within(connection.call("reverse", json!({"input": "abc"})).into_future()).await.unwrap();
+    assert_eq!(text(&result), "cba");
 }
