@@ -7,6 +7,7 @@
 mod behaviours;
 mod fixture;
 mod raw;
+mod tasks;
 mod world;
 
 use std::{future::Future, pin::Pin};
@@ -18,8 +19,8 @@ use crate::world::{Revision, SERVE, Transport, World};
 type Behaviour = fn(World) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! behaviours {
-    ($($name:ident),* $(,)?) => {
-        [$((stringify!($name), (|world| Box::pin(behaviours::$name(world))) as Behaviour)),*]
+    ($from:ident: $($name:ident),* $(,)?) => {
+        [$((stringify!($name), (|world| Box::pin($from::$name(world))) as Behaviour)),*]
     };
 }
 
@@ -29,7 +30,7 @@ fn main() {
         runtime().block_on(async { fixture::server().serve_stdio().await }).expect("the server serves");
         return;
     }
-    let behaviours = behaviours![
+    let behaviours = behaviours![behaviours:
         says_who_it_is,
         prompts,
         resources_and_templates,
@@ -57,8 +58,14 @@ fn main() {
         a_foreign_origin_is_refused,
         a_connection_that_breaks_is_resumed_or_the_call_is_said_to_be_lost,
     ];
+    let tasks = behaviours![tasks:
+        can_list_tasks,
+        can_get_a_task_by_id,
+        can_cancel_a_task,
+        can_get_the_task_result,
+    ];
     let mut trials = Vec::new();
-    for (name, behaviour) in behaviours {
+    for (name, behaviour) in behaviours.into_iter().chain(tasks) {
         for transport in Transport::ALL {
             for revision in Revision::ALL {
                 let cell = format!("{name}::{}::{}", transport.name(), revision.name());
