@@ -140,7 +140,7 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     for (place, more, Spread { low, median, high }) in figures {
         let library = place.transport.library();
         println!(
-            "{place}: {more:.1} µs of CPU a call over {library}, {median:.2} times (half of the pairs {low:.2} to {high:.2})"
+            "{place}: {more:.1} µs of CPU a call more than bare {library}, {median:.2} times it (half of the pairs {low:.2} to {high:.2})"
         );
     }
     Ok(())
