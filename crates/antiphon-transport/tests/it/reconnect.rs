@@ -75,7 +75,7 @@ async fn an_answer_to_a_lost_question_is_not_taken_for_another(kind: Kind) {
         }
         obliging.later.notify_one();
     };
-    let (result, ()) = timeout(MOMENT, async { tokio::join!(asking, answering) }).await.unwrap();
+    let (result, ()) = timeout(MOMENT, Box::pin(async { tokio::join!(asking, answering) })).await.unwrap();
     assert_eq!(text_of(&result.unwrap()), r#"{"size":"later"}"#);
 }
 
