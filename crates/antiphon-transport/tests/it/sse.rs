@@ -67,8 +67,12 @@ impl Raw {
     }
 
     pub(crate) async fn post(&self, body: impl Into<reqwest::Body>) -> u16 {
+        self.try_post(body).await.unwrap()
+    }
+
+    pub(crate) async fn try_post(&self, body: impl Into<reqwest::Body>) -> reqwest::Result<u16> {
         let post = self.http.post(&self.endpoint).header("content-type", "application/json").body(body);
-        post.send().await.unwrap().status().as_u16()
+        Ok(post.send().await?.status().as_u16())
     }
 }
 
