@@ -66,7 +66,14 @@ impl Raw {
         }
     }
 
-    pub(crate) async fn post(&self, body: impl Into<reqwest::Body>) -> u16 {
+    /// The status of a post. One that meets a connection which was closed after an earlier refusal is
+    /// made again.
+    pub(crate) async fn post(&self, body: impl Into<reqwest::Body> + Clone) -> u16 {
+        for _ in 0..5 {
+            if let Ok(status) = self.try_post(body.clone()).await {
+                return status;
+            }
+        }
         self.try_post(body).await.unwrap()
     }
 
