@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
+/// Some servers are programs in languages that take their time to start.
+const READY_LIMIT: Duration = Duration::from_mins(1);
+
 /// A running server on loopback.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -22,19 +25,23 @@ impl Server {
     ///
     /// What the server prints goes to the file `log`.
     pub(crate) fn start(binary: &Path, address: SocketAddr, extra: &[String], log: &Path) -> Result<Self> {
+        let mut command = Command::new(binary);
+        let mut server =
+            Self::spawn(command.arg("--http").arg(address.to_string()).args(extra), address, log)?;
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Starts a server of any kind that listens on `address`, and does not wait for it.
+    pub(crate) fn spawn(command: &mut Command, address: SocketAddr, log: &Path) -> Result<Self> {
         let output = log_file(log)?;
-        let child = Command::new(binary)
-            .arg("--http")
-            .arg(address.to_string())
-            .args(extra)
+        let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
-            .with_context(|| format!("could not start {}", binary.display()))?;
-        let mut server = Self { child, address, log: log.to_path_buf() };
-        server.wait_until_ready()?;
-        Ok(server)
+            .with_context(|| format!("could not start {}", command.get_program().display()))?;
+        Ok(Self { child, address, log: log.to_path_buf() })
     }
 
     /// The endpoint for MCP clients.
@@ -59,16 +66,18 @@ impl Server {
         let _ = self.child.wait();
     }
 
-    fn wait_until_ready(&mut self) -> Result<()> {
+    /// Waits until it accepts connections.
+    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
         let start = Instant::now();
         while TcpStream::connect_timeout(&self.address, Duration::from_millis(200)).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the server ended ({status}) before it listened; it wrote:\n{}", tail(&self.log));
             }
-            if start.elapsed() > Duration::from_secs(20) {
+            if start.elapsed() > READY_LIMIT {
                 bail!(
-                    "nothing listens on {} after 20 s; the server wrote:\n{}",
+                    "nothing listens on {} after {} s; the server wrote:\n{}",
                     self.address,
+                    READY_LIMIT.as_secs(),
                     tail(&self.log)
                 );
             }

@@ -11,7 +11,7 @@ pub(crate) struct Table {
 impl Table {
     /// A table with this header.
     pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
-        Self { rows: vec![header.map(String::from).to_vec()] }
+        Self::of(&header)
     }
 
     /// A table with a header of any length.
@@ -26,7 +26,7 @@ impl Table {
 
     /// Adds a row.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(Vec::from(cells));
+        self.push(Vec::from(cells));
     }
 }
 

@@ -7,20 +7,19 @@
 use std::sync::{Arc, Mutex};
 
 use antiphon::{prelude::*, sampling::SamplingPolicy};
+use antiphon_host::{Approval, BoxFuture, Endpoint, Host, Lifecycle, Refused};
 use antiphon_llm::{
-    Model, Request,
+    Model, Reply, Request,
     providers::{OpenAiCompatible, ProviderConfig, StructuredOutput},
 };
 use anyhow::{Context as _, Result};
 use rmcp::{
-    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, RoleClient, RoleServer,
-    ServerHandler, ServiceExt as _,
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-        ContentBlock, CreateMessageRequestParams, CreateMessageResult, Implementation, ProtocolVersion,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CreateMessageRequestParams,
         SamplingMessage,
     },
-    service::{RequestContext, RunningService},
+    service::RequestContext,
 };
 use serde_json::{Value, json};
 
@@ -41,56 +40,39 @@ fn model(url: &str, output: Option<StructuredOutput>) -> Result<OpenAiCompatible
     Ok(OpenAiCompatible::new(config)?)
 }
 
-/// A client that samples: it hands what it is asked to a model of its own.
-#[derive(Clone)]
-struct Sampler {
-    model: Arc<dyn Model>,
-    asked: Arc<Mutex<Vec<Value>>>,
-}
+/// Lets every sample through, and remembers it.
+#[derive(Clone, Default)]
+struct Noting(Arc<Mutex<Vec<Request>>>);
 
-impl Sampler {
-    fn new(model: impl Model) -> Self {
-        Self { model: Arc::new(model), asked: Arc::default() }
+impl Approval for Noting {
+    fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>> {
+        self.0.lock().unwrap().push(request.clone());
+        Box::pin(std::future::ready(Ok(request)))
     }
 
-    async fn connect(
-        &self,
-        server: Server,
-        mode: ClientLifecycleMode,
-    ) -> Result<RunningService<RoleClient, Self>> {
+    fn reply<'a>(&'a self, _: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>> {
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+}
+
+/// A client that samples with `model`, and what it was asked.
+fn sampler(model: impl Model, lifecycle: Lifecycle) -> (Host, Noting) {
+    let asked = Noting::default();
+    let host = Host::builder("sampler", "1").with_lifecycle(lifecycle).with_model(model);
+    (host.with_approval(asked.clone()).build(), asked)
+}
+
+fn endpoint(server: &Server) -> Endpoint {
+    let server = server.clone();
+    Endpoint::new("in-process", move || {
         let (near, far) = tokio::io::duplex(1 << 16);
+        let server = server.clone();
         tokio::spawn(async move { server.serve(far).await });
-        Ok(self.clone().serve_with_lifecycle(near, mode).await?)
-    }
+        std::future::ready(Ok::<_, std::io::Error>(near))
+    })
 }
 
-impl ClientHandler for Sampler {
-    fn get_info(&self) -> ClientConfig {
-        let capabilities: ClientCapabilities =
-            serde_json::from_value(json!({"sampling": {"tools": {}}})).unwrap();
-        let mut config = ClientConfig::new(capabilities, Implementation::new("sampler", "1"));
-        config.protocol_version = ProtocolVersion::V_2025_11_25;
-        config
-    }
-
-    async fn create_message(
-        &self,
-        params: CreateMessageRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<CreateMessageResult, ErrorData> {
-        let failed = |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
-        let params = serde_json::to_value(params).map_err(|error| failed(&error))?;
-        self.asked.lock().unwrap().push(params.clone());
-        let request: Request = serde_json::from_value(params).map_err(|error| failed(&error))?;
-        let reply = self.model.reply(&request).await.map_err(|error| failed(&error))?;
-        serde_json::from_value(json!(reply)).map_err(|error| failed(&error))
-    }
-}
-
-fn modes() -> [ClientLifecycleMode; 2] {
-    let discover = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    [ClientLifecycleMode::Initialize, discover]
-}
+const BOTH: [Lifecycle; 2] = [Lifecycle::Legacy, Lifecycle::Modern];
 
 /// Nested, with ranges and enums.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -157,11 +139,6 @@ fn text(i: usize) -> String {
     format!("{name}, {} years old, {} nights in {city} ({} stars), {class}.", 20 + i, 1 + i % 14, 1 + i % 5)
 }
 
-fn call(i: usize) -> CallToolRequestParams {
-    let arguments = serde_json::from_value(json!({"text": text(i)})).unwrap();
-    CallToolRequestParams::new("book").with_arguments(arguments)
-}
-
 /// The result as the caller sees it, checked once more by eyes of its own.
 fn check(result: &CallToolResult, validator: &jsonschema::Validator, i: usize) {
     assert_ne!(result.is_error, Some(true), "booking {i}: {result:?}");
@@ -182,18 +159,15 @@ fn validator() -> jsonschema::Validator {
 #[tokio::test]
 async fn smollm2_gives_valid_data_through_a_provider() -> Result<()> {
     let Some(url) = served("ANTIPHON_TEST_SMOLLM_URL") else { return Ok(()) };
-    let server = booking_server()
-        .with_model(model(&url, None)?)
-        .with_sampling(SamplingPolicy::ProviderOnly)
-        .build()?;
+    let policy = SamplingPolicy::ProviderOnly;
+    let server = booking_server().with_model(model(&url, None)?).with_sampling(policy).build()?;
     let (validator, mut valid) = (validator(), 0);
     for i in 0..runs() {
-        let sampler = Sampler::new(model(&url, None)?);
-        let client = sampler.connect(server.clone(), modes()[i % 2].clone()).await?;
-        check(&client.call_tool(call(i)).await?, &validator, i);
-        assert!(sampler.asked.lock().unwrap().is_empty(), "the client is not asked");
+        let (host, asked) = sampler(model(&url, None)?, BOTH[i % 2]);
+        let connection = host.connect(endpoint(&server)).await?;
+        check(&connection.call("book", json!({"text": text(i)})).await?, &validator, i);
+        assert!(asked.0.lock().unwrap().is_empty(), "the client is not asked");
         valid += 1;
-        client.cancel().await?;
     }
     assert_eq!(valid, runs());
     Ok(())
@@ -205,14 +179,13 @@ async fn smollm2_gives_valid_data_through_a_client_that_samples() -> Result<()> 
     let server = booking_server().build()?;
     let (validator, mut valid) = (validator(), 0);
     for i in 0..runs() {
-        let sampler = Sampler::new(model(&url, None)?);
-        let client = sampler.connect(server.clone(), modes()[i % 2].clone()).await?;
-        check(&client.call_tool(call(i)).await?, &validator, i);
-        let asked = sampler.asked.lock().unwrap().clone();
+        let (host, asked) = sampler(model(&url, None)?, BOTH[i % 2]);
+        let connection = host.connect(endpoint(&server)).await?;
+        check(&connection.call("book", json!({"text": text(i)})).await?, &validator, i);
+        let asked = asked.0.lock().unwrap().clone();
         assert!((1..=3).contains(&asked.len()), "asked {} times", asked.len());
-        assert_eq!(asked[0]["tools"][0]["name"], "__schema__");
+        assert_eq!(asked[0].tools[0].name, "__schema__");
         valid += 1;
-        client.cancel().await?;
     }
     assert_eq!(valid, runs());
     Ok(())
@@ -233,17 +206,15 @@ async fn a_smart_and_a_naive_client_give_the_same_with_a_real_model() -> Result<
     }
     let Some(url) = served("ANTIPHON_TEST_LLM_URL") else { return Ok(()) };
     for output in [StructuredOutput::Native, StructuredOutput::ForcedTool] {
-        for mode in modes() {
+        for lifecycle in BOTH {
             let server = Server::builder("s", "1").tool(Tool::new("pick", "Picks", pick)).build()?;
-            let sampler = Sampler::new(model(&url, Some(output))?);
-            let client = sampler.connect(server, mode).await?;
-            let result = client.call_tool(CallToolRequestParams::new("pick")).await?;
+            let (host, _) = sampler(model(&url, Some(output))?, lifecycle);
+            let result = host.connect(endpoint(&server)).await?.call("pick", json!({})).await?;
             assert_eq!(
                 result.structured_content,
                 Some(json!({"valid": true, "roles": ["user", "assistant", "user"], "stop": "toolUse"})),
                 "{output:?}: {result:?}"
             );
-            client.cancel().await?;
         }
     }
     Ok(())
@@ -274,13 +245,14 @@ impl ServerHandler for Foreign {
 #[tokio::test]
 async fn a_server_of_the_sdks_own_is_answered_by_a_model() -> Result<()> {
     let Some(url) = served("ANTIPHON_TEST_LLM_URL") else { return Ok(()) };
-    let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(async move { Foreign.serve(far).await?.waiting().await.map_err(anyhow::Error::from) });
-    let sampler = Sampler::new(model(&url, None)?);
-    let client = sampler.serve_with_lifecycle(near, ClientLifecycleMode::Initialize).await?;
-    let result = client.call_tool(CallToolRequestParams::new("ask")).await?;
+    let foreign = Endpoint::new("foreign", || {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        tokio::spawn(async move { Foreign.serve(far).await?.waiting().await.map_err(anyhow::Error::from) });
+        std::future::ready(Ok::<_, std::io::Error>(near))
+    });
+    let (host, _) = sampler(model(&url, None)?, Lifecycle::Legacy);
+    let result = host.connect(foreign).await?.call("ask", json!({})).await?;
     let text = &result.content[0].as_text().context("a text")?.text;
     assert!(text.starts_with("Toy weights answer"), "{text}");
-    client.cancel().await?;
     Ok(())
 }

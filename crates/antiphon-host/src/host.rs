@@ -51,7 +51,8 @@ pub struct HostLimits {
     pub rounds: u32,
     /// How many questions of one round are answered at a time. Default: 4.
     pub concurrent_asks: usize,
-    /// How long an answer may take, not counting the time people take. Default: none.
+    /// How long an answer may take. In a session that includes the time people take to answer what is
+    /// asked on the way; in rounds it does not. Default: none.
     pub timeout: Option<Duration>,
     /// How often a lost connection is made again before the next request fails. Default: 5.
     pub reconnects: u32,

@@ -137,9 +137,7 @@ pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
 
 /// The input schema of a tool must be an object's. A tool without arguments takes `()`.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
-    let mut schema = of::<T>();
-    // The name of a Rust type means nothing to a model.
-    schema.remove("title");
+    let mut schema = antiphon_llm::schema_of::<T>();
     if schema.get("type").is_some_and(|kind| kind == "null") {
         schema.clear();
     }

@@ -9,9 +9,8 @@ mod report;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,7 +50,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let mut ours = Matrix::new("our host against", &HOST);
     let mut theirs = Matrix::new("our servers with", &SERVER);
     let mut work = Work { jobs: VecDeque::new(), logs: &logs, only: &options.only };
-    let foreign = work.host(&mut ours, &tools, &host)?;
+    let mut foreign = work.host(&mut ours, &tools, &host)?;
     let start =
         |binary: &Path, log: &str| Server::start(binary, server::free_address()?, &[], &logs.join(log));
     let servers = [
@@ -59,7 +58,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         (start(&tour, "tour.log")?, tour, peers::tour_calls()),
     ];
     work.clients(&mut theirs, &tools, &servers)?;
-    for peer in &foreign {
+    for peer in &mut foreign {
         peer.wait_until_ready()?;
     }
 
@@ -112,7 +111,7 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Our host with every server; those that listen are started.
-    fn host(&mut self, matrix: &mut Matrix, tools: &Tools, host: &Path) -> Result<Vec<Peer>> {
+    fn host(&mut self, matrix: &mut Matrix, tools: &Tools, host: &Path) -> Result<Vec<Server>> {
         let mut started = Vec::new();
         for server in &SERVERS {
             let name = server.name(tools)?;
@@ -121,14 +120,15 @@ impl Work<'_> {
             }
             let row = matrix.row(&name, server.transport);
             let log = format!("host-{}-{}", server.script, server.transport);
-            let port = server::free_address()?.port();
-            let command = server.command(tools, port);
+            let address = server::free_address()?;
+            let mut command = server.command(tools, address.port());
             let target: Vec<String> = if server.transport == "stdio" {
                 let words = std::iter::once(command.get_program()).chain(command.get_args());
                 words.map(|word| word.to_string_lossy().into_owned()).collect()
             } else {
-                started.push(Peer::start(command, port, self.logs.join(format!("{log}-server.log")))?);
-                vec![server.url(port)]
+                let log = self.logs.join(format!("{log}-server.log"));
+                started.push(Server::spawn(&mut command, address, &log)?);
+                vec![server.url(address.port())]
             };
             for era in Era::ALL {
                 if let Some(reason) = server.unable(era) {
@@ -285,44 +285,4 @@ fn drive(command: &mut Command, log: &Path) -> Result<String> {
     };
     ensure!(status.success(), "ended with {status}; see {}", log.display());
     fs::read_to_string(&output).with_context(|| format!("could not read {}", output.display()))
-}
-
-/// A server of another maker that is stopped when it goes out of scope.
-#[derive(Debug)]
-struct Peer {
-    child: Child,
-    port: u16,
-    log: PathBuf,
-}
-
-impl Peer {
-    fn start(mut command: Command, port: u16, log: PathBuf) -> Result<Self> {
-        let output = File::create(&log).with_context(|| format!("could not write {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = command.spawn().context("could not start a server")?;
-        Ok(Self { child, port, log })
-    }
-
-    fn wait_until_ready(&self) -> Result<()> {
-        let start = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            ensure!(
-                start.elapsed() < LIMIT,
-                "nothing listens on port {} after {} s; the server wrote:\n{}",
-                self.port,
-                LIMIT.as_secs(),
-                server::tail(&self.log)
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // Both fail only when the process has ended by itself, which is what we want.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

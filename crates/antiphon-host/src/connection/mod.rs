@@ -3,12 +3,7 @@
 mod rounds;
 mod watching;
 
-use std::{
-    fmt,
-    future::{Future, IntoFuture},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
@@ -153,24 +148,24 @@ impl Connection {
     /// Tells `listener` when the resource changes, until [`unsubscribe`](Self::unsubscribe).
     pub async fn subscribe(&self, uri: &str, listener: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         self.inner.answering.events.watch(uri, Arc::new(listener));
-        self.watch_again(|params| ("resources/subscribe", params), uri).await
+        self.watch_again("resources/subscribe", uri).await
     }
 
     /// Ends a subscription.
     pub async fn unsubscribe(&self, uri: &str) -> Result<()> {
         self.inner.answering.events.unwatch(uri);
-        self.watch_again(|params| ("resources/unsubscribe", params), uri).await
+        self.watch_again("resources/unsubscribe", uri).await
     }
 
-    async fn watch_again(&self, request: impl Fn(Value) -> (&'static str, Value), uri: &str) -> Result<()> {
+    /// Makes what is listened to known to the server: as a whole on 2026-07-28, by `method` before.
+    async fn watch_again(&self, method: &str, uri: &str) -> Result<()> {
         let running = self.running().await?;
         if is_modern(running.peer()) {
             let mut live = self.inner.live.lock().await;
             live.watching = Watching::begin(&running, &self.inner.answering).await;
             return Ok(());
         }
-        let (method, params) = request(json!({"uri": uri}));
-        self.send(method, params, &Options::default()).await.map(drop)
+        self.send(method, json!({"uri": uri}), &Options::default()).await.map(drop)
     }
 
     /// Sets how much of its log a 2025-11-25 server sends: `debug` to `emergency`. On 2026-07-28 each
@@ -421,10 +416,4 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("endpoint", &self.inner.endpoint).finish_non_exhaustive()
     }
-}
-
-/// A future that can be sent to another thread.
-#[expect(dead_code, reason = "a check at compile time")]
-fn calls_can_be_spawned(connection: &'static Connection) -> impl Future + Send {
-    connection.call("tool", json!({})).into_future()
 }

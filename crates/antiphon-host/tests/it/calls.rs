@@ -137,6 +137,15 @@ async fn a_call_that_is_dropped_is_cancelled_at_the_server() {
 }
 
 #[tokio::test]
+async fn a_call_can_be_made_from_another_task() {
+    let connection =
+        Host::builder("h", "1").build().connect(endpoint(&server(&Arc::default()))).await.unwrap();
+    let calling = connection.clone();
+    let called = tokio::spawn(async move { calling.call("work", json!({})).await });
+    assert!(called.await.unwrap().is_ok());
+}
+
+#[tokio::test]
 async fn a_call_that_takes_too_long_says_so() {
     let host = Host::builder("h", "1").build();
     let connection = host.connect(endpoint(&server(&Arc::default()))).await.unwrap();

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     proxy::Proxy,
-    support::{Kind, Obliging, Tweaks, call, connect, serve, text_of, until},
+    support::{Kind, Obliging, Tweaks, call, connect, laws, serve, text_of, until},
 };
 
 const MOMENT: Duration = Duration::from_secs(10);
@@ -174,23 +174,6 @@ async fn connections_past_the_limit_are_turned_away(kind: Kind) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the place stays taken");
-}
-
-macro_rules! laws {
-    ($($law:ident,)*) => {
-        mod websocket {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() {
-                super::$law(super::Kind::WebSocket).await;
-            })*
-        }
-        mod sse {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() {
-                super::$law(super::Kind::Sse).await;
-            })*
-        }
-    };
 }
 
 laws! {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     proxy::Proxy,
-    support::{Kind, Obliging, Tweaks, address_of, call, connect_with, serve, text_of, until},
+    support::{Kind, Obliging, Tweaks, address_of, call, connect_with, laws, serve, text_of, until},
 };
 
 const MOMENT: Duration = Duration::from_secs(10);
@@ -89,24 +89,7 @@ async fn a_server_that_stays_lost_ends_the_client(kind: Kind) {
     assert!(matches!(reason, QuitReason::Closed), "{reason:?}");
 }
 
-macro_rules! both {
-    ($($law:ident,)*) => {
-        mod websocket {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() {
-                super::$law(super::Kind::WebSocket).await;
-            })*
-        }
-        mod sse {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $law() {
-                super::$law(super::Kind::Sse).await;
-            })*
-        }
-    };
-}
-
-both! {
+laws! {
     open_calls_fail_as_what_they_are_and_later_ones_pass,
     calls_made_while_the_server_is_away_wait_for_it,
     an_answer_to_a_lost_question_is_not_taken_for_another,

@@ -340,3 +340,22 @@ pub(crate) fn call(name: &'static str, text: impl std::fmt::Display) -> CallTool
 pub(crate) fn text_of(result: &CallToolResult) -> &str {
     &result.content[0].as_text().expect("text").text
 }
+
+/// Makes two tests of each law, one a transport, so that a failure names both.
+macro_rules! laws {
+    ($($law:ident,)*) => {
+        mod websocket {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() {
+                super::$law(super::Kind::WebSocket).await;
+            })*
+        }
+        mod sse {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $law() {
+                super::$law(super::Kind::Sse).await;
+            })*
+        }
+    };
+}
+pub(crate) use laws;

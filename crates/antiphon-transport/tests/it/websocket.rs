@@ -252,7 +252,8 @@ pub(crate) async fn accept(listener: &TcpListener) -> Raw {
 
 #[tokio::test]
 async fn a_peer_that_says_nothing_is_gone_and_one_that_pongs_is_not() {
-    let (ping, idle) = (Some(Duration::from_millis(50)), Some(Duration::from_millis(200)));
+    // Long enough that one that pongs is not gone because the machine is busy.
+    let (ping, idle) = (Some(Duration::from_millis(100)), Some(Duration::from_secs(2)));
     let served = serve(Kind::WebSocket, Tweaks { ping, idle, ..Tweaks::default() }).await;
     let alive = connect(Kind::WebSocket, served.address, Obliging::default()).await;
     // Nobody reads this one, so nobody answers its pings.

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The tool by which a model is made to answer with data. Nobody else may use its name.
-pub const RESERVED_TOOL: &str = "__schema__";
+pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
 
 /// Where the keys a tool asks under travel in its `_meta`.
 pub const ELICITS_META: &str = "antiphon/elicits";

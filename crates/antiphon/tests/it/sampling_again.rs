@@ -1,16 +1,6 @@
 //! What once went wrong with models, and must not again.
 
-use std::{
-    future::Future,
-    ops::ControlFlow,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    time::Duration,
-};
+use std::{future::Future, ops::ControlFlow, time::Duration};
 
 use antiphon::{
     AnyExchange, History, ToolOutput, ToolResult,
@@ -24,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     checked::{connect, connect_with},
     sample_schema::Move,
+    sampling_edges::Picky,
 };
 
 async fn within<T>(what: impl Future<Output = T>) -> T {
@@ -272,41 +263,11 @@ async fn ids_of_calls_are_letters_digits_and_dashes() -> Result<()> {
     Ok(())
 }
 
-struct Picky<F> {
-    child: Pin<Box<F>>,
-    woken: Arc<Woken>,
-}
-struct Woken {
-    flag: AtomicBool,
-    outer: Mutex<Option<Waker>>,
-}
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.flag.store(true, Ordering::SeqCst);
-        if let Some(waker) = self.outer.lock().unwrap().take() {
-            waker.wake();
-        }
-    }
-}
-impl<F: Future> Future for Picky<F> {
-    type Output = F::Output;
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        *self.woken.outer.lock().unwrap() = Some(cx.waker().clone());
-        if !self.woken.flag.swap(false, Ordering::SeqCst) {
-            return Poll::Pending;
-        }
-        let waker = Waker::from(Arc::clone(&self.woken));
-        self.child.as_mut().poll(&mut Context::from_waker(&waker))
-    }
-}
-
 #[tokio::test]
 async fn a_deadline_reaches_a_branch_in_a_combinator() -> Result<()> {
     async fn tool(ctx: &Ctx, _: ()) -> Result<String> {
         let branch = ctx.branch("b", async |ctx| Ok(ctx.sample("?").await?.text()));
-        let woken = Woken { flag: AtomicBool::new(true), outer: Mutex::default() };
-        let child = Box::pin(branch.timeout(Duration::from_millis(60)));
-        Picky { child, woken: Arc::new(woken) }.await
+        Picky::new(branch.timeout(Duration::from_millis(60))).await
     }
     for revision in Revision::BOTH {
         let server =

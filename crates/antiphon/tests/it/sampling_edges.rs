@@ -189,7 +189,7 @@ async fn numbers_that_are_hard_to_write_replay_to_the_same_correction() -> Resul
 }
 
 /// Polls its child when the child was woken and not before, as the collections of `futures` do.
-struct Picky<F> {
+pub(crate) struct Picky<F> {
     child: Pin<Box<F>>,
     woken: Arc<Woken>,
 }
@@ -209,7 +209,7 @@ impl Wake for Woken {
 }
 
 impl<F> Picky<F> {
-    fn new(child: F) -> Self {
+    pub(crate) fn new(child: F) -> Self {
         let woken = Woken { flag: AtomicBool::new(true), outer: Mutex::default() };
         Self { child: Box::pin(child), woken: Arc::new(woken) }
     }

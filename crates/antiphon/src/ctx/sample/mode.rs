@@ -2,7 +2,7 @@
 
 use std::{
     any::TypeId,
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     marker::PhantomData,
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
@@ -275,13 +275,15 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
 /// Calls of tools.
 #[derive(Debug)]
 pub struct Tools {
-    tools: Vec<ToolDefinition>,
+    offered: Vec<ToolDefinition>,
     pub(super) choice: Option<ToolChoice>,
+    /// What arguments are checked by, by the tool's name; made when the request is.
+    validators: BTreeMap<String, Validator>,
 }
 
 impl Tools {
     pub(super) fn new(tools: impl IntoIterator<Item = ToolDefinition>, choice: Option<ToolChoice>) -> Self {
-        Self { tools: tools.into_iter().collect(), choice }
+        Self { offered: tools.into_iter().collect(), choice, validators: BTreeMap::new() }
     }
 
     /// The reply with calls that came as text made into calls.
@@ -295,15 +297,11 @@ impl Mode for Tools {
     type Output = SampledCalls;
 
     fn prepare(&mut self, request: &mut Request) -> Result<()> {
-        let mut names = BTreeSet::new();
-        for tool in &self.tools {
+        for tool in &self.offered {
             if tool.name == RESERVED_TOOL {
                 return Err(Error::misuse(format!(
                     "`{RESERVED_TOOL}` is a reserved tool name; give the tool another"
                 )));
-            }
-            if !names.insert(&tool.name) {
-                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
             }
             if tool.input_schema.get("type").is_none_or(|kind| kind != "object") {
                 return Err(Error::misuse(format!(
@@ -311,14 +309,17 @@ impl Mode for Tools {
                     tool.name
                 )));
             }
-            Validator::new(&tool.input_schema).map_err(|problem| {
+            let validator = Validator::new(&tool.input_schema).map_err(|problem| {
                 Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
             })?;
+            if self.validators.insert(tool.name.clone(), validator).is_some() {
+                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
+            }
         }
-        if self.tools.is_empty() && self.choice == Some(ToolChoice::Required) {
+        if self.offered.is_empty() && self.choice == Some(ToolChoice::Required) {
             return Err(Error::misuse("a model that must call a tool needs at least one"));
         }
-        request.tools.clone_from(&self.tools);
+        request.tools.clone_from(&self.offered);
         request.tool_choice = self.choice;
         Ok(())
     }
@@ -338,7 +339,7 @@ impl Mode for GuaranteedTools {
     type Output = SampledTools;
 
     fn prepare(&mut self, request: &mut Request) -> Result<()> {
-        if self.0.tools.is_empty() {
+        if self.0.offered.is_empty() {
             return Err(Error::misuse("a model that must call a tool needs at least one"));
         }
         if self.0.choice == Some(ToolChoice::None) {
@@ -373,12 +374,10 @@ impl GuaranteedTools {
             if !ids.insert(&call.id) {
                 problems.push(format!("two calls have the id `{}`", call.id));
             }
-            let Some(tool) = self.0.tools.iter().find(|tool| tool.name == call.name) else {
+            let Some(validator) = self.0.validators.get(&call.name) else {
                 problems.push(format!("there is no tool `{}`", call.name));
                 continue;
             };
-            // Compiled in `prepare`, so it compiles.
-            let Ok(validator) = Validator::new(&tool.input_schema) else { continue };
             let lines = validator.lines(&Value::Object(call.arguments.clone()));
             problems.extend(lines.into_iter().map(|line| format!("{}: {line}", call.name)));
         }
