@@ -2,7 +2,7 @@
 
 use std::{
     any::TypeId,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     marker::PhantomData,
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
@@ -277,13 +277,13 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
 pub struct Tools {
     offered: Vec<ToolDefinition>,
     pub(super) choice: Option<ToolChoice>,
-    /// What arguments are checked by, by the tool's name; made when the request is.
-    validators: BTreeMap<String, Validator>,
+    /// What their arguments are checked by, in their order; made when the request is.
+    validators: Vec<Validator>,
 }
 
 impl Tools {
     pub(super) fn new(tools: impl IntoIterator<Item = ToolDefinition>, choice: Option<ToolChoice>) -> Self {
-        Self { offered: tools.into_iter().collect(), choice, validators: BTreeMap::new() }
+        Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
     /// The reply with calls that came as text made into calls.
@@ -297,11 +297,15 @@ impl Mode for Tools {
     type Output = SampledCalls;
 
     fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        let mut names = BTreeSet::new();
         for tool in &self.offered {
             if tool.name == RESERVED_TOOL {
                 return Err(Error::misuse(format!(
                     "`{RESERVED_TOOL}` is a reserved tool name; give the tool another"
                 )));
+            }
+            if !names.insert(&tool.name) {
+                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
             }
             if tool.input_schema.get("type").is_none_or(|kind| kind != "object") {
                 return Err(Error::misuse(format!(
@@ -312,9 +316,7 @@ impl Mode for Tools {
             let validator = Validator::new(&tool.input_schema).map_err(|problem| {
                 Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
             })?;
-            if self.validators.insert(tool.name.clone(), validator).is_some() {
-                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
-            }
+            self.validators.push(validator);
         }
         if self.offered.is_empty() && self.choice == Some(ToolChoice::Required) {
             return Err(Error::misuse("a model that must call a tool needs at least one"));
@@ -374,7 +376,8 @@ impl GuaranteedTools {
             if !ids.insert(&call.id) {
                 problems.push(format!("two calls have the id `{}`", call.id));
             }
-            let Some(validator) = self.0.validators.get(&call.name) else {
+            let place = self.0.offered.iter().position(|tool| tool.name == call.name);
+            let Some(validator) = place.and_then(|place| self.0.validators.get(place)) else {
                 problems.push(format!("there is no tool `{}`", call.name));
                 continue;
             };
