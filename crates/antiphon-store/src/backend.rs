@@ -1,0 +1,49 @@
+use std::sync::Arc;
+
+use crate::{bus::Bus, queue::Queue, steady::Steady, store::Store};
+
+/// A store, a queue and a bus: what a server is given to share with its replicas.
+///
+/// They need not be of one kind: a PostgreSQL store goes well with a NATS bus.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Backend {
+    /// Where records and logs are kept.
+    pub store: Arc<dyn Store>,
+    /// Where jobs wait for workers.
+    pub queue: Arc<dyn Queue>,
+    /// Where replicas tell each other.
+    pub bus: Arc<dyn Bus>,
+}
+
+impl Backend {
+    /// Joins the three.
+    pub fn new(store: impl Store, queue: impl Queue, bus: impl Bus) -> Self {
+        Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus) }
+    }
+
+    /// Takes the bus of another kind.
+    #[must_use]
+    pub fn with_bus(mut self, bus: impl Bus) -> Self {
+        self.bus = Arc::new(bus);
+        self
+    }
+
+    /// Takes the queue of another kind.
+    #[must_use]
+    pub fn with_queue(mut self, queue: impl Queue) -> Self {
+        self.queue = Arc::new(queue);
+        self
+    }
+
+    /// Tries again what failed, and settles what became uncertain: see [`Steady`]. What servers are given
+    /// is made steady by them; do it yourself for what you keep beside it.
+    #[must_use]
+    pub fn steady(self) -> Self {
+        Self {
+            store: Arc::new(Steady::new(self.store)),
+            queue: Arc::new(Steady::new(self.queue)),
+            bus: Arc::new(Steady::new(self.bus)),
+        }
+    }
+}

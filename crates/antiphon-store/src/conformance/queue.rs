@@ -1,0 +1,542 @@
+//! The laws of [`Queue`].
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::Queues;
+use crate::{
+    error::{Error, Result},
+    queue::{Depth, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig},
+};
+
+/// A lease that runs out while a law waits for it.
+const SHORT: Duration = Duration::from_millis(500);
+/// How long to look for a job that must not be there.
+const NONE: Duration = Duration::from_millis(250);
+/// How long a job that must be there may take.
+const SOON: Duration = Duration::from_secs(20);
+
+async fn push(queue: &dyn Queue, id: &str) -> Pushed {
+    queue.push("work", NewJob::new(id, format!("payload of {id}"))).await.unwrap()
+}
+
+async fn lease(queue: &dyn Queue) -> Job {
+    let job = queue.lease("work", 1, SOON).await.unwrap().pop();
+    job.expect("there is a job to lease")
+}
+
+async fn assert_none(queue: &dyn Queue) {
+    let jobs = queue.lease("work", 10, NONE).await.unwrap();
+    assert!(jobs.is_empty(), "{jobs:?}");
+}
+
+/// Leases until the queue lets nobody have the job any more.
+async fn until_dead(queue: &dyn Queue, give_back: impl AsyncFn(&Job)) -> u32 {
+    let mut times = 0;
+    loop {
+        let jobs = queue.lease("work", 1, NONE).await.unwrap();
+        if let Some(job) = jobs.first() {
+            times += 1;
+            give_back(job).await;
+        } else if !dead(queue, 10).await.is_empty() {
+            return times;
+        }
+    }
+}
+
+async fn dead(queue: &dyn Queue, limit: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut after = None;
+    loop {
+        let page = queue.dead("work", after.as_ref(), limit).await.unwrap();
+        assert!(page.items.len() <= limit, "a page has no more than was asked for");
+        ids.extend(page.items.into_iter().map(|job| job.id));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return ids,
+        }
+    }
+}
+
+fn short() -> QueueConfig {
+    QueueConfig::default().with_lease(SHORT)
+}
+
+fn assert_lost(result: &Result<()>) {
+    assert!(matches!(result, Err(Error::LeaseLost { .. })), "a lost lease was expected, not {result:?}");
+}
+
+/// What is pushed is leased, by whoever asks.
+pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
+    let (one, two) = (queues.open().await, queues.open().await);
+    assert_eq!(push(&*one, "a").await, Pushed::Added);
+    let job = lease(&*two).await;
+    assert_eq!((job.id(), job.payload.as_ref()), ("a", &b"payload of a"[..]));
+    assert_eq!(job.lease.queue, "work");
+    if queues.is_exact() {
+        assert_eq!(job.attempt, 1);
+    }
+}
+
+/// What is done is not done again.
+pub async fn acknowledged_job_is_gone(queues: &Queues) {
+    let queue = queues.open_with(short()).await;
+    push(&*queue, "a").await;
+    queue.ack(&lease(&*queue).await.lease).await.unwrap();
+    sleep(SHORT).await;
+    assert_none(&*queue).await;
+    assert!(dead(&*queue, 10).await.is_empty());
+    assert_eq!(queue.depth("work").await.unwrap(), Depth::default());
+}
+
+/// While a lease lasts, nobody else is given the job.
+pub async fn leased_job_is_given_to_nobody_else(queues: &Queues) {
+    let (one, two) = (queues.open().await, queues.open().await);
+    push(&*one, "a").await;
+    lease(&*one).await;
+    assert_none(&*two).await;
+    assert_none(&*one).await;
+}
+
+/// One who dies is succeeded, and the attempt is counted.
+pub async fn lapsed_lease_goes_to_the_next_worker(queues: &Queues) {
+    let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
+    push(&*one, "a").await;
+    let first = lease(&*one).await;
+    let second = lease(&*two).await;
+    assert_eq!(second.id(), "a");
+    assert_eq!(second.payload, first.payload);
+    assert!(second.attempt > first.attempt);
+    if queues.is_exact() {
+        assert_eq!(second.attempt, 2);
+    }
+    two.ack(&second.lease).await.unwrap();
+}
+
+/// One who comes back after having been succeeded can do nothing.
+pub async fn lost_lease_changes_nothing(queues: &Queues) {
+    let config = QueueConfig::default().with_lease(Duration::from_secs(2));
+    let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
+    push(&*one, "a").await;
+    let first = lease(&*one).await;
+    let second = lease(&*two).await;
+    let ended = [
+        one.extend(&first.lease).await,
+        one.ack(&first.lease).await,
+        one.nack(&first.lease, Duration::ZERO).await,
+        one.bury(&first.lease).await,
+    ];
+    if queues.is_exact() {
+        ended.iter().for_each(assert_lost);
+    } else {
+        assert_lost(&ended[0]);
+    }
+    assert!(dead(&*one, 10).await.is_empty());
+    two.ack(&second.lease).await.unwrap();
+    assert_none(&*one).await;
+}
+
+/// A lease is used up.
+pub async fn acknowledging_twice_is_a_lost_lease(queues: &Queues) {
+    let queue = queues.open().await;
+    push(&*queue, "a").await;
+    let job = lease(&*queue).await;
+    queue.ack(&job.lease).await.unwrap();
+    if queues.is_exact() {
+        assert_lost(&queue.ack(&job.lease).await);
+    }
+    assert_lost(&queue.extend(&job.lease).await);
+    let made_up = Lease::new("work", "b", job.lease.token);
+    assert_lost(&queue.extend(&made_up).await);
+}
+
+/// A worker that says it is alive keeps its job.
+pub async fn extended_lease_lasts(queues: &Queues) {
+    let config = QueueConfig::default().with_lease(Duration::from_secs(2));
+    let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
+    push(&*one, "a").await;
+    let job = lease(&*one).await;
+    let worker = async {
+        for _ in 0..10 {
+            sleep(Duration::from_millis(350)).await;
+            one.extend(&job.lease).await.unwrap();
+        }
+        one.ack(&job.lease).await.unwrap();
+    };
+    let thief = async {
+        let stolen = two.lease("work", 1, Duration::from_millis(3200)).await.unwrap();
+        assert!(stolen.is_empty(), "{stolen:?}");
+    };
+    tokio::join!(worker, thief);
+    assert_none(&*two).await;
+}
+
+/// A slow worker that nobody has replaced may still hand in its work.
+pub async fn lapsed_lease_that_nobody_took_may_still_be_used(queues: &Queues) {
+    let queue = queues.open_with(short()).await;
+    for id in ["a", "b"] {
+        push(&*queue, id).await;
+        let job = lease(&*queue).await;
+        sleep(SHORT + Duration::from_millis(100)).await;
+        if id == "a" {
+            queue.ack(&job.lease).await.unwrap();
+        } else {
+            queue.extend(&job.lease).await.unwrap();
+            queue.ack(&job.lease).await.unwrap();
+        }
+        assert_none(&*queue).await;
+    }
+}
+
+/// What is given back is done by another.
+pub async fn job_given_back_comes_again(queues: &Queues) {
+    let (one, two) = (queues.open().await, queues.open().await);
+    push(&*one, "a").await;
+    let first = lease(&*one).await;
+    one.nack(&first.lease, Duration::ZERO).await.unwrap();
+    let second = lease(&*two).await;
+    assert_eq!((second.id(), &second.payload), ("a", &first.payload));
+    assert!(second.attempt > first.attempt);
+    assert_lost(&one.extend(&first.lease).await);
+    two.ack(&second.lease).await.unwrap();
+}
+
+/// What is given back to be tried later is tried later.
+pub async fn job_given_back_waits_its_delay(queues: &Queues) {
+    let queue = queues.open().await;
+    push(&*queue, "a").await;
+    let job = lease(&*queue).await;
+    let began = Instant::now();
+    queue.nack(&job.lease, Duration::from_secs(1)).await.unwrap();
+    assert_eq!(lease(&*queue).await.id(), "a");
+    assert!(began.elapsed() >= Duration::from_millis(950), "it came after {:?}", began.elapsed());
+}
+
+/// What is for later is not done now.
+pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
+    let queue = queues.open().await;
+    let began = Instant::now();
+    let delay = Duration::from_secs(1);
+    queue.push("work", NewJob::new("later", "x").with_delay(delay)).await.unwrap();
+    push(&*queue, "now").await;
+    let mut order = Vec::new();
+    while order.len() < 2 {
+        let job = lease(&*queue).await;
+        if job.id() == "later" {
+            assert!(began.elapsed() >= Duration::from_millis(950), "it came after {:?}", began.elapsed());
+            assert!(!queues.is_exact() || job.attempt == 1, "waiting for its time is not an attempt");
+        }
+        queue.ack(&job.lease).await.unwrap();
+        order.push(job.id().to_owned());
+    }
+    // A lease whose answer was lost comes back later than that.
+    if queues.is_exact() {
+        assert_eq!(order, ["now", "later"]);
+    }
+}
+
+/// A worker that waits is told at once, wherever the job was pushed.
+pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
+    let (one, two) = (queues.open().await, queues.open().await);
+    let worker = tokio::spawn(async move {
+        let began = Instant::now();
+        let job = lease(&*one).await;
+        (job.id().to_owned(), began.elapsed())
+    });
+    sleep(Duration::from_millis(300)).await;
+    push(&*two, "a").await;
+    let (id, waited) = worker.await.unwrap();
+    assert_eq!(id, "a");
+    assert!(waited < Duration::from_secs(3), "it was told after {waited:?}");
+}
+
+/// A worker that waits is told when a job's time has come, though nothing else happens.
+pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
+    let queue = queues.open().await;
+    let began = Instant::now();
+    queue.push("work", NewJob::new("a", "x").with_delay(SHORT)).await.unwrap();
+    assert_eq!(lease(&*queue).await.id(), "a");
+    assert!(began.elapsed() < Duration::from_secs(4), "it was told after {:?}", began.elapsed());
+}
+
+/// A worker that waits is told when another has died, though nothing else happens.
+pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
+    let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
+    push(&*one, "a").await;
+    lease(&*one).await;
+    let began = Instant::now();
+    assert_eq!(lease(&*two).await.id(), "a");
+    assert!(began.elapsed() < Duration::from_secs(5), "it was told after {:?}", began.elapsed());
+}
+
+/// Nobody waits longer than they said.
+pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
+    let queue = queues.open().await;
+    let began = Instant::now();
+    assert!(queue.lease("work", 1, Duration::ZERO).await.unwrap().is_empty());
+    assert!(queue.lease("work", 1, SHORT).await.unwrap().is_empty());
+    let waited = began.elapsed();
+    assert!(waited >= SHORT.mul_f64(0.9) && waited < Duration::from_secs(8), "{waited:?}");
+}
+
+/// A worker is given what it can carry.
+pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
+    let queue = queues.open().await;
+    for number in 0..10 {
+        push(&*queue, &format!("job-{number}")).await;
+    }
+    let mut ids = BTreeSet::new();
+    while ids.len() < 10 {
+        let jobs = queue.lease("work", 3, SOON).await.unwrap();
+        assert!(!jobs.is_empty() && jobs.len() <= 3, "{jobs:?}");
+        for job in jobs {
+            assert!(ids.insert(job.id().to_owned()), "`{}` was given twice", job.id());
+            queue.ack(&job.lease).await.unwrap();
+        }
+        if !queues.is_exact() {
+            return;
+        }
+    }
+}
+
+/// There is one job of an id: waiting, delayed, leased or dead.
+pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
+    let queue = queues.open().await;
+    let again = async |id: &str| queue.push("work", NewJob::new(id, "another")).await.unwrap();
+    let duplicate = |pushed| assert!(pushed == Pushed::Duplicate || !queues.is_exact());
+    queue.push("work", NewJob::new("delayed", "first").with_delay(Duration::from_secs(600))).await.unwrap();
+    duplicate(again("delayed").await);
+    push(&*queue, "a").await;
+    duplicate(again("a").await);
+    let job = lease(&*queue).await;
+    assert_eq!((job.id(), job.payload.as_ref()), ("a", &b"payload of a"[..]));
+    duplicate(again("a").await);
+    assert_none(&*queue).await;
+    queue.bury(&job.lease).await.unwrap();
+    duplicate(again("a").await);
+    assert_none(&*queue).await;
+}
+
+/// What is done may be asked for again.
+pub async fn id_of_a_finished_job_is_free(queues: &Queues) {
+    let queue = queues.open().await;
+    for _ in 0..3 {
+        assert_eq!(push(&*queue, "a").await, Pushed::Added);
+        let job = lease(&*queue).await;
+        if queues.is_exact() {
+            assert_eq!(job.attempt, 1);
+        }
+        queue.ack(&job.lease).await.unwrap();
+    }
+    assert_none(&*queue).await;
+}
+
+/// What fails again and again is not tried for ever.
+pub async fn job_given_back_too_often_is_dead(queues: &Queues) {
+    let config = QueueConfig::default().with_max_attempts(3).with_lease(Duration::from_secs(2));
+    let queue = queues.open_with(config).await;
+    push(&*queue, "a").await;
+    let give_back = async |job: &Job| {
+        let _ = queue.nack(&job.lease, Duration::ZERO).await;
+    };
+    let times = until_dead(&*queue, give_back).await;
+    assert!(times <= 3);
+    assert!(times == 3 || !queues.is_exact(), "it was tried {times} times");
+    assert_eq!(dead(&*queue, 10).await, ["a"]);
+    let page = queue.dead("work", None, 10).await.unwrap();
+    assert_eq!((page.items[0].payload.as_ref(), page.items[0].attempts), (&b"payload of a"[..], 3));
+    assert_none(&*queue).await;
+}
+
+/// What kills its worker again and again is not tried for ever.
+pub async fn job_dropped_too_often_is_dead(queues: &Queues) {
+    let config = QueueConfig::default().with_max_attempts(2).with_lease(SHORT);
+    let queue = queues.open_with(config).await;
+    push(&*queue, "a").await;
+    let times = until_dead(&*queue, async |_: &Job| ()).await;
+    assert!(times <= 2);
+    assert!(times == 2 || !queues.is_exact(), "it was tried {times} times");
+    assert_eq!(dead(&*queue, 10).await, ["a"]);
+}
+
+/// What is hopeless is given up at once.
+pub async fn buried_job_is_dead(queues: &Queues) {
+    let queue = queues.open_with(short()).await;
+    push(&*queue, "a").await;
+    let job = lease(&*queue).await;
+    queue.bury(&job.lease).await.unwrap();
+    sleep(SHORT).await;
+    assert_none(&*queue).await;
+    assert_eq!(dead(&*queue, 10).await, ["a"]);
+    assert_lost(&queue.extend(&job.lease).await);
+}
+
+/// Once the cause is mended, the dead are tried again.
+pub async fn revived_job_begins_anew(queues: &Queues) {
+    let queue = queues.open().await;
+    push(&*queue, "a").await;
+    queue.bury(&lease(&*queue).await.lease).await.unwrap();
+    assert!(queue.revive("work", "a").await.unwrap());
+    assert!(dead(&*queue, 10).await.is_empty());
+    let job = lease(&*queue).await;
+    assert_eq!((job.id(), job.payload.as_ref()), ("a", &b"payload of a"[..]));
+    if queues.is_exact() {
+        assert_eq!(job.attempt, 1);
+        assert!(!queue.revive("work", "a").await.unwrap(), "it lives");
+        assert!(!queue.revive("work", "b").await.unwrap(), "it never was");
+    }
+    queue.ack(&job.lease).await.unwrap();
+}
+
+/// What nobody wants any more goes, and its id is free.
+pub async fn discarded_job_is_gone(queues: &Queues) {
+    let queue = queues.open().await;
+    push(&*queue, "a").await;
+    let job = lease(&*queue).await;
+    if queues.is_exact() {
+        assert!(!queue.discard("work", "a").await.unwrap(), "it lives");
+    }
+    queue.bury(&job.lease).await.unwrap();
+    assert!(queue.discard("work", "a").await.unwrap());
+    assert!(dead(&*queue, 10).await.is_empty());
+    assert_eq!(push(&*queue, "a").await, Pushed::Added);
+    assert_eq!(lease(&*queue).await.id(), "a");
+}
+
+/// All the dead can be seen.
+pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
+    let queue = queues.open().await;
+    let mut buried = BTreeSet::new();
+    for number in 0..23 {
+        push(&*queue, &format!("job-{number}")).await;
+        let job = lease(&*queue).await;
+        queue.bury(&job.lease).await.unwrap();
+        buried.insert(job.id().to_owned());
+    }
+    for limit in [1, 5, 23, 100] {
+        let ids = dead(&*queue, limit).await;
+        assert_eq!(ids.len(), buried.len(), "in pages of {limit}");
+        assert_eq!(ids.into_iter().collect::<BTreeSet<_>>(), buried);
+    }
+}
+
+/// Any number of workers do each job once, if none of them dies.
+pub async fn racing_workers_share_the_jobs(queues: &Queues) {
+    const JOBS: usize = 200;
+    let (one, two) = (queues.open().await, queues.open().await);
+    for number in 0..JOBS {
+        push(&*one, &format!("job-{number}")).await;
+    }
+    let mut workers = JoinSet::new();
+    for worker in 0..6 {
+        let queue = Arc::clone(if worker % 2 == 0 { &one } else { &two });
+        workers.spawn(async move {
+            let mut done = Vec::new();
+            loop {
+                let jobs = queue.lease("work", 4, Duration::from_secs(1)).await.unwrap();
+                if jobs.is_empty() {
+                    return done;
+                }
+                for job in jobs {
+                    queue.ack(&job.lease).await.unwrap();
+                    done.push(job.id().to_owned());
+                }
+            }
+        });
+    }
+    let done = workers.join_all().await.concat();
+    let distinct: BTreeSet<_> = done.iter().collect();
+    assert_eq!(distinct.len(), done.len(), "a job was done twice");
+    if queues.is_exact() {
+        assert_eq!(done.len(), JOBS);
+    }
+}
+
+/// Of any number who push one id at once, one adds it.
+pub async fn racing_pushers_of_one_id_add_one_job(queues: &Queues) {
+    let (one, two) = (queues.open().await, queues.open().await);
+    for round in 0..10 {
+        let mut pushers = JoinSet::new();
+        for pusher in 0..6 {
+            let queue = Arc::clone(if pusher % 2 == 0 { &one } else { &two });
+            pushers.spawn(async move { push(&*queue, &format!("round-{round}")).await });
+        }
+        let added = pushers.join_all().await.into_iter().filter(|pushed| *pushed == Pushed::Added).count();
+        assert!(added == 1 || (!queues.is_exact() && added > 1), "{added} were added");
+        let job = lease(&*one).await;
+        one.ack(&job.lease).await.unwrap();
+        assert_none(&*one).await;
+    }
+}
+
+/// Nobody is given another's work.
+pub async fn queues_and_spaces_are_apart(queues: &Queues) {
+    let (queue, other) = (queues.open().await, queues.open_other().await);
+    push(&*queue, "a").await;
+    assert!(queue.lease("workshop", 1, NONE).await.unwrap().is_empty());
+    assert_none(&*other).await;
+    assert_eq!(push(&*other, "a").await, Pushed::Added);
+    assert_eq!(queue.push("workshop", NewJob::new("a", "x")).await.unwrap(), Pushed::Added);
+    assert_eq!(queue.depth("workshop").await.unwrap().waiting, 1);
+    assert_eq!(lease(&*queue).await.id(), "a");
+}
+
+/// Operators see how much there is to do.
+pub async fn depth_counts_each_kind(queues: &Queues) {
+    let queue = queues.open().await;
+    for id in ["a", "b", "c", "d"] {
+        push(&*queue, id).await;
+    }
+    queue.push("work", NewJob::new("e", "x").with_delay(Duration::from_secs(600))).await.unwrap();
+    let first = lease(&*queue).await;
+    queue.bury(&first.lease).await.unwrap();
+    let _held = lease(&*queue).await;
+    let expected = Depth { waiting: 3, leased: 1, dead: 1 };
+    if queues.is_exact() {
+        // A moment may pass before it shows.
+        for _ in 0..40 {
+            if queue.depth("work").await.unwrap() == expected {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(queue.depth("work").await.unwrap(), expected);
+    } else {
+        let depth = queue.depth("work").await.unwrap();
+        assert_eq!(depth.waiting + depth.leased + depth.dead, 5);
+    }
+}
+
+/// A payload is bytes.
+pub async fn any_payload_is_kept(queues: &Queues) {
+    let queue = queues.open().await;
+    let every = Bytes::from((0..=255).collect::<Vec<u8>>());
+    for payload in [Bytes::new(), every, Bytes::from(vec![7; MAX_PAYLOAD])] {
+        queue.push("work", NewJob::new("a", payload.clone())).await.unwrap();
+        let job = lease(&*queue).await;
+        assert!(job.payload == payload, "the payload came back different");
+        queue.ack(&job.lease).await.unwrap();
+    }
+}
+
+/// What cannot be a name, or does not fit, is refused as that, by every queue alike.
+pub async fn bad_names_and_large_payloads_are_refused(queues: &Queues) {
+    let queue = queues.open().await;
+    for name in ["", "a/b", "a b", "a.b", "ä"] {
+        let job = queue.push("work", NewJob::new(name, "x")).await;
+        assert!(matches!(job, Err(Error::BadName { .. })), "`{name}`: {job:?}");
+        let pushed = queue.push(name, NewJob::new("a", "x")).await;
+        assert!(matches!(pushed, Err(Error::BadName { .. })), "`{name}`: {pushed:?}");
+        let leased = queue.lease(name, 1, Duration::ZERO).await;
+        assert!(matches!(leased, Err(Error::BadName { .. })), "`{name}`: {leased:?}");
+    }
+    let large = queue.push("work", NewJob::new("a", vec![0; MAX_PAYLOAD + 1])).await;
+    assert!(matches!(large, Err(Error::TooLarge { .. })), "{large:?}");
+    assert_none(&*queue).await;
+}

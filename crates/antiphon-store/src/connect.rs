@@ -1,0 +1,63 @@
+use crate::{
+    backend::Backend,
+    error::{Error, Result},
+    memory::Memory,
+    queue::QueueConfig,
+};
+
+impl Backend {
+    /// Connects to the server that a URL names: `postgres://…`, `redis://…`, `rediss://…`, `nats://…` or
+    /// `tls://…` (NATS again), or `memory:`, which is this process and no other.
+    ///
+    /// All replicas of a service give the same `space`; services that share a server give different ones.
+    /// What else can be set is in the configuration of each engine, whose own `connect` takes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the URL cannot be used, or if the feature for its engine is not on; else what the
+    /// connecting said.
+    #[cfg_attr(
+        not(any(feature = "nats", feature = "postgres", feature = "redis")),
+        expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
+    )]
+    pub async fn connect(url: &str, space: &str, config: QueueConfig) -> Result<Self> {
+        let scheme = url.split(':').next().unwrap_or_default();
+        let _ = space;
+        match scheme {
+            "memory" => Ok(Memory::default().backend(config)),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => {
+                use crate::postgres::{Postgres, PostgresConfig};
+                let postgres = Postgres::connect(PostgresConfig::new(url).with_space(space)).await?;
+                Ok(postgres.backend(config))
+            }
+            #[cfg(feature = "redis")]
+            "redis" | "rediss" => {
+                use crate::redis::{Redis, RedisConfig};
+                Ok(Redis::connect(RedisConfig::new(url).with_space(space)).await?.backend(config))
+            }
+            #[cfg(feature = "nats")]
+            "nats" | "tls" => {
+                use crate::nats::{Nats, NatsConfig};
+                Ok(Nats::connect(NatsConfig::new(url).with_space(space)).await?.backend(config))
+            }
+            #[cfg(not(feature = "postgres"))]
+            "postgres" | "postgresql" => Err(missing("postgres")),
+            #[cfg(not(feature = "redis"))]
+            "redis" | "rediss" => Err(missing("redis")),
+            #[cfg(not(feature = "nats"))]
+            "nats" | "tls" => Err(missing("nats")),
+            // The URL may have a password in it, and is not repeated.
+            _ => Err(Error::Config {
+                problem: "the URL of a backend begins with `postgres://`, `redis://`, `rediss://`, `nats://`, `tls://` or `memory:`".into(),
+            }),
+        }
+    }
+}
+
+#[cfg(not(all(feature = "nats", feature = "postgres", feature = "redis")))]
+fn missing(feature: &str) -> Error {
+    Error::Config {
+        problem: format!("this program was built without the feature `{feature}` of `antiphon-store`"),
+    }
+}

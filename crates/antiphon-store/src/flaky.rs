@@ -1,0 +1,209 @@
+//! A backend that fails on purpose, the same way again for the same seed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{
+    bus::{Bus, Subscription},
+    error::{Error, Result},
+    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue},
+    store::{Cursor, Page, Record, Revision, Store},
+};
+
+/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and, now and then, fails, delays, or does the thing and
+/// then reports that it failed.
+#[derive(Debug)]
+pub struct Flaky<T: ?Sized> {
+    inner: Arc<T>,
+    config: FlakyConfig,
+    calls: AtomicU64,
+}
+
+/// How often what goes wrong, in a thousand calls.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FlakyConfig {
+    /// What decides. Default: 0.
+    pub seed: u64,
+    /// Calls that are refused and do nothing ([`Error::Busy`]). Default: 50.
+    pub refused: u64,
+    /// Calls that do nothing and do not say so ([`Error::Backend`]). Default: 50.
+    pub lost: u64,
+    /// Calls that do the thing and then report a failure ([`Error::Backend`]). Default: 50.
+    pub unreported: u64,
+    /// Calls that come late. Default: 100.
+    pub delayed: u64,
+    /// How late, at most. Default: 10 milliseconds.
+    pub delay: Duration,
+}
+
+impl FlakyConfig {
+    /// The usual faults, decided by `seed`.
+    pub fn seeded(seed: u64) -> Self {
+        Self { seed, refused: 50, lost: 50, unreported: 50, delayed: 100, delay: Duration::from_millis(10) }
+    }
+}
+
+/// What a call meets.
+enum Fault {
+    None,
+    Refused,
+    Lost,
+    Unreported,
+}
+
+impl<T: ?Sized> Flaky<T> {
+    /// Wraps `inner`.
+    pub fn new(inner: Arc<T>, config: FlakyConfig) -> Self {
+        Self { inner, config, calls: AtomicU64::new(0) }
+    }
+
+    async fn meet(&self) -> Fault {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let dice = mix(self.config.seed ^ mix(call));
+        let (roll, late) = (dice % 1000, mix(dice));
+        if late % 1000 < self.config.delayed {
+            let millis = u64::try_from(self.config.delay.as_millis()).unwrap_or(u64::MAX);
+            tokio::time::sleep(Duration::from_millis(mix(late) % millis.max(1))).await;
+        }
+        let FlakyConfig { refused, lost, unreported, .. } = self.config;
+        match roll {
+            roll if roll < refused => Fault::Refused,
+            roll if roll < refused + lost => Fault::Lost,
+            roll if roll < refused + lost + unreported => Fault::Unreported,
+            _ => Fault::None,
+        }
+    }
+}
+
+/// One step of `splitmix64`: enough to scatter faults, and the same everywhere.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn refused<R>() -> Result<R> {
+    Err(Error::Busy { backend: "a flaky backend", source: None })
+}
+
+fn timed_out<R>() -> Result<R> {
+    Err(Error::backend("a flaky backend", "timed out, on purpose"))
+}
+
+/// Makes the call, or not, or as if not.
+macro_rules! flaky {
+    ($self:ident, $call:expr) => {
+        match $self.meet().await {
+            Fault::Refused => refused(),
+            Fault::Lost => timed_out(),
+            Fault::Unreported => {
+                $call.await?;
+                timed_out()
+            }
+            Fault::None => $call.await,
+        }
+    };
+}
+
+#[async_trait]
+impl<T: Store + ?Sized> Store for Flaky<T> {
+    async fn get(&self, key: &str) -> Result<Option<Record>> {
+        flaky!(self, self.inner.get(key))
+    }
+
+    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+        flaky!(self, self.inner.create(key, value, ttl))
+    }
+
+    async fn update(&self, key: &str, value: Bytes, ttl: Option<Duration>, at: Revision) -> Result<Revision> {
+        flaky!(self, self.inner.update(key, value, ttl, at))
+    }
+
+    async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
+        flaky!(self, self.inner.delete(key, revision))
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
+        flaky!(self, self.inner.list(prefix, after, limit))
+    }
+
+    async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+        flaky!(self, self.inner.claim_expired(prefix, lease, limit))
+    }
+
+    async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
+        flaky!(self, self.inner.append(log, at, entries))
+    }
+
+    async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        flaky!(self, self.inner.read(log, from, limit))
+    }
+
+    async fn delete_log(&self, log: &str) -> Result<()> {
+        flaky!(self, self.inner.delete_log(log))
+    }
+}
+
+#[async_trait]
+impl<T: Queue + ?Sized> Queue for Flaky<T> {
+    async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
+        flaky!(self, self.inner.push(queue, job))
+    }
+
+    async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+        flaky!(self, self.inner.lease(queue, limit, wait))
+    }
+
+    async fn extend(&self, lease: &Lease) -> Result<()> {
+        flaky!(self, self.inner.extend(lease))
+    }
+
+    async fn ack(&self, lease: &Lease) -> Result<()> {
+        flaky!(self, self.inner.ack(lease))
+    }
+
+    async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()> {
+        flaky!(self, self.inner.nack(lease, delay))
+    }
+
+    async fn bury(&self, lease: &Lease) -> Result<()> {
+        flaky!(self, self.inner.bury(lease))
+    }
+
+    async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
+        flaky!(self, self.inner.dead(queue, after, limit))
+    }
+
+    async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
+        flaky!(self, self.inner.revive(queue, id))
+    }
+
+    async fn discard(&self, queue: &str, id: &str) -> Result<bool> {
+        flaky!(self, self.inner.discard(queue, id))
+    }
+
+    async fn depth(&self, queue: &str) -> Result<Depth> {
+        flaky!(self, self.inner.depth(queue))
+    }
+}
+
+#[async_trait]
+impl<T: Bus + ?Sized> Bus for Flaky<T> {
+    async fn publish(&self, topic: &str, event: Bytes) -> Result<()> {
+        flaky!(self, self.inner.publish(topic, event))
+    }
+
+    async fn subscribe(&self, topic: &str) -> Result<Subscription> {
+        flaky!(self, self.inner.subscribe(topic))
+    }
+}

@@ -1,0 +1,261 @@
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{
+    error::Result,
+    name,
+    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
+    store::{Cursor, Page},
+};
+
+/// A [`Queue`] in the memory of this process. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryQueue {
+    jobs: Jobs,
+    config: QueueConfig,
+}
+
+/// The jobs of all queues, which may be opened with different configurations.
+pub(super) type Jobs = Arc<Mutex<HashMap<String, Line>>>;
+
+/// The jobs of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    jobs: HashMap<String, Entry>,
+    /// When which job changes hands by itself: a waiting one may be leased, a lease runs out.
+    due: BTreeSet<(Instant, u64, String)>,
+    turn: u64,
+    pushed: Arc<Notify>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    payload: Bytes,
+    attempts: u32,
+    /// Which lease was given last, whether or not it still lasts.
+    token: u64,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Waiting { due: Instant, turn: u64 },
+    Leased { until: Instant, turn: u64 },
+    Dead,
+}
+
+impl Line {
+    fn turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+
+    /// Moves a job to `place`, in the index too.
+    fn put(&mut self, id: &str, place: Place) {
+        let entry = self.jobs.get_mut(id).expect("only a job that is there is moved");
+        if let Some((time, turn)) = entry.place.time() {
+            self.due.remove(&(time, turn, id.to_owned()));
+        }
+        entry.place = place;
+        if let Some((time, turn)) = place.time() {
+            self.due.insert((time, turn, id.to_owned()));
+        }
+    }
+
+    fn wait(&mut self, id: &str, delay: Duration) {
+        let turn = self.turn();
+        self.put(id, Place::Waiting { due: Instant::now() + delay, turn });
+        self.pushed.notify_waiters();
+    }
+
+    fn remove(&mut self, id: &str) {
+        if let Some((time, turn)) = self.jobs.remove(id).and_then(|entry| entry.place.time()) {
+            self.due.remove(&(time, turn, id.to_owned()));
+        }
+    }
+
+    /// Gives out up to `limit` jobs whose time has come. A lease that has run out is a job that waits.
+    fn lease(&mut self, queue: &str, limit: usize, config: &QueueConfig) -> Vec<Job> {
+        let now = Instant::now();
+        let mut leased = Vec::new();
+        while leased.len() < limit {
+            let Some((time, _, id)) = self.due.first().cloned() else { break };
+            if time > now {
+                break;
+            }
+            if self.jobs[&id].attempts >= config.max_attempts {
+                self.put(&id, Place::Dead);
+                continue;
+            }
+            let turn = self.turn();
+            self.put(&id, Place::Leased { until: now + config.lease, turn });
+            let entry = self.jobs.get_mut(&id).expect("it was moved above");
+            entry.attempts += 1;
+            entry.token = turn;
+            let lease = Lease::new(queue, id, turn.to_string());
+            leased.push(Job::new(entry.payload.clone(), entry.attempts, lease));
+        }
+        leased
+    }
+}
+
+impl Place {
+    fn time(self) -> Option<(Instant, u64)> {
+        match self {
+            Self::Waiting { due: time, turn } | Self::Leased { until: time, turn } => Some((time, turn)),
+            Self::Dead => None,
+        }
+    }
+}
+
+impl MemoryQueue {
+    pub(super) fn over(jobs: Jobs, config: QueueConfig) -> Self {
+        Self { jobs, config }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, HashMap<String, Line>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the job that is held by `lease`.
+    fn held(&self, lease: &Lease, change: impl FnOnce(&mut Line)) -> Result<()> {
+        let mut lines = self.lines();
+        let line = lines.get_mut(&lease.queue).ok_or_else(|| lease.lost())?;
+        let entry = line.jobs.get(&lease.id).ok_or_else(|| lease.lost())?;
+        let held = matches!(entry.place, Place::Leased { .. }) && entry.token.to_string() == lease.token;
+        if !held {
+            return Err(lease.lost());
+        }
+        change(line);
+        Ok(())
+    }
+
+    /// Changes the dead job `id`.
+    fn dead_job(&self, queue: &str, id: &str, change: impl FnOnce(&mut Line)) -> Result<bool> {
+        name::check_segment(queue)?;
+        name::check_segment(id)?;
+        let mut lines = self.lines();
+        let Some(line) = lines.get_mut(queue) else { return Ok(false) };
+        let is_dead = line.jobs.get(id).is_some_and(|entry| entry.place == Place::Dead);
+        if is_dead {
+            change(line);
+        }
+        Ok(is_dead)
+    }
+}
+
+#[async_trait]
+impl Queue for MemoryQueue {
+    async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
+        check_job(queue, &job)?;
+        let mut lines = self.lines();
+        let line = lines.entry(queue.to_owned()).or_default();
+        if line.jobs.contains_key(&job.id) {
+            return Ok(Pushed::Duplicate);
+        }
+        let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: Place::Dead };
+        line.jobs.insert(job.id.clone(), entry);
+        line.wait(&job.id, job.delay);
+        Ok(Pushed::Added)
+    }
+
+    async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+        name::check_segment(queue)?;
+        let ends = Instant::now() + wait;
+        loop {
+            let (pushed, next) = {
+                let mut lines = self.lines();
+                let line = lines.entry(queue.to_owned()).or_default();
+                let leased = line.lease(queue, limit, &self.config);
+                if !leased.is_empty() || limit == 0 || Instant::now() >= ends {
+                    return Ok(leased);
+                }
+                // Registered before the lock is let go, so that no push is missed.
+                let mut pushed = Box::pin(Arc::clone(&line.pushed).notified_owned());
+                pushed.as_mut().enable();
+                (pushed, line.due.first().map(|(time, ..)| *time))
+            };
+            let _ = tokio::time::timeout_at(next.map_or(ends, |next| next.min(ends)), pushed).await;
+        }
+    }
+
+    async fn extend(&self, lease: &Lease) -> Result<()> {
+        let lasts = self.config.lease;
+        self.held(lease, |line| {
+            let turn = line.turn();
+            line.put(&lease.id, Place::Leased { until: Instant::now() + lasts, turn });
+        })
+    }
+
+    async fn ack(&self, lease: &Lease) -> Result<()> {
+        self.held(lease, |line| line.remove(&lease.id))
+    }
+
+    async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()> {
+        let max_attempts = self.config.max_attempts;
+        self.held(lease, |line| {
+            if line.jobs[&lease.id].attempts >= max_attempts {
+                line.put(&lease.id, Place::Dead);
+            } else {
+                line.wait(&lease.id, delay);
+            }
+        })
+    }
+
+    async fn bury(&self, lease: &Lease) -> Result<()> {
+        self.held(lease, |line| line.put(&lease.id, Place::Dead))
+    }
+
+    async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
+        name::check_segment(queue)?;
+        let lines = self.lines();
+        let mut dead: Vec<_> = lines
+            .get(queue)
+            .into_iter()
+            .flat_map(|line| &line.jobs)
+            .filter(|(id, entry)| entry.place == Place::Dead && after.is_none_or(|after| after.0 < **id))
+            .collect();
+        dead.sort_by_key(|(id, _)| *id);
+        let more = dead.len() > limit;
+        dead.truncate(limit);
+        let items: Vec<_> = dead
+            .into_iter()
+            .map(|(id, entry)| DeadJob::new(id, entry.payload.clone(), entry.attempts))
+            .collect();
+        let next = if more { items.last().map(|last| Cursor(last.id.clone())) } else { None };
+        Ok(Page { items, next })
+    }
+
+    async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
+        self.dead_job(queue, id, |line| {
+            let entry = line.jobs.get_mut(id).expect("it was found dead");
+            entry.attempts = 0;
+            line.wait(id, Duration::ZERO);
+        })
+    }
+
+    async fn discard(&self, queue: &str, id: &str) -> Result<bool> {
+        self.dead_job(queue, id, |line| line.remove(id))
+    }
+
+    async fn depth(&self, queue: &str) -> Result<Depth> {
+        name::check_segment(queue)?;
+        let lines = self.lines();
+        let mut depth = Depth::default();
+        for entry in lines.get(queue).into_iter().flat_map(|line| line.jobs.values()) {
+            match entry.place {
+                Place::Waiting { .. } => depth.waiting += 1,
+                Place::Leased { .. } => depth.leased += 1,
+                Place::Dead => depth.dead += 1,
+            }
+        }
+        Ok(depth)
+    }
+}

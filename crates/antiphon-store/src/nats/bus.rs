@@ -1,0 +1,79 @@
+use std::sync::Arc;
+
+use async_nats::Subscriber;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use tokio::sync::watch;
+
+use super::link::{Link, failed, round_trip};
+use crate::{
+    bus::{Bus, Feed, Subscription, check_event},
+    error::Result,
+    name,
+};
+
+/// Events as plain NATS messages.
+#[derive(Clone, Debug)]
+pub struct NatsBus {
+    link: Arc<Link>,
+}
+
+impl NatsBus {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self { link }
+    }
+}
+
+#[async_trait]
+impl Bus for NatsBus {
+    async fn publish(&self, topic: &str, event: Bytes) -> Result<()> {
+        check_event(topic, &event)?;
+        self.link
+            .run(async {
+                self.link.client.publish(self.link.topic(topic), event).await.map_err(failed)?;
+                // Without an answer it might have gone into a connection that was already dead.
+                round_trip(&self.link).await
+            })
+            .await
+    }
+
+    async fn subscribe(&self, topic: &str) -> Result<Subscription> {
+        name::check(topic)?;
+        self.link
+            .run(async {
+                let mut interrupted = self.link.interrupted.clone();
+                interrupted.mark_unchanged();
+                let subscriber = self.link.client.subscribe(self.link.topic(topic)).await.map_err(failed)?;
+                round_trip(&self.link).await?;
+                let (feed, subscription) = Subscription::channel();
+                tokio::spawn(forward(Arc::clone(&self.link), subscriber, interrupted, feed));
+                Ok(subscription)
+            })
+            .await
+    }
+}
+
+/// Carries events to a listener, and keeps the connection for it. The client subscribes again by itself after it
+/// was cut off.
+async fn forward(
+    link: Arc<Link>,
+    mut subscriber: Subscriber,
+    mut interrupted: watch::Receiver<u64>,
+    feed: Feed,
+) {
+    let _link = link;
+    loop {
+        let listened = tokio::select! {
+            message = subscriber.next() => match message {
+                Some(message) => feed.send(message.payload),
+                None => false,
+            },
+            Ok(()) = interrupted.changed() => feed.gap(),
+            () = feed.closed() => false,
+        };
+        if !listened {
+            return;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+use std::collections::BTreeMap;
+
+use async_nats::jetstream::message::PublishMessage;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::{
+    link::{Kept, Kind, failed},
+    scan::PAGE,
+    store::{NatsStore, Version},
+    timer::{Timer, TimerKind, bucket},
+};
+use crate::{error::Result, store::Record};
+
+/// How long a write may be under way whose timer is already set, in milliseconds.
+const GRACE: u64 = 60_000;
+
+/// How many records are looked at at once.
+const ABREAST: usize = 32;
+
+impl NatsStore {
+    /// Claims what has expired. Every timer that is looked at is set anew or removed.
+    pub(super) async fn claim(&self, prefix: &str, lease: u64, limit: usize) -> Result<Vec<Record>> {
+        let mut claimed = Vec::new();
+        for (_, subject) in self.due_subjects(prefix).await? {
+            let mut from = 1;
+            loop {
+                if claimed.len() >= limit {
+                    return Ok(claimed);
+                }
+                let scan = self.link.scan(Kind::Timers, subject.clone(), from, PAGE).await?;
+                let now = self.link.clock.now();
+                let mut due: Vec<_> = scan
+                    .messages
+                    .iter()
+                    .filter_map(|kept| Some((kept.sequence, Timer::read(kept)?)))
+                    .filter(|(_, timer)| timer.due <= now && timer.key.starts_with(prefix))
+                    .collect();
+                while !due.is_empty() && claimed.len() < limit {
+                    // Each of them may be one to claim.
+                    let some = due.len().min(limit - claimed.len()).min(ABREAST);
+                    let looks = due.drain(..some).map(|(number, timer)| self.look_at(number, timer, lease));
+                    let found: Vec<_> = stream::iter(looks).buffer_unordered(ABREAST).try_collect().await?;
+                    claimed.extend(found.into_iter().flatten());
+                }
+                if !scan.more {
+                    break;
+                }
+                from = scan.next(from);
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// The subjects that have timers which are due, oldest first.
+    async fn due_subjects(&self, prefix: &str) -> Result<BTreeMap<(u64, String), String>> {
+        let group = match prefix.split('/').next() {
+            None | Some("") => "*",
+            Some(group) => group,
+        };
+        let filter = self.link.subject(Kind::Timers, &format!("{group}/*"));
+        let now = bucket(self.link.clock.now());
+        let subjects = self.link.stream(Kind::Timers).info_with_subjects(filter).await.map_err(failed)?;
+        let subjects: Vec<_> = subjects.try_collect().await.map_err(failed)?;
+        let due = subjects.into_iter().filter_map(|(subject, _)| {
+            let bucket = subject.rsplit('.').next()?.parse().ok()?;
+            (bucket <= now).then(|| ((bucket, subject.clone()), subject))
+        });
+        Ok(due.collect())
+    }
+
+    /// Looks at the record of a timer that went off, and claims it if it has expired.
+    async fn look_at(&self, number: u64, timer: Timer, lease: u64) -> Result<Option<Record>> {
+        let version = self.look(&timer.key).await?.filter(|version| !version.gone);
+        let now = self.link.clock.now();
+        let deadline = version.as_ref().and_then(|version| version.deadline);
+        let next = match (version, timer.kind) {
+            (Some(version), _) if !version.is_live(now) => {
+                return self.take(number, &timer, version, lease).await;
+            }
+            // What this one was set for may still be on its way.
+            (_, TimerKind::Written) => {
+                let later = now + GRACE;
+                Some(timer.at(deadline.map_or(later, |deadline| deadline.min(later)), TimerKind::Seen))
+            }
+            (version, kind) => {
+                if let (None, TimerKind::Claimed(claim)) = (&version, kind) {
+                    self.link.forget(Kind::Claims, claim).await;
+                }
+                deadline.map(|deadline| timer.at(deadline, TimerKind::Seen))
+            }
+        };
+        self.reset(number, next).await?;
+        Ok(None)
+    }
+
+    /// Claims an expired record, unless somebody else has.
+    async fn take(&self, number: u64, timer: &Timer, version: Version, lease: u64) -> Result<Option<Record>> {
+        let subject = self.link.subject(Kind::Claims, &timer.key);
+        let until = self.link.clock.now() + lease;
+        let message = || PublishMessage::build().payload(format!("{} {until}", version.sequence).into());
+        let mut claim = self.link.put_at(&subject, message(), 0).await?;
+        if claim.is_none() {
+            let at = match self.link.last(Kind::Claims, &subject).await? {
+                Some(kept) => {
+                    let held = held_until(&kept, version.sequence);
+                    if held > self.link.clock.now() {
+                        // Somebody has it. If they do nothing about it, it is time then.
+                        self.reset(number, Some(timer.at(held, TimerKind::Claimed(kept.sequence)))).await?;
+                        return Ok(None);
+                    }
+                    kept.sequence
+                }
+                None => 0,
+            };
+            claim = self.link.put_at(&subject, message(), at).await?;
+        }
+        // Somebody else was faster.
+        let Some(claim) = claim else { return Ok(None) };
+        self.reset(number, Some(timer.at(until, TimerKind::Claimed(claim)))).await?;
+        // It may have been claimed and deleted, or written over, while we were about it.
+        if self.look(&timer.key).await?.is_none_or(|found| found.sequence != version.sequence) {
+            self.link.forget(Kind::Claims, claim).await;
+            return Ok(None);
+        }
+        self.memory.claims.note(version.sequence, claim);
+        Ok(Some(version.into_record(&timer.key)))
+    }
+
+    /// Sets a timer in place of number `number`. The new one is there before the old one goes.
+    async fn reset(&self, number: u64, next: Option<Timer>) -> Result<()> {
+        if let Some(next) = next {
+            self.link.put(&next.subject(&self.link), next.message()).await?;
+        }
+        self.link.forget(Kind::Timers, number).await;
+        Ok(())
+    }
+}
+
+/// Until when a claim holds on the record with this number; 0 if it is about another.
+fn held_until(claim: &Kept, sequence: u64) -> u64 {
+    let text = std::str::from_utf8(&claim.payload).unwrap_or_default();
+    match text.split_once(' ') {
+        Some((of, until)) if of.parse() == Ok(sequence) => until.parse().unwrap_or_default(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,174 @@
+use std::{fmt, time::Duration};
+
+use async_nats::ServerAddr;
+
+use crate::{
+    error::{Error, Result},
+    name,
+};
+
+/// Where NATS is, and how it is used.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct NatsConfig {
+    /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
+    /// `nats://token@host`. What is before the `@` is percent-decoded and serves for all of them.
+    pub url: String,
+    /// What keeps applications apart that share a server: a [segment](crate::name). Default: `antiphon`.
+    pub space: String,
+    /// What the names of streams and all subjects begin with: a [segment](crate::name). All spaces of one
+    /// prefix share its streams. Default: `antiphon`.
+    pub prefix: String,
+    /// How many servers keep each stream. More than one needs NATS 2.11. Default: 1.
+    ///
+    /// It counts when the streams are made; later an operator changes it with `nats stream edit`.
+    pub replicas: usize,
+    /// How long to wait for a connection, at first and whenever it was lost. Default: 5 seconds.
+    pub connect_timeout: Duration,
+    /// How long an operation may take once there is a connection, besides what a worker waits for a job.
+    /// Default: 5 seconds.
+    pub timeout: Duration,
+}
+
+impl NatsConfig {
+    /// The servers at `url`, and the defaults.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            space: "antiphon".to_owned(),
+            prefix: "antiphon".to_owned(),
+            replicas: 1,
+            connect_timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
+        }
+    }
+
+    /// Sets what keeps applications apart that share a server.
+    #[must_use]
+    pub fn with_space(mut self, space: impl Into<String>) -> Self {
+        self.space = space.into();
+        self
+    }
+
+    /// Sets what the names of streams and all subjects begin with.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets how many servers keep each stream.
+    #[must_use]
+    pub fn with_replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// Sets how long to wait for a connection.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long an operation may take.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Checks everything that can be checked without a server.
+    pub(super) fn servers(&self) -> Result<Vec<ServerAddr>> {
+        name::check_segment(&self.space)?;
+        name::check_segment(&self.prefix)?;
+        if !(1..=5).contains(&self.replicas) {
+            return Err(config("NATS keeps one to five replicas of a stream"));
+        }
+        self.url
+            .split(',')
+            // What the parser says of a bad URL may quote it, password and all.
+            .map(|url| url.trim().parse().map_err(|_| config("a NATS URL looks like `nats://host:4222`")))
+            .collect()
+    }
+}
+
+impl fmt::Debug for NatsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = self.servers().map(|servers| {
+            servers.iter().map(|server| format!("{}:{}", server.host(), server.port())).collect::<Vec<_>>()
+        });
+        f.debug_struct("NatsConfig")
+            .field("hosts", &hosts.unwrap_or_default())
+            .field("space", &self.space)
+            .field("prefix", &self.prefix)
+            .field("replicas", &self.replicas)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Who connects, as the URL says.
+pub(super) enum Login {
+    Nobody,
+    Token(String),
+    User(String, String),
+}
+
+pub(super) fn login(servers: &[ServerAddr]) -> Login {
+    for server in servers {
+        match (server.username(), server.password()) {
+            (Some(user), Some(password)) => return Login::User(decoded(user), decoded(password)),
+            (Some(token), None) => return Login::Token(decoded(token)),
+            _ => {}
+        }
+    }
+    Login::Nobody
+}
+
+/// Undoes percent-encoding; what is not encoded stays as it is.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| byte == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
+        if let Some(value) = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            bytes.push(value);
+            rest = &after[2..];
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+pub(super) fn config(problem: impl Into<String>) -> Error {
+    Error::Config { problem: problem.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Login, NatsConfig, decoded, login};
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let config = NatsConfig::new("nats://user:hush@one:4222, nats://two");
+        assert!(!format!("{config:?}").contains("hush"));
+        assert!(format!("{config:?}").contains("one:4222"));
+        let bad = NatsConfig::new("nats://user:hush@on e").servers().unwrap_err();
+        assert!(!format!("{bad:?}").contains("hush"));
+    }
+
+    #[test]
+    fn credentials_come_from_the_url() {
+        let servers = NatsConfig::new("nats://us%40er:p%3Aw@one").servers().unwrap();
+        assert!(
+            matches!(login(&servers), Login::User(user, password) if user == "us@er" && password == "p:w")
+        );
+        let servers = NatsConfig::new("nats://one,tls://to%2Fken@two").servers().unwrap();
+        assert!(matches!(login(&servers), Login::Token(token) if token == "to/ken"));
+        assert_eq!(decoded("%zz%4"), "%zz%4");
+    }
+}

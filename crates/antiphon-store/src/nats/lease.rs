@@ -1,0 +1,273 @@
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream::{
+    Message,
+    consumer::{Consumer, pull},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    clock::until,
+    fence::{Fence, State, fence, set_fence},
+    link::{Kind, failed},
+    queue::{DUE, NatsQueue, Place},
+    store::{GONE, TRIES},
+};
+use crate::{
+    error::Result,
+    queue::{Job, Lease},
+};
+
+/// How many jobs are asked for, and claimed, at once.
+const ABREAST: usize = 256;
+
+/// How long to wait for jobs that are there, or are gone without the server having noticed.
+const VAIN: Duration = Duration::from_millis(200);
+
+/// After an offer that led to nothing.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What a lease's token says.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) place: Place,
+    pub(super) holder: u64,
+    pub(super) attempt: u32,
+    /// The number of the fence that was written when the job was leased.
+    fence: u64,
+    /// Where `JetStream` expects an answer.
+    pub(super) offer: String,
+}
+
+impl Held {
+    fn token(&self) -> String {
+        format!("{} {:x} {} {} {}", self.place.number, self.holder, self.attempt, self.fence, self.offer)
+    }
+
+    pub(super) fn read(lease: &Lease) -> Result<Self> {
+        crate::name::check_segment(&lease.queue)?;
+        crate::name::check_segment(&lease.id)?;
+        Self::parse(lease).ok_or_else(|| lease.lost())
+    }
+
+    fn parse(lease: &Lease) -> Option<Self> {
+        let mut parts = lease.token.split(' ');
+        let number = parts.next()?.parse().ok()?;
+        Some(Self {
+            place: Place { queue: lease.queue.clone(), id: lease.id.clone(), number },
+            holder: u64::from_str_radix(parts.next()?, 16).ok()?,
+            attempt: parts.next()?.parse().ok()?,
+            fence: parts.next()?.parse().ok()?,
+            offer: parts.next().filter(|offer| offer.starts_with("$JS.ACK."))?.to_owned(),
+        })
+    }
+
+    pub(super) fn fence(&self, state: State) -> Fence {
+        Fence { state, attempt: self.attempt, holder: self.holder, until: 0 }
+    }
+}
+
+/// A job as `JetStream` offers it.
+struct Offer {
+    place: Place,
+    payload: Bytes,
+    due: u64,
+    gone: bool,
+    /// Whether it was offered before.
+    again: bool,
+    reply: String,
+}
+
+impl Offer {
+    fn read(queue: &str, message: &Message) -> Option<Self> {
+        let info = message.info().ok()?;
+        let id = message.subject.rsplit('.').next()?.to_owned();
+        let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name));
+        Some(Self {
+            place: Place { queue: queue.to_owned(), id, number: info.stream_sequence },
+            payload: message.payload.clone(),
+            due: header(DUE).and_then(|due| due.as_str().parse().ok()).unwrap_or_default(),
+            gone: header(GONE).is_some(),
+            again: info.delivered > 1,
+            reply: message.reply.as_ref()?.to_string(),
+        })
+    }
+}
+
+impl NatsQueue {
+    /// Leases jobs, waiting for the first.
+    pub(super) async fn take(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+        let began = Instant::now();
+        loop {
+            let consumer = self.link.run(self.dispatcher(queue)).await?;
+            let left = wait.saturating_sub(began.elapsed());
+            let offers = self.offers(queue, &consumer, limit.min(ABREAST), left).await?;
+            let nothing = offers.is_empty();
+            let claims = offers.into_iter().map(|offer| self.link.run(self.claim(offer)));
+            let claims: Vec<_> = stream::iter(claims).buffered(ABREAST).collect().await;
+            let (mut jobs, mut problem) = (Vec::new(), None);
+            for claim in claims {
+                match claim {
+                    Ok(job) => jobs.extend(job),
+                    Err(error) => problem = Some(error),
+                }
+            }
+            match problem {
+                // What was not claimed is offered again.
+                Some(error) if jobs.is_empty() => return Err(error),
+                _ if !jobs.is_empty() || began.elapsed() >= wait => return Ok(jobs),
+                _ if nothing => sleep(PAUSE.min(wait.saturating_sub(began.elapsed()))).await,
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks `JetStream` for jobs. It answers at once if there are any, else when there is one, else when `wait` is over.
+    async fn offers(
+        &self,
+        queue: &str,
+        consumer: &Consumer<pull::Config>,
+        limit: usize,
+        wait: Duration,
+    ) -> Result<Vec<Offer>> {
+        let mut interrupted = self.link.interrupted.clone();
+        interrupted.mark_unchanged();
+        let mut request = consumer.fetch().max_messages(limit);
+        let mut patience = VAIN;
+        if wait >= Duration::from_millis(1) {
+            request = request.expires(wait);
+            patience = wait + self.link.timeout();
+        }
+        let mut messages = request.messages().await.map_err(failed)?;
+        let mut offers = Vec::new();
+        let interruption = async {
+            if interrupted.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        let collect = async {
+            while let Some(message) = messages.next().await {
+                let offer = message.map_err(|error| {
+                    // There may be no such consumer any more.
+                    self.forget_dispatcher(queue);
+                    failed(error)
+                })?;
+                offers.extend(Offer::read(queue, &offer));
+            }
+            Ok(())
+        };
+        let ended = tokio::select! {
+            // The connection is another: nobody will answer any more.
+            () = interruption => Ok(()),
+            ended = timeout(patience, collect) => ended.unwrap_or(Ok(())),
+        };
+        match ended {
+            Err(error) if offers.is_empty() => Err(error),
+            _ => Ok(offers),
+        }
+    }
+
+    /// Takes an offer if the job may be leased.
+    async fn claim(&self, offer: Offer) -> Result<Option<Job>> {
+        let place = &offer.place;
+        if offer.gone {
+            self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
+            self.link.forget(Kind::Jobs, place.number).await;
+            return Ok(None);
+        }
+        // What is offered for the first time has no fence, as a rule.
+        let mut found = if offer.again { fence(&self.link, place).await? } else { None };
+        let mut doubtful = offer.again;
+        for _ in 0..TRIES {
+            let now = self.link.clock.now();
+            let (at, attempt) = match found {
+                None if offer.due > now => {
+                    self.decline(&offer.reply, until(offer.due, now)).await;
+                    return Ok(None);
+                }
+                None => (0, 1),
+                Some((number, Fence { state: State::Done, .. })) => {
+                    self.clean(place, number, Some(&offer.reply)).await?;
+                    return Ok(None);
+                }
+                Some((_, Fence { state: State::Dead, .. })) => {
+                    self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
+                    return Ok(None);
+                }
+                Some((_, fence)) if fence.until > now => {
+                    self.decline(&offer.reply, until(fence.until, now)).await;
+                    return Ok(None);
+                }
+                Some((number, fence)) if fence.attempt >= self.max_attempts() => {
+                    self.lay_out(place, fence, number, &offer.reply).await?;
+                    return Ok(None);
+                }
+                Some((number, fence)) => (number, fence.attempt + 1),
+            };
+            let holder = random();
+            let lease = Fence { state: State::Leased, attempt, holder, until: now + self.lease_millis() };
+            let Some(number) = set_fence(&self.link, place, lease, at).await? else {
+                found = fence(&self.link, place).await?;
+                doubtful = true;
+                continue;
+            };
+            // Without a fence, and not new, it may have been finished and removed while this offer was on its way.
+            if at == 0 && doubtful && self.link.message(Kind::Jobs, place.number).await?.is_none() {
+                self.link.forget(Kind::Fences, number).await;
+                self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
+                return Ok(None);
+            }
+            let held = Held { place: offer.place, holder, attempt, fence: number, offer: offer.reply };
+            let lease = Lease::new(&held.place.queue, &held.place.id, held.token());
+            return Ok(Some(Job::new(offer.payload, attempt, lease)));
+        }
+        self.decline(&offer.reply, PAUSE).await;
+        Ok(None)
+    }
+
+    /// Writes a fence for one who holds the job, if they do.
+    pub(super) async fn settle(&self, lease: &Lease, held: &Held, fence: Fence) -> Result<u64> {
+        let mut at = match self.shared.fences.recall(held.holder) {
+            None => held.fence,
+            Some(Some(number)) => number,
+            // They have given it out of their hands.
+            Some(None) => self.held_at(lease, held).await?,
+        };
+        for _ in 0..TRIES {
+            if let Some(number) = set_fence(&self.link, &held.place, fence, at).await? {
+                self.shared.fences.note(held.holder, (fence.state == State::Leased).then_some(number));
+                return Ok(number);
+            }
+            at = self.held_at(lease, held).await?;
+        }
+        Err(lease.lost())
+    }
+
+    /// The number of the fence of one who holds the job.
+    pub(super) async fn held_at(&self, lease: &Lease, held: &Held) -> Result<u64> {
+        match fence(&self.link, &held.place).await? {
+            Some((number, fence)) if fence.holder == held.holder && fence.state == State::Leased => {
+                Ok(number)
+            }
+            _ => Err(lease.lost()),
+        }
+    }
+
+    /// Removes a job that was acknowledged.
+    pub(super) async fn clean_up(&self, held: &Held, fence: u64) {
+        let cleaned = self.link.run(self.clean(&held.place, fence, Some(&held.offer))).await;
+        if let Err(error) = cleaned {
+            tracing::debug!(%error, "an acknowledged job is removed later, when it is offered again");
+        }
+    }
+}
+
+/// What tells one holder from another.
+fn random() -> u64 {
+    getrandom::u64().expect("the operating system has random numbers")
+}

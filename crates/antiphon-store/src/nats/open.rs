@@ -1,0 +1,150 @@
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use async_nats::{
+    Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr,
+    jetstream::{
+        Context,
+        context::ContextBuilder,
+        stream::{Config, Stream},
+    },
+};
+use futures_util::future::try_join_all;
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use super::{
+    clock::Clock,
+    config::{Login, NatsConfig, config, login},
+    link::{HEADERS, Kind, Link, NAME, failed, round_trip, stream_name},
+};
+use crate::{
+    error::{Error, Result},
+    store::MAX_VALUE,
+};
+
+impl Link {
+    pub(super) async fn connect(config: NatsConfig) -> Result<Arc<Self>> {
+        let servers = config.servers()?;
+        let (announcer, announced) = watch::channel(0);
+        let (interrupter, interrupted) = watch::channel(0);
+        let client = connect(servers, &config, announcer).await?;
+        check_server(&client, config.replicas)?;
+        let context = ContextBuilder::new()
+            .timeout(config.timeout)
+            .ack_timeout(config.timeout)
+            .backpressure_on_inflight(true)
+            .build(client.clone());
+        let opened = try_join_all(Kind::ALL.map(|kind| open_stream(&context, &config, kind))).await?;
+        let (streams, replicas): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
+        let most = replicas.into_iter().max().unwrap_or(1);
+        check_server(&client, most)?;
+        let clock = Clock::new();
+        let link = Arc::new(Self { client, context, clock, interrupted, streams, config, direct: most == 1 });
+        link.run(link.set_clock()).await?;
+        tokio::spawn(watch_over(Arc::downgrade(&link), announced, interrupter));
+        Ok(link)
+    }
+}
+
+async fn connect(
+    servers: Vec<ServerAddr>,
+    settings: &NatsConfig,
+    announcer: watch::Sender<u64>,
+) -> Result<Client> {
+    // With two providers of cryptography in a program, rustls panics unless one was chosen. If one was, it stays.
+    drop(async_nats::rustls::crypto::ring::default_provider().install_default());
+
+    let options = match login(&servers) {
+        Login::Nobody => ConnectOptions::new(),
+        Login::Token(token) => ConnectOptions::with_token(token),
+        Login::User(user, password) => ConnectOptions::with_user_and_password(user, password),
+    };
+    let options = options
+        .name("antiphon")
+        .connection_timeout(settings.connect_timeout)
+        .request_timeout(Some(settings.timeout))
+        .reconnect_delay_callback(|attempt| Duration::from_millis(50 << attempt.min(5)))
+        .event_callback(move |event| {
+            if matches!(event, Event::Disconnected | Event::SlowConsumer(_)) {
+                announcer.send_modify(|count| *count += 1);
+            }
+            async {}
+        });
+    let connecting = timeout(settings.connect_timeout, options.connect(servers)).await;
+    connecting.map_err(|late| Error::busy(NAME, late))?.map_err(|error| match error.kind() {
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+            config("NATS does not accept the credentials in the URL")
+        }
+        _ => Error::busy(NAME, error),
+    })
+}
+
+fn check_server(client: &Client, replicas: usize) -> Result<()> {
+    if !client.is_server_compatible(2, 9, 0) {
+        return Err(config("NATS 2.9 or later is needed"));
+    }
+    // Up to 2.10 a replicated stream checks a condition before it is agreed on, so that two writers may win.
+    if replicas > 1 && !client.is_server_compatible(2, 11, 0) {
+        return Err(config("more than one replica needs NATS 2.11 or later; use one replica, or upgrade"));
+    }
+    let needed = MAX_VALUE + 2 * HEADERS;
+    if client.max_payload() < needed {
+        return Err(config(format!("NATS must take messages of {needed} bytes; raise `max_payload`")));
+    }
+    Ok(())
+}
+
+/// Opens a stream, and says how many servers keep it.
+async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Result<(Stream<()>, usize)> {
+    let name = stream_name(settings, kind);
+    let stream = Config {
+        name: name.clone(),
+        subjects: vec![format!("{}.v1.{}.>", settings.prefix, kind.name())],
+        max_messages_per_subject: if kind.keeps_one() { 1 } else { -1 },
+        num_replicas: settings.replicas,
+        allow_direct: true,
+        ..Config::default()
+    };
+    // An operator may have changed it since: what is there stays as it is.
+    let stream = context.get_or_create_stream(stream).await.map_err(failed)?;
+    let replicas = stream.cached_info().config.num_replicas;
+    Ok((context.get_stream_no_info(name).await.map_err(failed)?, replicas))
+}
+
+/// Follows the server's clock, and says where events may have been missed, for as long as somebody uses the
+/// connection.
+async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, interrupter: watch::Sender<u64>) {
+    let mut minutes = interval(Duration::from_secs(60));
+    minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    minutes.tick().await;
+    loop {
+        let cut = tokio::select! {
+            _ = minutes.tick() => false,
+            announced = announced.changed() => match announced {
+                Ok(()) => true,
+                Err(_) => return,
+            },
+        };
+        if cut {
+            interrupter.send_modify(|count| *count += 1);
+        }
+        loop {
+            let Some(link) = link.upgrade() else { return };
+            // Once the server answers, all subscriptions are there again, for they were sent before.
+            if link.run(round_trip(&link)).await.is_ok() {
+                if cut {
+                    interrupter.send_modify(|count| *count += 1);
+                }
+                if let Err(error) = link.run(link.set_clock()).await {
+                    tracing::debug!(%error, "the server did not tell its time");
+                }
+                break;
+            }
+        }
+    }
+}

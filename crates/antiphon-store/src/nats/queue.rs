@@ -1,0 +1,347 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_nats::jetstream::{
+    consumer::{AckPolicy, Consumer, pull},
+    message::PublishMessage,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::{
+    clock::millis,
+    fence::{Fence, State, fence},
+    lease::Held,
+    link::{Kept, Kind, Link, failed},
+    recent::Recent,
+    scan::PAGE,
+    store::{GONE, TRIES},
+};
+use crate::{
+    error::{Error, Result},
+    name,
+    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
+    store::{Cursor, Page},
+};
+
+/// When a delayed job may be leased at first, by the server's clock.
+pub(super) const DUE: &str = "Antiphon-Due";
+
+/// How much longer than the lease `JetStream` waits before it offers a job again, so that it does not do so while
+/// the lease, which begins a little later, still lasts.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// How many acknowledged jobs are being removed at once behind their workers' backs.
+const CLEANERS: usize = 256;
+
+/// How old what is left of a finished job is before somebody else removes it, in milliseconds.
+const LEFT_BEHIND: u64 = 30_000;
+
+/// Jobs in `JetStream` streams.
+#[derive(Clone, Debug)]
+pub struct NatsQueue {
+    pub(super) link: Arc<Link>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// What the clones of a queue share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: QueueConfig,
+    /// The number of the fence that a holder wrote last; none if it was the last of theirs.
+    pub(super) fences: Recent<Option<u64>>,
+    consumers: Mutex<HashMap<String, Consumer<pull::Config>>>,
+    cleaners: Arc<Semaphore>,
+}
+
+/// One job: which it is, and the number of its message.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) queue: String,
+    pub(super) id: String,
+    pub(super) number: u64,
+}
+
+impl Place {
+    pub(super) fn fence(&self, link: &Link) -> String {
+        link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
+    }
+
+    /// The job of a fence.
+    fn of(fence: &str) -> Option<Self> {
+        let mut parts = fence.rsplit('.');
+        let number = parts.next()?.parse().ok()?;
+        let id = parts.next()?.to_owned();
+        Some(Self { queue: parts.next()?.to_owned(), id, number })
+    }
+}
+
+impl NatsQueue {
+    pub(super) fn new(link: Arc<Link>, config: QueueConfig) -> Self {
+        let shared = Shared {
+            config,
+            fences: Recent::new(),
+            consumers: Mutex::default(),
+            cleaners: Arc::new(Semaphore::new(CLEANERS)),
+        };
+        Self { link, shared: Arc::new(shared) }
+    }
+
+    pub(super) fn lease_millis(&self) -> u64 {
+        millis(self.shared.config.lease)
+    }
+
+    pub(super) fn max_attempts(&self) -> u32 {
+        self.shared.config.max_attempts.max(1)
+    }
+
+    /// Who hands out the jobs of a queue.
+    pub(super) async fn dispatcher(&self, queue: &str) -> Result<Consumer<pull::Config>> {
+        let known = self.consumers().get(queue).cloned();
+        if let Some(consumer) = known {
+            return Ok(consumer);
+        }
+        let config = pull::Config {
+            durable_name: Some(consumer_name(self.link.space(), queue)),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.shared.config.lease + SLACK,
+            filter_subject: self.link.subject(Kind::Jobs, queue) + ".*",
+            max_ack_pending: -1,
+            max_waiting: 4096,
+            ..pull::Config::default()
+        };
+        let consumer = self.link.stream(Kind::Jobs).create_consumer(config).await.map_err(failed)?;
+        self.consumers().insert(queue.to_owned(), consumer.clone());
+        Ok(consumer)
+    }
+
+    /// Asks for it again next time: it may have been deleted.
+    pub(super) fn forget_dispatcher(&self, queue: &str) {
+        self.consumers().remove(queue);
+    }
+
+    fn consumers(&self) -> std::sync::MutexGuard<'_, HashMap<String, Consumer<pull::Config>>> {
+        self.shared.consumers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn job_subject(&self, queue: &str, id: &str) -> String {
+        self.link.subject(Kind::Jobs, &format!("{queue}/{id}"))
+    }
+
+    /// Removes a job that is done: first its message, then the fence that says so.
+    ///
+    /// Before that it is no longer to be offered, for NATS 2.9 stops handing out jobs for a while when it comes upon one
+    /// that was removed.
+    pub(super) async fn clean(&self, place: &Place, fence: u64, offer: Option<&str>) -> Result<()> {
+        if let Some(offer) = offer {
+            self.answer(offer, Bytes::from_static(b"+ACK")).await;
+        }
+        self.link.remove(Kind::Jobs, place.number).await?;
+        self.link.forget(Kind::Fences, fence).await;
+        Ok(())
+    }
+
+    /// Answers an offer of `JetStream`'s. If that gets lost, the job is offered again and the fence tells what to do.
+    pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
+        if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
+            tracing::debug!(%error, "an offer of a job was not answered");
+        }
+    }
+
+    /// Declines an offer until `delay` is over.
+    pub(super) async fn decline(&self, offer: &str, delay: Duration) {
+        let answer = format!("-NAK {{\"delay\":{}}}", delay.as_nanos().clamp(1, i64::MAX as u128));
+        self.answer(offer, answer.into()).await;
+    }
+
+    /// Makes room for a job of this id. `None` if there is an unfinished one, else the number to write over.
+    async fn make_room(&self, queue: &str, id: &str) -> Result<Option<u64>> {
+        let Some(found) = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await? else {
+            return Ok(Some(0));
+        };
+        if found.headers.get(GONE).is_some() {
+            return Ok(Some(found.sequence));
+        }
+        let place = Place { queue: queue.to_owned(), id: id.to_owned(), number: found.sequence };
+        match fence(&self.link, &place).await? {
+            Some((number, Fence { state: State::Done, .. })) => {
+                self.clean(&place, number, None).await?;
+                Ok(Some(0))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    async fn count(&self, queue: &str) -> Result<Depth> {
+        let mut consumer = self.dispatcher(queue).await?;
+        let info = consumer.info().await.map_err(|error| {
+            self.forget_dispatcher(queue);
+            failed(error)
+        })?;
+        let offered = info.num_pending + info.num_ack_pending as u64;
+        let mut depth = Depth::default();
+        let filter = self.link.subject(Kind::Fences, queue) + ".>";
+        let (mut from, mut more) = (1, true);
+        while more {
+            let scan = self.link.scan(Kind::Fences, filter.clone(), from, PAGE).await?;
+            let now = self.link.clock.now();
+            for kept in &scan.messages {
+                let Some(fence) = Fence::read(kept) else { continue };
+                match fence.state {
+                    State::Leased if fence.until > now => depth.leased += 1,
+                    State::Dead => depth.dead += 1,
+                    // Whoever should have removed this job has died over it.
+                    State::Done if kept.time + LEFT_BEHIND < now => {
+                        if let Some(place) = Place::of(&kept.subject) {
+                            self.clean(&place, kept.sequence, None).await?;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            (from, more) = (scan.next(from), scan.more);
+        }
+        depth.waiting = offered.saturating_sub(depth.leased);
+        Ok(depth)
+    }
+}
+
+#[async_trait]
+impl Queue for NatsQueue {
+    async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
+        check_job(queue, &job)?;
+        let subject = self.job_subject(queue, &job.id);
+        self.link
+            .run(async {
+                let mut at = 0;
+                for _ in 0..TRIES {
+                    let mut message = PublishMessage::build().payload(job.payload.clone());
+                    if !job.delay.is_zero() {
+                        message =
+                            message.header(DUE, (self.link.clock.now() + millis(job.delay)).to_string());
+                    }
+                    if self.link.put_at(&subject, message, at).await?.is_some() {
+                        return Ok(Pushed::Added);
+                    }
+                    match self.make_room(queue, &job.id).await? {
+                        Some(number) => at = number,
+                        None => return Ok(Pushed::Duplicate),
+                    }
+                }
+                Err(Error::busy(super::link::NAME, "too many are pushing jobs of one id"))
+            })
+            .await
+    }
+
+    async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+        name::check_segment(queue)?;
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.take(queue, limit, wait).await
+    }
+
+    async fn extend(&self, lease: &Lease) -> Result<()> {
+        let held = Held::read(lease)?;
+        self.link
+            .run(async {
+                let until = self.link.clock.now() + self.lease_millis();
+                self.settle(lease, &held, Fence { until, ..held.fence(State::Leased) }).await?;
+                self.answer(&held.offer, Bytes::from_static(b"+WPI")).await;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn ack(&self, lease: &Lease) -> Result<()> {
+        let held = Held::read(lease)?;
+        let number = self.link.run(self.settle(lease, &held, held.fence(State::Done))).await?;
+        // It is done, and that is known. What is left of it goes while the worker turns to the next.
+        if let Ok(permit) = Arc::clone(&self.shared.cleaners).try_acquire_owned() {
+            let queue = self.clone();
+            tokio::spawn(async move {
+                let _permit = permit;
+                queue.clean_up(&held, number).await;
+            });
+        } else {
+            self.clean_up(&held, number).await;
+        }
+        Ok(())
+    }
+
+    async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()> {
+        let held = Held::read(lease)?;
+        if held.attempt >= self.max_attempts() {
+            return self.bury(lease).await;
+        }
+        self.link
+            .run(async {
+                let until = self.link.clock.now() + millis(delay);
+                self.settle(lease, &held, Fence { until, ..held.fence(State::Waiting) }).await?;
+                self.decline(&held.offer, delay).await;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn bury(&self, lease: &Lease) -> Result<()> {
+        let held = Held::read(lease)?;
+        self.link.run(self.bury_held(lease, &held)).await
+    }
+
+    async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
+        name::check_segment(queue)?;
+        self.link.run(self.list_dead(queue, after, limit)).await
+    }
+
+    async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
+        name::check_segment(queue)?;
+        name::check_segment(id)?;
+        self.link
+            .run(
+                self.replace_dead(queue, id, |job: &Kept| {
+                    PublishMessage::build().payload(job.payload.clone())
+                }),
+            )
+            .await
+            .map(|number| number.is_some())
+    }
+
+    async fn discard(&self, queue: &str, id: &str) -> Result<bool> {
+        name::check_segment(queue)?;
+        name::check_segment(id)?;
+        self.link
+            .run(async {
+                let gone = |_: &Kept| PublishMessage::build().header(GONE, "1");
+                let marker = self.replace_dead(queue, id, gone).await?;
+                if let Some(marker) = marker {
+                    self.link.forget(Kind::Jobs, marker).await;
+                }
+                Ok(marker.is_some())
+            })
+            .await
+    }
+
+    async fn depth(&self, queue: &str) -> Result<Depth> {
+        name::check_segment(queue)?;
+        self.link.run(self.count(queue)).await
+    }
+}
+
+/// NATS takes names of up to 255 bytes; two long names together are told apart by a digest.
+fn consumer_name(space: &str, queue: &str) -> String {
+    // No segment has a comma.
+    let name = format!("{space},{queue}");
+    if name.len() <= 200 {
+        return name;
+    }
+    // FNV-1a, which is the same on every machine and in every release.
+    let digest = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |digest: u128, byte| {
+        (digest ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
+    });
+    format!(",{digest:032x}")
+}

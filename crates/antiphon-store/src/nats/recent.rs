@@ -1,0 +1,56 @@
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+const SLOTS: usize = 1 << 14;
+
+/// Remembers what was learnt lately, to save a question to the server.
+///
+/// Each thing has one place it can be in, so the size is fixed and nothing has to be evicted. What is remembered
+/// is only ever a guess: the server checks it.
+pub(super) struct Recent<T> {
+    slots: Mutex<Vec<Option<(u64, T)>>>,
+}
+
+impl<T: Copy> Recent<T> {
+    pub(super) fn new() -> Self {
+        Self { slots: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn note(&self, key: impl Hash, value: T) {
+        let key = digest(key);
+        let mut slots = self.slots();
+        if slots.is_empty() {
+            slots.resize(SLOTS, None);
+        }
+        slots[place(key)] = Some((key, value));
+    }
+
+    pub(super) fn recall(&self, key: impl Hash) -> Option<T> {
+        let key = digest(key);
+        let slots = self.slots();
+        slots.get(place(key)).copied().flatten().filter(|(at, _)| *at == key).map(|(_, value)| value)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Option<(u64, T)>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn digest(key: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn place(key: u64) -> usize {
+    usize::try_from(key % SLOTS as u64).expect("it is less than the number of slots")
+}
+
+impl<T> fmt::Debug for Recent<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recent").finish_non_exhaustive()
+    }
+}

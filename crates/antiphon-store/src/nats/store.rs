@@ -1,0 +1,258 @@
+use std::{sync::Arc, time::Duration};
+
+use async_nats::jetstream::message::PublishMessage;
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use super::{
+    clock::millis,
+    config::config,
+    link::{Kept, Kind, Link, written},
+    log::Logs,
+    recent::Recent,
+    timer::Timer,
+};
+use crate::{
+    error::{Error, Result},
+    name,
+    store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
+};
+
+/// How long a record lives, in milliseconds.
+pub(super) const TTL: &str = "Antiphon-Ttl";
+/// On what stands for something that is gone until it is removed.
+pub(super) const GONE: &str = "Antiphon-Gone";
+
+/// How often a write that met another is tried again: each time the other has done something, so that
+/// somebody makes progress.
+pub(super) const TRIES: usize = 8;
+
+/// How near to its end the lifetime of a record is not trusted to memory.
+const DOUBTFUL: u64 = 1_000;
+
+/// Records and logs in `JetStream` streams.
+#[derive(Clone, Debug)]
+pub struct NatsStore {
+    pub(super) link: Arc<Link>,
+    pub(super) memory: Arc<Memory>,
+}
+
+/// What is remembered of records and logs.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// When the record with this number expires.
+    deadlines: Recent<Option<u64>>,
+    /// The number of the claim on the record with this number.
+    pub(super) claims: Recent<u64>,
+    logs: Logs,
+}
+
+/// What is under a key.
+pub(super) struct Version {
+    pub(super) sequence: u64,
+    pub(super) deadline: Option<u64>,
+    pub(super) gone: bool,
+    pub(super) value: Bytes,
+}
+
+impl Version {
+    pub(super) fn is_live(&self, now: u64) -> bool {
+        !self.gone && self.deadline.is_none_or(|deadline| now < deadline)
+    }
+
+    pub(super) fn into_record(self, key: &str) -> Record {
+        Record::new(key, self.value, Revision(self.sequence))
+    }
+}
+
+impl From<Kept> for Version {
+    fn from(kept: Kept) -> Self {
+        Self {
+            sequence: kept.sequence,
+            deadline: kept.number(TTL).map(|ttl| kept.time.saturating_add(ttl)),
+            gone: kept.headers.get(GONE).is_some(),
+            value: kept.payload,
+        }
+    }
+}
+
+impl NatsStore {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        let memory = Memory { deadlines: Recent::new(), claims: Recent::new(), logs: Logs::new() };
+        Self { link, memory: Arc::new(memory) }
+    }
+
+    /// What is under a key, be it expired or gone.
+    pub(super) async fn look(&self, key: &str) -> Result<Option<Version>> {
+        let found = self.link.last(Kind::Records, &self.link.subject(Kind::Records, key)).await?;
+        let found = found.map(Version::from);
+        if let Some(version) = &found {
+            self.memory.deadlines.note(version.sequence, version.deadline);
+        }
+        Ok(found)
+    }
+
+    /// Writes a record over number `at`, and before it what makes sure that its end is noticed.
+    async fn write(&self, key: &str, write: &Write, at: u64, timed: bool) -> Result<Option<u64>> {
+        let mut message = PublishMessage::build().payload(write.value.clone());
+        let mut timer = None;
+        if let Some(ttl) = write.ttl {
+            message = message.header(TTL, ttl.to_string());
+            if timed {
+                let due = Timer::written(self.link.clock.now() + ttl, key);
+                timer = Some(self.link.send(&due.subject(&self.link), due.message()).await?);
+            }
+        }
+        let subject = self.link.subject(Kind::Records, key);
+        let sequence = self.link.put_at(&subject, message, at).await?;
+        if let Some(sequence) = sequence {
+            if let Some(timer) = timer {
+                written(timer).await?;
+            }
+            let deadline = write.ttl.map(|ttl| self.link.clock.now() + ttl);
+            self.memory.deadlines.note(sequence, deadline);
+        }
+        Ok(sequence)
+    }
+
+    /// When the record at `revision` expires, if it may be written at all.
+    async fn deadline(&self, key: &str, revision: Revision) -> Result<Option<u64>> {
+        let now = self.link.clock.now();
+        match self.memory.deadlines.recall(revision.0) {
+            Some(deadline) if deadline.is_none_or(|deadline| deadline > now + DOUBTFUL) => Ok(deadline),
+            _ => match self.look(key).await? {
+                Some(version) if version.sequence == revision.0 && version.is_live(self.link.clock.now()) => {
+                    Ok(version.deadline)
+                }
+                _ => Err(conflict(key)),
+            },
+        }
+    }
+}
+
+struct Write {
+    value: Bytes,
+    ttl: Option<u64>,
+}
+
+#[async_trait]
+impl Store for NatsStore {
+    async fn get(&self, key: &str) -> Result<Option<Record>> {
+        name::check(key)?;
+        let found = self.link.run(self.look(key)).await?;
+        let now = self.link.clock.now();
+        Ok(found.filter(|version| version.is_live(now)).map(|version| version.into_record(key)))
+    }
+
+    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+        name::check(key)?;
+        check_value(value.len())?;
+        let write = Write { value, ttl: ttl.map(millis) };
+        self.link
+            .run(async {
+                let mut at = 0;
+                for attempt in 0..TRIES {
+                    if let Some(sequence) = self.write(key, &write, at, attempt == 0).await? {
+                        return Ok(Revision(sequence));
+                    }
+                    at = match self.look(key).await? {
+                        None => 0,
+                        Some(version) if !version.is_live(self.link.clock.now()) => version.sequence,
+                        Some(_) => break,
+                    };
+                }
+                Err(conflict(key))
+            })
+            .await
+    }
+
+    async fn update(
+        &self,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+        revision: Revision,
+    ) -> Result<Revision> {
+        name::check(key)?;
+        check_value(value.len())?;
+        let write = Write { value, ttl: ttl.map(millis) };
+        if revision.0 == 0 {
+            return Err(conflict(key));
+        }
+        self.link
+            .run(async {
+                let before = self.deadline(key, revision).await?;
+                // The timer of the version before will do, if it goes off first: it is then set anew.
+                let end = write.ttl.map(|ttl| self.link.clock.now() + ttl);
+                let timed = end.is_some_and(|end| before.is_none_or(|before| end < before));
+                let written = self.write(key, &write, revision.0, timed).await?;
+                written.map(Revision).ok_or_else(|| conflict(key))
+            })
+            .await
+    }
+
+    async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
+        name::check(key)?;
+        if revision.0 == 0 {
+            return Err(conflict(key));
+        }
+        self.link
+            .run(async {
+                // The server removes a message without regard to who is writing over it at that moment, so a
+                // record is first written over, on condition, by what stands for its absence.
+                let subject = self.link.subject(Kind::Records, key);
+                let gone = PublishMessage::build().header(GONE, "1");
+                let marker =
+                    self.link.put_at(&subject, gone, revision.0).await?.ok_or_else(|| conflict(key))?;
+                self.link.forget(Kind::Records, marker).await;
+                if let Some(claim) = self.memory.claims.recall(revision.0) {
+                    self.link.forget(Kind::Claims, claim).await;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
+        name::check_prefix(prefix)?;
+        if let Some(after) = after {
+            name::check(&after.0).map_err(|_| foreign_cursor())?;
+        }
+        self.link.run(self.page(prefix, after.map(|cursor| cursor.0.as_str()), limit)).await
+    }
+
+    async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+        name::check_prefix(prefix)?;
+        self.link.run(self.claim(prefix, millis(lease), limit)).await
+    }
+
+    async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
+        name::check(log)?;
+        check_entries(&entries)?;
+        self.link.run(self.memory.logs.append(&self.link, log, at, &entries)).await
+    }
+
+    async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        name::check(log)?;
+        self.link.run(self.memory.logs.read(&self.link, log, from, limit)).await
+    }
+
+    async fn delete_log(&self, log: &str) -> Result<()> {
+        name::check(log)?;
+        self.link.run(self.memory.logs.delete(&self.link, log)).await
+    }
+}
+
+/// Where a listing begins.
+pub(super) fn cursor(after: Option<&Cursor>) -> Result<u64> {
+    let parsed = after.map_or(Ok(1), |cursor| cursor.0.parse());
+    parsed.map_err(|_| foreign_cursor())
+}
+
+fn foreign_cursor() -> Error {
+    config("this cursor does not come from a listing of this backend")
+}
+
+fn conflict(key: &str) -> Error {
+    Error::Conflict { key: key.to_owned() }
+}

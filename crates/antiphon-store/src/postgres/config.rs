@@ -1,0 +1,187 @@
+use std::{fmt, str::FromStr, time::Duration};
+
+use sqlx::postgres::PgConnectOptions;
+
+use crate::{
+    error::{Error, Result},
+    name,
+};
+
+/// Where the database is, and how much of it may be used.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostgresConfig {
+    /// `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and the like as
+    /// parameters.
+    pub url: String,
+    /// Whose records, logs, queues and topics these are: those of one space do not see another's.
+    /// Default: `antiphon`.
+    pub space: String,
+    /// The schema the tables are in: lower case letters, digits and `_`. Default: `antiphon`.
+    pub schema: String,
+    /// Where to listen for notifications, if `url` leads to a pooler that cannot, such as `PgBouncer` in
+    /// transaction mode. Default: `url`.
+    pub listen_url: Option<String>,
+    /// The most connections of this handle, without the one that listens. Default: 16.
+    pub max_connections: u32,
+    /// How long to wait for a free connection or a new one. Default: 5 seconds.
+    pub connect_timeout: Duration,
+    /// How long an operation may take once it has its connection. Default: 10 seconds.
+    pub operation_timeout: Duration,
+    /// How often a waiting lease looks for jobs by itself, should a notification be lost. Default: 5 seconds.
+    pub poll: Duration,
+    /// Whether connecting brings the schema up to date, which needs the right to create it. If not, it is
+    /// done beforehand by [`Postgres::migrate`](super::Postgres::migrate). Default: true.
+    pub migrate: bool,
+}
+
+impl PostgresConfig {
+    /// The defaults, at a URL.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            space: "antiphon".into(),
+            schema: "antiphon".into(),
+            listen_url: None,
+            max_connections: 16,
+            connect_timeout: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(10),
+            poll: Duration::from_secs(5),
+            migrate: true,
+        }
+    }
+
+    /// Sets whose data these are.
+    #[must_use]
+    pub fn with_space(mut self, space: impl Into<String>) -> Self {
+        self.space = space.into();
+        self
+    }
+
+    /// Sets the schema the tables are in.
+    #[must_use]
+    pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Sets where to listen for notifications, past a pooler.
+    #[must_use]
+    pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
+        self.listen_url = Some(listen_url.into());
+        self
+    }
+
+    /// Sets the most connections.
+    #[must_use]
+    pub fn with_max_connections(mut self, max_connections: u32) -> Self {
+        self.max_connections = max_connections;
+        self
+    }
+
+    /// Sets how long to wait for a connection.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// Sets how long an operation may take.
+    #[must_use]
+    pub fn with_operation_timeout(mut self, operation_timeout: Duration) -> Self {
+        self.operation_timeout = operation_timeout;
+        self
+    }
+
+    /// Sets how often a waiting lease looks for jobs by itself.
+    #[must_use]
+    pub fn with_poll(mut self, poll: Duration) -> Self {
+        self.poll = poll;
+        self
+    }
+
+    /// Sets whether connecting brings the schema up to date.
+    #[must_use]
+    pub fn with_migrate(mut self, migrate: bool) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        name::check_segment(&self.space)?;
+        let first = self.schema.bytes().next();
+        let letters = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let plain = first.is_some_and(letters)
+            && self.schema.bytes().all(|byte| letters(byte) || byte.is_ascii_digit())
+            && self.schema.len() <= 63
+            && !self.schema.starts_with("pg_");
+        if !plain {
+            return Err(Error::Config {
+                problem: format!(
+                    "`{}` cannot be a schema: use lower case letters, digits and `_`, at most 63 of them, \
+                     and begin with neither a digit nor `pg_`",
+                    self.schema.chars().take(100).collect::<String>()
+                ),
+            });
+        }
+        if self.max_connections == 0 {
+            return Err(Error::Config { problem: "`max_connections` must be at least 1".into() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn options(&self) -> Result<PgConnectOptions> {
+        parse(&self.url)
+    }
+
+    pub(super) fn listen_options(&self) -> Result<PgConnectOptions> {
+        parse(self.listen_url.as_deref().unwrap_or(&self.url))
+    }
+}
+
+fn parse(url: &str) -> Result<PgConnectOptions> {
+    // sqlx would take any scheme.
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(Error::Config { problem: "a PostgreSQL URL begins with `postgres://`".into() });
+    }
+    let options = PgConnectOptions::from_str(url)
+        .map_err(|error| Error::Config { problem: format!("the PostgreSQL URL cannot be used: {error}") })?;
+    Ok(match options.get_application_name() {
+        Some(_) => options,
+        None => options.application_name("antiphon"),
+    })
+}
+
+/// The part of a URL that is no secret.
+struct Place<'a>(&'a str);
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match parse(self.0) {
+            Ok(options) => write!(
+                f,
+                "postgres://{}:{}/{}",
+                options.get_host(),
+                options.get_port(),
+                options.get_database().unwrap_or_default()
+            ),
+            Err(_) => f.write_str("unusable"),
+        }
+    }
+}
+
+impl fmt::Debug for PostgresConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresConfig")
+            .field("url", &Place(&self.url))
+            .field("space", &self.space)
+            .field("schema", &self.schema)
+            .field("listen_url", &self.listen_url.as_deref().map(Place))
+            .field("max_connections", &self.max_connections)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("operation_timeout", &self.operation_timeout)
+            .field("poll", &self.poll)
+            .field("migrate", &self.migrate)
+            .finish()
+    }
+}

@@ -1,0 +1,294 @@
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use sqlx::{
+    Executor,
+    postgres::{PgConnectOptions, PgListener, PgPoolOptions},
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+
+use super::{BACKEND, channel, pool::Pool, wakes::Wakes};
+use crate::{
+    bus::Feed,
+    error::{Error, Result},
+};
+
+/// A connection on which nothing has come for so long is tried.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Between two attempts to connect: first this, then twice as long, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How many who want to listen may wait for their turn.
+const BACKLOG: usize = 64;
+
+/// The one connection that listens, for whoever wants to hear something.
+#[derive(Debug)]
+pub(super) struct Listener {
+    requests: mpsc::Sender<Request>,
+    hears_wakes: AtomicBool,
+    patience: Duration,
+}
+
+#[derive(Debug)]
+struct Request {
+    channel: String,
+    seat: Seat,
+}
+
+/// A place at a channel.
+#[derive(Debug)]
+struct Seat {
+    ear: Ear,
+    /// Whom to tell when it hears; gone once it does.
+    ready: Option<oneshot::Sender<()>>,
+}
+
+/// Who hears what comes through a channel.
+#[derive(Debug)]
+enum Ear {
+    Topic { subject: String, feed: Feed },
+    Wakes(Weak<Wakes>),
+}
+
+impl Listener {
+    /// Connects when there is something to listen to.
+    pub(super) fn start(options: PgConnectOptions, patience: Duration, pool: Arc<Pool>) -> Self {
+        let (sender, requests) = mpsc::channel(BACKLOG);
+        let task = Task {
+            options,
+            patience,
+            pool,
+            requests,
+            seats: HashMap::new(),
+            leaving: FuturesUnordered::new(),
+        };
+        tokio::spawn(task.run());
+        Self { requests: sender, hears_wakes: AtomicBool::new(false), patience }
+    }
+
+    /// Lets a subscription hear its topic, and returns when it does.
+    pub(super) async fn subscribe(&self, channel: String, subject: String, feed: Feed) -> Result<()> {
+        let (ready, is_ready) = oneshot::channel();
+        let seat = Seat { ear: Ear::Topic { subject, feed }, ready: Some(ready) };
+        let request = Request { channel, seat };
+        let listening = async {
+            self.requests.send(request).await.map_err(|error| Error::busy(BACKEND, error.to_string()))?;
+            is_ready.await.map_err(|error| Error::busy(BACKEND, error))
+        };
+        // Nothing was done, for dropping the subscription takes the request back.
+        timeout(self.patience, listening).await.map_err(|error| Error::busy(BACKEND, error))?
+    }
+
+    /// Lets wake-ups be heard, soon. Who waits is woken when they are.
+    pub(super) fn hear_wakes(&self, wakes: &Arc<Wakes>) {
+        if self.hears_wakes.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let ear = Ear::Wakes(Arc::downgrade(wakes));
+        let (ready, _) = oneshot::channel();
+        let request = Request { channel: wakes.channel().to_owned(), seat: Seat { ear, ready: Some(ready) } };
+        if self.requests.try_send(request).is_err() {
+            // The next one to wait tries again.
+            self.hears_wakes.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+struct Task {
+    options: PgConnectOptions,
+    patience: Duration,
+    pool: Arc<Pool>,
+    requests: mpsc::Receiver<Request>,
+    seats: HashMap<String, Vec<Seat>>,
+    /// The channels of subscriptions that are dropped, when they are.
+    leaving: FuturesUnordered<BoxFuture<'static, String>>,
+}
+
+/// Why listening ended.
+enum End {
+    Lost,
+    Idle,
+}
+
+impl Task {
+    async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            self.forget_deaf();
+            if self.seats.is_empty() {
+                // Neither the handle nor a subscription is left if there is no request.
+                let Some(request) = self.requests.recv().await else { return };
+                self.admit(request);
+            }
+            let error = match timeout(self.patience, self.connect()).await {
+                Ok(Ok(mut listener)) => {
+                    pause = FIRST_PAUSE;
+                    match self.listen(&mut listener).await {
+                        Ok(End::Idle) => continue,
+                        Ok(End::Lost) => None,
+                        Err(error) => Some(error),
+                    }
+                }
+                Ok(Err(error)) => Some(error),
+                Err(_) => Some(sqlx::Error::PoolTimedOut),
+            };
+            tracing::warn!(error = ?error, "the listening connection to PostgreSQL is lost");
+            self.pool.suspect();
+            sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    /// A new connection each time: what is left of the old one does not matter.
+    async fn connect(&mut self) -> Result<PgListener, sqlx::Error> {
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(self.patience)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .connect_lazy_with(self.options.clone());
+        let mut listener = PgListener::connect_with(&pool).await?;
+        // A lost connection must be seen here, for all that it entails.
+        listener.eager_reconnect(false);
+        listener.listen_all(self.seats.keys().map(String::as_str)).await?;
+        Ok(listener)
+    }
+
+    async fn listen(&mut self, listener: &mut PgListener) -> Result<End, sqlx::Error> {
+        self.seats.values_mut().flatten().for_each(Seat::begin);
+        let mut open = true;
+        loop {
+            tokio::select! {
+                notification = listener.try_recv() => match notification? {
+                    Some(notification) => self.hear(notification.channel(), notification.payload()),
+                    None => return Ok(End::Lost),
+                },
+                request = self.requests.recv(), if open => if let Some(request) = request {
+                    let known = self.seats.contains_key(&request.channel);
+                    let channel = request.channel.clone();
+                    self.admit(request);
+                    if !known {
+                        within(self.patience, listener.listen(&channel)).await?;
+                    }
+                    if let Some(seat) = self.seats.get_mut(&channel).and_then(|seats| seats.last_mut()) {
+                        seat.begin();
+                    }
+                } else {
+                    open = false;
+                    self.forget_deaf();
+                },
+                Some(channel) = self.leaving.next() => {
+                    if self.leave(&channel) {
+                        within(self.patience, listener.unlisten(&channel)).await?;
+                    }
+                }
+                () = sleep(QUIET) => {
+                    if self.seats.is_empty() {
+                        return Ok(End::Idle);
+                    }
+                    within(self.patience, listener.execute("select 1")).await?;
+                }
+            }
+            if self.seats.is_empty() && !open {
+                return Ok(End::Idle);
+            }
+        }
+    }
+
+    fn admit(&mut self, request: Request) {
+        if let Ear::Topic { feed, .. } = &request.seat.ear {
+            let (feed, channel) = (feed.clone(), request.channel.clone());
+            self.leaving.push(Box::pin(async move {
+                feed.closed().await;
+                channel
+            }));
+        }
+        self.seats.entry(request.channel).or_default().push(request.seat);
+    }
+
+    fn hear(&self, channel: &str, payload: &str) {
+        let mut event = None;
+        for seat in self.seats.get(channel).into_iter().flatten() {
+            match &seat.ear {
+                Ear::Wakes(wakes) => {
+                    if let Some(wakes) = wakes.upgrade() {
+                        wakes.hear(payload);
+                    }
+                }
+                Ear::Topic { subject, feed } => {
+                    let event = event.get_or_insert_with(|| channel::read(payload));
+                    if let Some((about, event)) = event
+                        && about == subject
+                    {
+                        feed.send(event.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets the subscriptions of a channel that were dropped. Whether nobody listens to it any more.
+    fn leave(&mut self, channel: &str) -> bool {
+        let Some(seats) = self.seats.get_mut(channel) else { return false };
+        seats.retain(|seat| !seat.ear.is_deaf());
+        let empty = seats.is_empty();
+        if empty {
+            self.seats.remove(channel);
+        }
+        empty
+    }
+
+    fn forget_deaf(&mut self) {
+        self.seats.retain(|_, seats| {
+            seats.retain(|seat| !seat.ear.is_deaf());
+            !seats.is_empty()
+        });
+    }
+}
+
+impl Seat {
+    /// From now on it hears what comes, and if it did so before, it may have missed something.
+    fn begin(&mut self) {
+        let new = self.ready.take().map(|ready| ready.send(()).ok()).is_some();
+        match &self.ear {
+            Ear::Topic { feed, .. } if !new => {
+                feed.gap();
+            }
+            Ear::Topic { .. } => {}
+            // Who waits for jobs did not wait for this.
+            Ear::Wakes(wakes) => {
+                if let Some(wakes) = wakes.upgrade() {
+                    wakes.wake_all();
+                }
+            }
+        }
+    }
+}
+
+impl Ear {
+    fn is_deaf(&self) -> bool {
+        match self {
+            Self::Topic { feed, .. } => feed.is_closed(),
+            Self::Wakes(wakes) => wakes.strong_count() == 0,
+        }
+    }
+}
+
+async fn within<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    timeout(patience, work).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}

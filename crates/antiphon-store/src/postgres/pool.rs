@@ -1,0 +1,176 @@
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use sqlx::{
+    Connection, Postgres,
+    pool::PoolConnection,
+    postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow},
+    query::Query,
+};
+use tokio::time::{error::Elapsed, timeout};
+
+use super::{BACKEND, PostgresConfig};
+use crate::error::{Error, Result};
+
+/// A statement and what it is given.
+pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
+
+/// A connection that has rested so long is tried before it is used.
+const LONG: Duration = Duration::from_secs(1);
+
+/// The connections, and the rule of what an error means.
+#[derive(Debug)]
+pub(super) struct Pool {
+    connections: PgPool,
+    operation_timeout: Duration,
+    suspicion: Arc<Suspicion>,
+}
+
+impl Pool {
+    /// Connects when it must.
+    pub(super) fn new(config: &PostgresConfig, options: PgConnectOptions) -> Self {
+        let suspicion = Arc::new(Suspicion::new());
+        let suspects = Arc::clone(&suspicion);
+        let patience = config.connect_timeout / 4;
+        let connections = PgPoolOptions::new()
+            .max_connections(config.max_connections)
+            .acquire_timeout(config.connect_timeout)
+            // It would cost every operation a round trip. Only those are tried that have reason to be.
+            .test_before_acquire(false)
+            .before_acquire(move |connection, metadata| {
+                let tried = metadata.idle_for > LONG || suspects.falls_on(metadata.idle_for);
+                Box::pin(async move {
+                    if tried {
+                        let late = |_: Elapsed| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+                        timeout(patience, connection.ping()).await.map_err(late)??;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_lazy_with(options);
+        Self { connections, operation_timeout: config.operation_timeout, suspicion }
+    }
+
+    /// Notes that the server went away: all connections made before are tried before they are used.
+    pub(super) fn suspect(&self) {
+        self.suspicion.rise();
+    }
+
+    /// All rows of a statement.
+    pub(super) async fn rows(&self, statement: Statement<'_>) -> Result<Vec<PgRow>> {
+        let mut connection = self.acquire().await?;
+        let outcome = timeout(self.operation_timeout, statement.fetch_all(&mut *connection)).await;
+        self.settle(connection, outcome)
+    }
+
+    /// The only row of a statement, if it has one.
+    pub(super) async fn row(&self, statement: Statement<'_>) -> Result<Option<PgRow>> {
+        let mut connection = self.acquire().await?;
+        let outcome = timeout(self.operation_timeout, statement.fetch_optional(&mut *connection)).await;
+        self.settle(connection, outcome)
+    }
+
+    /// Whether a statement changed anything.
+    pub(super) async fn changed(&self, statement: Statement<'_>) -> Result<bool> {
+        let mut connection = self.acquire().await?;
+        let outcome = timeout(self.operation_timeout, statement.execute(&mut *connection)).await;
+        Ok(self.settle(connection, outcome)?.rows_affected() > 0)
+    }
+
+    async fn acquire(&self) -> Result<PoolConnection<Postgres>> {
+        self.connections.acquire().await.map_err(|error| Error::busy(BACKEND, error))
+    }
+
+    fn settle<T>(
+        &self,
+        mut connection: PoolConnection<Postgres>,
+        outcome: Result<Result<T, sqlx::Error>, Elapsed>,
+    ) -> Result<T> {
+        let error = match outcome {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error,
+            Err(elapsed) => {
+                // An answer may still come: nobody else must read it.
+                connection.close_on_drop();
+                self.suspect();
+                return Err(Error::backend(BACKEND, elapsed));
+            }
+        };
+        match meaning(&error) {
+            Meaning::Refused => Err(Error::busy(BACKEND, error)),
+            Meaning::Standby => {
+                connection.close_on_drop();
+                Err(Error::busy(BACKEND, error))
+            }
+            Meaning::Lost => {
+                connection.close_on_drop();
+                self.suspect();
+                Err(Error::backend(BACKEND, error))
+            }
+            Meaning::Uncertain => Err(Error::backend(BACKEND, error)),
+        }
+    }
+}
+
+enum Meaning {
+    /// The server undid the statement, and it may well succeed later.
+    Refused,
+    /// The server cannot write: it is not, or not any more, the primary.
+    Standby,
+    /// The connection is gone.
+    Lost,
+    /// All else.
+    Uncertain,
+}
+
+fn meaning(error: &sqlx::Error) -> Meaning {
+    let sqlx::Error::Database(error) = error else {
+        return Meaning::Lost;
+    };
+    match error.code().as_deref() {
+        // Serialization failure, deadlock, lock timeout, statement timeout.
+        Some("40001" | "40P01" | "55P03" | "57014") => Meaning::Refused,
+        Some("25006") => Meaning::Standby,
+        // Shut down by an administrator, by a crash, or not yet up.
+        Some("57P01" | "57P02" | "57P03") => Meaning::Lost,
+        _ => Meaning::Uncertain,
+    }
+}
+
+/// Since when connections are not to be trusted.
+#[derive(Debug)]
+struct Suspicion {
+    origin: Instant,
+    /// Milliseconds after `origin`.
+    rose: AtomicU64,
+}
+
+impl Suspicion {
+    fn new() -> Self {
+        Self { origin: Instant::now(), rose: AtomicU64::new(0) }
+    }
+
+    fn rise(&self) {
+        self.rose.fetch_max(self.now(), Ordering::Relaxed);
+    }
+
+    /// Whether a connection that has rested so long rested before it last rose.
+    fn falls_on(&self, idle_for: Duration) -> bool {
+        let rose = self.rose.load(Ordering::Relaxed);
+        rose > 0 && self.now().saturating_sub(millis(idle_for)) <= rose
+    }
+
+    fn now(&self) -> u64 {
+        // Never zero, which stands for no suspicion.
+        millis(self.origin.elapsed()).saturating_add(1)
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,166 @@
+use std::{sync::Arc, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
+    RedisError, RedisResult, ServerErrorKind, Value,
+    aio::{MultiplexedConnection, SendError},
+    cluster::ClusterClientBuilder,
+    io::tcp::TcpSettings,
+};
+
+use tokio::time::timeout;
+
+use super::config::RedisConfig;
+use crate::error::Result;
+
+/// Is called with what the server says unasked.
+pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
+
+/// Makes connections that are for one purpose only: to wait for jobs, or to listen.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    servers: Vec<ConnectionInfo>,
+    cluster: bool,
+    connect_timeout: Duration,
+    timeout: Duration,
+    #[cfg(feature = "tls")]
+    authority: Option<Vec<u8>>,
+}
+
+impl Dialer {
+    pub(super) fn new(config: &RedisConfig) -> Result<Self> {
+        let mut dialer = Self {
+            servers: Vec::new(),
+            cluster: config.is_cluster(),
+            connect_timeout: config.connect_timeout,
+            timeout: config.timeout,
+            #[cfg(feature = "tls")]
+            authority: config.authority.clone(),
+        };
+        let tcp_settings = dialer.tcp_settings();
+        for server in config.servers()? {
+            // The third version of the protocol tells at once when a connection is lost.
+            let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+            dialer.servers.push(server.set_redis_settings(settings).set_tcp_settings(tcp_settings.clone()));
+        }
+        Ok(dialer)
+    }
+
+    pub(super) fn servers(&self) -> &[ConnectionInfo] {
+        &self.servers
+    }
+
+    /// Lets the system give up a connection on which nothing is acknowledged any more.
+    pub(super) fn tcp_settings(&self) -> TcpSettings {
+        let settings = TcpSettings::default().set_nodelay(true);
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        let settings = settings.set_user_timeout(self.timeout);
+        settings
+    }
+
+    /// A client of the first server that was named.
+    pub(super) fn client(&self) -> RedisResult<Client> {
+        self.client_of(self.servers[0].clone())
+    }
+
+    /// A connection to the node that has `key`.
+    pub(super) async fn dial(
+        &self,
+        key: &str,
+        on_push: Option<OnPush>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let mut connection = self.dial_node(None, on_push.clone()).await?;
+        if !self.cluster {
+            return Ok(connection);
+        }
+        // Any command on the key makes a node say whose it is.
+        let mut cmd = redis::cmd("EXISTS");
+        let asked = cmd.arg(key).query_async::<Value>(&mut connection);
+        let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        match timeout(self.timeout, asked).await.map_err(late)? {
+            Ok(_) => Ok(connection),
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {
+                let node = error.redirect_node().map(|(node, _)| node);
+                self.dial_node(node, on_push).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A connection to `node` (a host and a port), or to the first of the named servers that answers.
+    async fn dial_node(
+        &self,
+        node: Option<&str>,
+        on_push: Option<OnPush>,
+    ) -> RedisResult<MultiplexedConnection> {
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_response_timeout(None);
+        if let Some(on_push) = on_push {
+            config = config.set_push_sender(move |info| {
+                on_push(info);
+                Ok::<(), SendError>(())
+            });
+        }
+        let first = &self.servers[0];
+        if let Some((host, port)) = node.and_then(host_and_port) {
+            let server = first.clone().set_addr(moved(first.addr(), host, port));
+            return self.client_of(server)?.get_multiplexed_async_connection_with_config(&config).await;
+        }
+        let mut tried = self.client()?.get_multiplexed_async_connection_with_config(&config).await;
+        for server in &self.servers[1..] {
+            if tried.is_err() {
+                tried = self
+                    .client_of(server.clone())?
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await;
+            }
+        }
+        tried
+    }
+
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_self, reason = "it knows the certificates"))]
+    fn client_of(&self, server: ConnectionInfo) -> RedisResult<Client> {
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = self.certificates() {
+            return Client::build_with_tls(server, certificates);
+        }
+        Client::open(server)
+    }
+
+    #[cfg(feature = "tls")]
+    fn certificates(&self) -> Option<redis::TlsCertificates> {
+        self.authority
+            .clone()
+            .map(|authority| redis::TlsCertificates { client_tls: None, root_cert: Some(authority) })
+    }
+
+    #[cfg_attr(not(feature = "tls"), expect(clippy::unused_self, reason = "it knows the certificates"))]
+    pub(super) fn secure(&self, builder: ClusterClientBuilder) -> ClusterClientBuilder {
+        #[cfg(feature = "tls")]
+        if let Some(certificates) = self.certificates() {
+            return builder.certs(certificates);
+        }
+        builder
+    }
+}
+
+/// Takes `host:port` apart. A node that does not know its own name leaves the host out.
+pub(super) fn host_and_port(node: &str) -> Option<(&str, u16)> {
+    let (host, port) = node.rsplit_once(':')?;
+    Some((host, port.parse().ok()?))
+}
+
+fn moved(addr: &ConnectionAddr, to: &str, port: u16) -> ConnectionAddr {
+    let host = |host: &String| if to.is_empty() { host.clone() } else { to.to_owned() };
+    match addr {
+        ConnectionAddr::Tcp(old, _) => ConnectionAddr::Tcp(host(old), port),
+        ConnectionAddr::TcpTls { host: old, insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+            host: host(old),
+            port,
+            insecure: *insecure,
+            tls_params: tls_params.clone(),
+        },
+        other => other.clone(),
+    }
+}

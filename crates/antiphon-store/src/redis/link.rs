@@ -1,0 +1,166 @@
+use std::{sync::Arc, time::Duration};
+
+use redis::{
+    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value,
+    aio::{ConnectionManager, ConnectionManagerConfig},
+    cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection,
+    cluster_routing::SingleNodeRoutingInfo,
+};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep, timeout_at},
+};
+
+use super::{
+    config::RedisConfig,
+    dial::{Dialer, host_and_port},
+    fate::{Fate, NAME, told},
+    script::Script,
+};
+use crate::error::{Error, Result};
+
+/// The connection that all operations share, and the rules by which they use it.
+///
+/// The client's own repetitions and time limits are off: they do not tell what was run from what was not.
+/// Here a command is sent again only when it was certainly not run.
+#[derive(Clone)]
+pub(super) struct Link {
+    wire: Wire,
+    places: Arc<Semaphore>,
+    connect_timeout: Duration,
+    timeout: Duration,
+}
+
+#[derive(Clone)]
+enum Wire {
+    One(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
+impl Link {
+    pub(super) async fn connect(config: &RedisConfig, dialer: &Dialer) -> Result<Self> {
+        let connecting = async {
+            if config.is_cluster() {
+                let builder = ClusterClientBuilder::new(dialer.servers().iter().cloned())
+                    .retries(0)
+                    .connection_timeout(config.connect_timeout)
+                    .tcp_settings(dialer.tcp_settings());
+                let client = dialer.secure(builder).build()?;
+                client.get_async_connection().await.map(Wire::Cluster)
+            } else {
+                let settings = ConnectionManagerConfig::new()
+                    .set_number_of_retries(0)
+                    .set_connection_timeout(Some(config.connect_timeout))
+                    .set_response_timeout(None);
+                ConnectionManager::new_with_config(dialer.client()?, settings).await.map(Wire::One)
+            }
+        };
+        #[cfg(feature = "tls")]
+        choose_provider();
+        let wire = match timeout_at(Instant::now() + config.connect_timeout, connecting).await {
+            Ok(Ok(wire)) => wire,
+            Ok(Err(error)) if is_final(&error) => {
+                return Err(Error::Config { problem: format!("redis refuses the configuration: {error}") });
+            }
+            Ok(Err(error)) => return Err(Error::busy(NAME, error)),
+            Err(elapsed) => return Err(Error::busy(NAME, elapsed)),
+        };
+        Ok(Self {
+            wire,
+            places: Arc::new(Semaphore::new(config.max_in_flight.min(Semaphore::MAX_PERMITS))),
+            connect_timeout: config.connect_timeout,
+            timeout: config.timeout,
+        })
+    }
+
+    /// Runs `script` on the data at `key`, with the arguments that `fill` adds.
+    pub(super) async fn run(
+        &self,
+        script: &Script,
+        key: String,
+        fill: impl Fn(&mut Cmd) + Send + Sync,
+    ) -> Result<Value> {
+        let mut cmd = script.by_digest(&key);
+        fill(&mut cmd);
+        let deadline = Instant::now() + self.timeout;
+        if let Some(value) = self.send(&cmd, deadline).await? {
+            return Ok(value);
+        }
+        let mut cmd = script.by_code(&key);
+        fill(&mut cmd);
+        let value = self.send(&cmd, deadline).await?;
+        value.ok_or_else(|| Error::backend(NAME, "the server does not keep the script it was given"))
+    }
+
+    /// Sends a command that needs no script.
+    pub(super) async fn command(&self, cmd: &Cmd) -> Result<Value> {
+        self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
+    }
+
+    /// Sends a command; `None` if the server lacks its script.
+    async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
+        let place = timeout_at(deadline, self.places.acquire()).await;
+        let _place = place.map_err(|elapsed| Error::busy(NAME, elapsed))?.expect("it is never closed");
+
+        let patience = deadline.min(Instant::now() + self.connect_timeout);
+        let mut pause = Duration::from_millis(5);
+        loop {
+            let answer = timeout_at(deadline, self.wire.clone().query(cmd)).await;
+            let error = match answer.map_err(|elapsed| Error::backend(NAME, elapsed))? {
+                Ok(value) => return Ok(Some(value)),
+                Err(error) => error,
+            };
+            match Fate::of(&error) {
+                Fate::NoScript => return Ok(None),
+                Fate::NotYet if Instant::now() + pause < patience => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_millis(200));
+                }
+                _ => return Err(told(error)),
+            }
+        }
+    }
+}
+
+/// Whether to connect again would be in vain.
+fn is_final(error: &RedisError) -> bool {
+    matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+}
+
+impl Wire {
+    async fn query(self, cmd: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(mut connection) => cmd.query_async(&mut connection).await,
+            Self::Cluster(mut connection) => match cmd.query_async(&mut connection).await {
+                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+                    ask(connection, cmd, error).await
+                }
+                answer => answer,
+            },
+        }
+    }
+}
+
+/// Asks the node to which a slot is just moving.
+async fn ask(mut connection: ClusterConnection, cmd: &Cmd, error: RedisError) -> RedisResult<Value> {
+    let Some((host, port)) = error.redirect_node().and_then(|(node, _)| host_and_port(node)) else {
+        return Err(error);
+    };
+    let mut pipeline = redis::pipe();
+    pipeline.cmd("ASKING").add_command(cmd.clone());
+    let route = SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port };
+    let mut answers = connection.route_pipeline(pipeline, 0, 2, route).await?;
+    answers.pop().unwrap_or_default().extract_error()
+}
+
+/// The client takes the cryptography that the program has chosen, and panics if it has chosen none while
+/// its dependencies bring several.
+#[cfg(feature = "tls")]
+fn choose_provider() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // It fails only if another thread was faster, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}

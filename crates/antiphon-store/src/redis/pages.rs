@@ -1,0 +1,178 @@
+//! What goes through all buckets: listings and claims.
+
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+
+use super::{
+    fate::NAME,
+    keys::millis,
+    reply::Parts,
+    script,
+    store::{KEPT, ROOM, RedisStore},
+};
+use crate::{
+    error::{Error, Result},
+    store::{Cursor, Page, Record, Revision},
+};
+
+/// The most records of one page, and of one claim.
+const MOST: usize = 1000;
+
+/// Where a listing is: a bucket, and the key in it after which to go on.
+struct Place {
+    bucket: u16,
+    after: Option<String>,
+}
+
+impl Place {
+    fn read(cursor: Option<&Cursor>, buckets: u16) -> Result<Self> {
+        let Some(cursor) = cursor else { return Ok(Self { bucket: 0, after: None }) };
+        let read = || {
+            let (bucket, after) = cursor.0.split_once(' ')?;
+            let bucket = bucket.parse().ok().filter(|bucket| *bucket < buckets)?;
+            Some(Self { bucket, after: (!after.is_empty()).then(|| after.to_owned()) })
+        };
+        read().ok_or_else(|| Error::Config { problem: format!("not a cursor of the {NAME} store") })
+    }
+
+    fn write(&self) -> Cursor {
+        Cursor(format!("{} {}", self.bucket, self.after.as_deref().unwrap_or_default()))
+    }
+}
+
+/// A part of a bucket, and the key after which there may be more of it.
+struct Part {
+    records: Vec<Record>,
+    after: Option<String>,
+}
+
+impl RedisStore {
+    pub(super) async fn pages(
+        &self,
+        prefix: &str,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<Record>> {
+        let buckets = self.shared.keys.buckets();
+        let limit = limit.clamp(1, MOST);
+        let mut place = Place::read(after, buckets)?;
+        let mut items = Vec::new();
+        let mut room = ROOM;
+        // One bucket at first. Where it does not fill the page, more of them at a time: they are much alike.
+        let mut width = 1;
+        loop {
+            let end = place.bucket.saturating_add(width).min(buckets);
+            let wanted = limit - items.len();
+            let parts = (place.bucket..end).map(|bucket| {
+                let after = place.after.as_deref().filter(|_| bucket == place.bucket);
+                self.part(bucket, prefix, after, wanted, room)
+            });
+            for (bucket, part) in (place.bucket..end).zip(try_join_all(parts).await?) {
+                for record in part.records {
+                    if items.len() == limit || room == 0 {
+                        // The rest of the bucket is for the next page.
+                        let next = items.last().map(|last: &Record| last.key.clone());
+                        let after = next.filter(|key| self.is_in(bucket, key));
+                        return Ok(Page { items, next: Some(Place { bucket, after }.write()) });
+                    }
+                    room = room.saturating_sub(record.value.len());
+                    items.push(record);
+                }
+                place = match part.after {
+                    Some(after) => Place { bucket, after: Some(after) },
+                    None => Place { bucket: bucket + 1, after: None },
+                };
+                if place.after.is_some() {
+                    return Ok(Page { items, next: Some(place.write()) });
+                }
+            }
+            if place.bucket == buckets {
+                return Ok(Page { items, next: None });
+            }
+            if items.len() == limit || room == 0 {
+                return Ok(Page { items, next: Some(place.write()) });
+            }
+            width = width.saturating_mul(2);
+        }
+    }
+
+    fn is_in(&self, bucket: u16, key: &str) -> bool {
+        self.shared.keys.bucket_of(key) == self.shared.keys.bucket(bucket)
+    }
+
+    async fn part(
+        &self,
+        bucket: u16,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        room: usize,
+    ) -> Result<Part> {
+        let bucket = self.shared.keys.bucket(bucket);
+        let reply = self.shared.link.run(&script::LIST, bucket, |cmd| {
+            match after {
+                Some(after) => cmd.arg(format!("({after}")),
+                None if prefix.is_empty() => cmd.arg("-"),
+                None => cmd.arg(format!("[{prefix}")),
+            };
+            if prefix.is_empty() {
+                cmd.arg("+");
+            } else {
+                // Names are ASCII: this is behind all that begin with the prefix.
+                cmd.arg([b"[", prefix.as_bytes(), b"\xff"].concat());
+            }
+            cmd.arg(limit).arg(room);
+        });
+        let mut parts = Parts::of(reply.await?)?;
+        let after = Some(parts.text()?).filter(|after| !after.is_empty());
+        Ok(Part { records: records(parts)?, after })
+    }
+
+    pub(super) async fn claims(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+        let buckets = self.shared.keys.buckets();
+        let mut left = limit.min(MOST);
+        let mut claimed = Vec::new();
+        // Claimers begin anywhere, so as not to meet.
+        let mut pending: Vec<u16> = (0..buckets).collect();
+        pending.rotate_left(usize::from(random()? % buckets));
+        while left > 0 && !pending.is_empty() {
+            // Every bucket has its share, so that no more are taken than were asked for.
+            let width = pending.len().min(left);
+            let share = left / width;
+            let round: Vec<u16> = pending.drain(..width).collect();
+            let parts = round.iter().map(|bucket| self.claim(*bucket, prefix, lease, share));
+            for (bucket, part) in round.iter().zip(try_join_all(parts).await?) {
+                left -= part.len();
+                if part.len() == share {
+                    pending.push(*bucket);
+                }
+                claimed.extend(part);
+            }
+        }
+        Ok(claimed)
+    }
+
+    async fn claim(&self, bucket: u16, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+        let bucket = self.shared.keys.bucket(bucket);
+        let reply = self.shared.link.run(&script::CLAIM, bucket, |cmd| {
+            cmd.arg(prefix).arg(millis(lease)).arg(limit).arg(ROOM).arg(millis(KEPT));
+        });
+        records(Parts::of(reply.await?)?)
+    }
+}
+
+fn records(mut parts: Parts) -> Result<Vec<Record>> {
+    let mut records = Vec::with_capacity(parts.left() / 3);
+    while parts.left() > 0 {
+        let (key, value) = (parts.text()?, parts.bytes()?);
+        records.push(Record::new(key, value, Revision(parts.count()?)));
+    }
+    Ok(records)
+}
+
+fn random() -> Result<u16> {
+    let mut bytes = [0; 2];
+    getrandom::fill(&mut bytes).map_err(|error| Error::busy(NAME, error))?;
+    Ok(u16::from_le_bytes(bytes))
+}

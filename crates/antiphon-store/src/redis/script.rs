@@ -1,0 +1,59 @@
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+/// A script, and what the server knows it by.
+pub(super) struct Script {
+    code: &'static str,
+    digest: String,
+}
+
+impl Script {
+    fn new(code: &'static str) -> Self {
+        Self { code, digest: redis::Script::new(code).get_hash().to_owned() }
+    }
+
+    /// The command that runs it on the data at `key`, if the server has it.
+    pub(super) fn by_digest(&self, key: &str) -> Cmd {
+        command("EVALSHA", &self.digest, key)
+    }
+
+    /// The command that runs it, and from which the server learns it.
+    pub(super) fn by_code(&self, key: &str) -> Cmd {
+        command("EVAL", self.code, key)
+    }
+}
+
+fn command(name: &str, script: &str, key: &str) -> Cmd {
+    let mut cmd = redis::cmd(name);
+    cmd.arg(script).arg(1).arg(key);
+    cmd
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($part:expr),+;)+) => {
+        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| Script::new(concat!($($part),+)));)+
+    };
+}
+
+scripts! {
+    OPEN = include_str!("lua/open.lua");
+    GET = include_str!("lua/get.lua");
+    WRITE = include_str!("lua/write.lua");
+    DELETE = include_str!("lua/delete.lua");
+    LIST = include_str!("lua/list.lua");
+    CLAIM = include_str!("lua/claim.lua");
+    APPEND = include_str!("lua/append.lua");
+    READ = include_str!("lua/read.lua");
+    // Where memory has run out, nothing is added, but what is there can be worked off.
+    PUSH = "#!lua\n", include_str!("lua/queue.lua"), include_str!("lua/push.lua");
+    LEASE = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/lease.lua");
+    EXTEND = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/extend.lua");
+    ACK = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/ack.lua");
+    NACK = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/nack.lua");
+    BURY = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/bury.lua");
+    DEAD = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/dead.lua");
+    SETTLE = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/settle.lua");
+    DEPTH = "#!lua flags=no-writes\n", include_str!("lua/queue.lua"), include_str!("lua/depth.lua");
+    REWAKE = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), "wake_one()";
+}

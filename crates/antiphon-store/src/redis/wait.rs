@@ -1,0 +1,246 @@
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use redis::{RedisResult, Value, aio::MultiplexedConnection};
+use tokio::{
+    sync::{Notify, Semaphore, SemaphorePermit, oneshot},
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use super::{dial::Dialer, link::Link, script};
+
+/// The longest time without a look at the queue, should the token have gone to somebody who died with it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often to look without a connection.
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long a connection is kept on which nobody waits.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// Wakes workers that wait for jobs.
+///
+/// For each queue with waiting workers, one task blocks on its `:wake` token, on a connection of its own, and
+/// wakes one worker for each token. What gives a job puts a token back if there are more: so of all workers
+/// that wait, wherever they are, no more are woken than there are jobs.
+#[derive(Clone)]
+pub(super) struct Waits {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dialer: Dialer,
+    link: Link,
+    connections: Semaphore,
+    queues: Mutex<HashMap<String, Arc<Waiters>>>,
+}
+
+/// The workers of this process that wait for one queue.
+struct Waiters {
+    state: Mutex<State>,
+    /// Tells the task that somebody came, or was woken and has looked.
+    changed: Notify,
+}
+
+struct State {
+    line: VecDeque<oneshot::Sender<()>>,
+    /// When to look again, if no token comes.
+    next: Instant,
+}
+
+impl State {
+    fn look_in(&mut self, next: Option<Duration>) {
+        if let Some(next) = next.filter(|next| *next < LOOK) {
+            self.next = self.next.min(Instant::now() + next);
+        }
+    }
+}
+
+impl Waits {
+    pub(super) fn new(dialer: Dialer, link: Link, connections: usize) -> Self {
+        let connections = Semaphore::new(connections.min(Semaphore::MAX_PERMITS));
+        Self { inner: Arc::new(Inner { dialer, link, connections, queues: Mutex::default() }) }
+    }
+
+    /// Joins those who wait for the queue at `key`, whose leases last for `lease` and where the next job may
+    /// be had in the time `next`, if that is known.
+    pub(super) fn join(&self, key: &str, lease: Duration, next: Option<Duration>) -> Waiting {
+        let mut queues = lock(&self.inner.queues);
+        let waiters = queues.entry(key.to_owned()).or_insert_with(|| {
+            let state = State { line: VecDeque::new(), next: Instant::now() + LOOK };
+            let waiters = Arc::new(Waiters { state: Mutex::new(state), changed: Notify::new() });
+            let task = Task {
+                inner: Arc::clone(&self.inner),
+                key: key.to_owned(),
+                waiters: Arc::clone(&waiters),
+                // A lease that is given from now on runs out no sooner than this.
+                look: LOOK.min(lease),
+            };
+            tokio::spawn(async move { task.run().await });
+            waiters
+        });
+        Waiting { turn: waiters.join(next), waiters: Arc::clone(waiters) }
+    }
+}
+
+impl Waiters {
+    fn join(&self, next: Option<Duration>) -> oneshot::Receiver<()> {
+        let (sender, turn) = oneshot::channel();
+        let mut state = lock(&self.state);
+        if state.line.len() == state.line.capacity() {
+            // Rather than grow, forget those who are gone.
+            state.line.retain(|waiter| !waiter.is_closed());
+        }
+        state.line.push_back(sender);
+        state.look_in(next);
+        self.changed.notify_one();
+        turn
+    }
+
+    /// In what time to look, at the latest; `None` if nobody waits.
+    fn pause(&self) -> Option<Duration> {
+        let mut state = lock(&self.state);
+        while state.line.front()?.is_closed() {
+            state.line.pop_front();
+        }
+        Some(state.next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Wakes who has waited for longest; `false` if nobody waits.
+    fn wake(&self, for_time: bool) -> bool {
+        let mut state = lock(&self.state);
+        if for_time {
+            state.next = Instant::now() + LOOK;
+        }
+        while let Some(waiter) = state.line.pop_front() {
+            if waiter.send(()).is_ok() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A worker that waits.
+pub(super) struct Waiting {
+    turn: oneshot::Receiver<()>,
+    waiters: Arc<Waiters>,
+}
+
+impl Waiting {
+    /// Resolves when it is this worker's turn to look, or with `false` at `until`.
+    pub(super) async fn woken(&mut self, until: Instant) -> bool {
+        if timeout_at(until, &mut self.turn).await.is_ok() {
+            return true;
+        }
+        self.turn.close();
+        self.turn.try_recv().is_ok()
+    }
+
+    /// Says in what time the next job may be had, if that is known.
+    pub(super) fn looked(self, next: Option<Duration>) {
+        lock(&self.waiters.state).look_in(next);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.turn.close();
+        if self.turn.try_recv().is_ok() {
+            // It was woken, and did not come to look.
+            self.waiters.wake(false);
+        }
+        self.waiters.changed.notify_one();
+    }
+}
+
+struct Task {
+    inner: Arc<Inner>,
+    key: String,
+    waiters: Arc<Waiters>,
+    look: Duration,
+}
+
+impl Task {
+    async fn run(&self) {
+        let mut line = None;
+        loop {
+            let Some(pause) = self.waiters.pause() else {
+                if timeout(LINGER, self.waiters.changed.notified()).await.is_err() && self.leave() {
+                    return;
+                }
+                continue;
+            };
+            let token = self.block(&mut line, pause.min(self.look)).await;
+            let woke = self.waiters.wake(false);
+            if token && !woke {
+                // It is for somebody else.
+                drop(self.inner.link.run(&script::REWAKE, self.key.clone(), |_| ()).await);
+            }
+            if woke && !token {
+                // Who was woken for the time's sake says when to look again.
+                drop(timeout(LOOK, self.waiters.changed.notified()).await);
+            }
+        }
+    }
+
+    /// Ends the task, unless somebody has just come.
+    fn leave(&self) -> bool {
+        let mut queues = lock(&self.inner.queues);
+        let leaves = self.waiters.pause().is_none();
+        if leaves {
+            queues.remove(&self.key);
+        }
+        leaves
+    }
+
+    /// Waits for a token, up to `pause`; `false` if none came.
+    async fn block<'a>(&'a self, line: &mut Option<Line<'a>>, pause: Duration) -> bool {
+        if line.is_none() {
+            *line = self.connect().await;
+        }
+        let Some(open) = line else {
+            sleep(pause.min(POLL)).await;
+            return false;
+        };
+        match open.pop(&self.key, pause).await {
+            Ok(token) => token,
+            Err(error) => {
+                tracing::debug!(%error, key = self.key, "the connection that waits for jobs was lost");
+                *line = None;
+                false
+            }
+        }
+    }
+
+    async fn connect(&self) -> Option<Line<'_>> {
+        let permit = self.inner.connections.try_acquire().ok()?;
+        let connection = self.inner.dialer.dial(&self.key, None).await.ok()?;
+        Some(Line { connection, _permit: permit })
+    }
+}
+
+/// A connection on which one task waits.
+struct Line<'a> {
+    connection: MultiplexedConnection,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Line<'_> {
+    async fn pop(&mut self, key: &str, pause: Duration) -> RedisResult<bool> {
+        // None at all would mean to wait for ever.
+        let pause = pause.max(Duration::from_millis(1));
+        let mut cmd = redis::cmd("BLPOP");
+        cmd.arg(format!("{key}:wake")).arg(pause.as_secs_f64());
+        let answer = timeout(pause + LOOK, cmd.query_async::<Value>(&mut self.connection)).await;
+        let late = |_| redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+        answer.map_err(late)?.map(|value| value != Value::Nil)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

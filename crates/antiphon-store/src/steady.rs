@@ -1,0 +1,315 @@
+//! A backend that tries again, and finds out what became of a write whose answer was lost.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    bus::{Bus, Subscription},
+    error::{Error, Result},
+    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue},
+    store::{Cursor, MAX_VALUE, Page, Record, Revision, Store, fits},
+};
+
+/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and makes a call that failed again, a few times, with
+/// pauses between.
+///
+/// A write whose answer was lost may have been done: made again, it meets itself. So every value and
+/// every entry is *stamped* with sixteen random bytes, and a conflict after a lost answer is settled by
+/// looking whose stamp is there. What cannot be settled so, because yet another writer has written since,
+/// stays an [`Error::Backend`].
+///
+/// - What was written through it is read through it, and nothing else.
+/// - A [`Queue::push`] made again that finds its id taken counts as added; an
+///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) made again that finds its lease
+///   gone counts as done.
+/// - A [`Bus::publish`] made again may be heard twice.
+/// - A [`create`](Store::create) or a [`push`](Queue::push) whose answer was lost, and whose record or job
+///   somebody else has meanwhile deleted or acknowledged, is made once more. Where that matters, do not use
+///   a name twice.
+pub struct Steady<T: ?Sized> {
+    inner: Arc<T>,
+    config: SteadyConfig,
+}
+
+/// How often and how patiently a call is made again.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SteadyConfig {
+    /// How often a call is made at most. Default: 8.
+    pub attempts: u32,
+    /// The pause after the first failure; it doubles with each, and a random part is taken off. Default:
+    /// 10 milliseconds.
+    pub pause: Duration,
+    /// The longest pause. Default: 2 seconds.
+    pub max_pause: Duration,
+}
+
+impl Default for SteadyConfig {
+    fn default() -> Self {
+        Self { attempts: 8, pause: Duration::from_millis(10), max_pause: Duration::from_secs(2) }
+    }
+}
+
+const STAMP: usize = 16;
+
+impl Steady<dyn Store> {
+    /// The most bytes of a value, and of all entries of one append of up to 64 entries.
+    pub const MAX_VALUE: usize = MAX_VALUE - 64 * STAMP;
+}
+
+impl<T: ?Sized> Steady<T> {
+    /// Wraps `inner`.
+    pub fn new(inner: Arc<T>) -> Self {
+        Self { inner, config: SteadyConfig::default() }
+    }
+
+    /// Sets how often and how patiently a call is made again.
+    #[must_use]
+    pub fn with_config(mut self, config: SteadyConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Makes a call until it succeeds, is refused, or has failed too often. Says whether an answer was lost
+    /// on the way; a failure after that is uncertain, whatever the last attempt says of itself.
+    async fn persist<R, F>(&self, mut call: impl FnMut() -> F) -> (Result<R>, bool)
+    where
+        F: Future<Output = Result<R>>,
+    {
+        let mut lost = false;
+        let mut pause = self.config.pause;
+        for attempt in 1.. {
+            match call().await {
+                Err(error) if error.is_transient() && attempt < self.config.attempts => {
+                    lost |= matches!(error, Error::Backend { .. });
+                    tracing::debug!(%error, attempt, "a call to the backend failed and is made again");
+                }
+                ended => return (ended.map_err(|error| if lost { uncertain(error) } else { error }), lost),
+            }
+            // Replicas that failed together must not come back together.
+            tokio::time::sleep(pause.mul_f64(0.5 + fraction() / 2.0)).await;
+            pause = (pause * 2).min(self.config.max_pause);
+        }
+        unreachable!("the last attempt ends the loop")
+    }
+}
+
+impl<T: Store + ?Sized> Steady<T> {
+    /// Whether the record under `key` is the one with this stamp, after a conflict that may be with ourselves.
+    async fn settle(&self, key: &str, stamp: [u8; STAMP], conflict: Error) -> Result<Revision> {
+        match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
+            Some(record) if record.value.starts_with(&stamp) => Ok(record.revision),
+            // Another's. Ours may have been there before it.
+            _ => Err(Error::backend("the store", Unsettled(conflict))),
+        }
+    }
+}
+
+/// After a lost answer, a refusal for want of a connection no longer means that nothing was done.
+fn uncertain(error: Error) -> Error {
+    match error {
+        busy @ Error::Busy { backend, .. } => Error::backend(backend, busy),
+        error => error,
+    }
+}
+
+/// What a [`Error::Backend`] of [`Steady`]'s comes from when a write stays uncertain.
+#[derive(Debug, thiserror::Error)]
+#[error("an answer was lost, and another writer has written since")]
+struct Unsettled(#[source] Error);
+
+#[async_trait]
+impl<T: Store + ?Sized> Store for Steady<T> {
+    async fn get(&self, key: &str) -> Result<Option<Record>> {
+        self.persist(|| self.inner.get(key)).await.0?.map(unstamp).transpose()
+    }
+
+    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+        fits("a value", value.len(), Steady::MAX_VALUE)?;
+        let stamp = stamp();
+        let value = stamped(stamp, &value);
+        match self.persist(|| self.inner.create(key, value.clone(), ttl)).await {
+            (Err(conflict @ Error::Conflict { .. }), true) => self.settle(key, stamp, conflict).await,
+            (ended, _) => ended,
+        }
+    }
+
+    async fn update(&self, key: &str, value: Bytes, ttl: Option<Duration>, at: Revision) -> Result<Revision> {
+        fits("a value", value.len(), Steady::MAX_VALUE)?;
+        let stamp = stamp();
+        let value = stamped(stamp, &value);
+        match self.persist(|| self.inner.update(key, value.clone(), ttl, at)).await {
+            (Err(conflict @ Error::Conflict { .. }), true) => self.settle(key, stamp, conflict).await,
+            (ended, _) => ended,
+        }
+    }
+
+    async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
+        match self.persist(|| self.inner.delete(key, revision)).await {
+            (Err(conflict @ Error::Conflict { .. }), true) => {
+                match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
+                    // Gone, as was wanted, whoever did it.
+                    None => Ok(()),
+                    // Another's. Ours may have gone before it came.
+                    Some(_) => Err(Error::backend("the store", Unsettled(conflict))),
+                }
+            }
+            (ended, _) => ended,
+        }
+    }
+
+    async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
+        let page = self.persist(|| self.inner.list(prefix, after, limit)).await.0?;
+        let items = page.items.into_iter().map(unstamp).collect::<Result<_>>()?;
+        Ok(Page { items, next: page.next })
+    }
+
+    async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+        // Claims whose answer was lost lapse; the next ones are others.
+        let claimed = self.persist(|| self.inner.claim_expired(prefix, lease, limit)).await.0?;
+        claimed.into_iter().map(unstamp).collect()
+    }
+
+    async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
+        fits("an append", entries.iter().map(Bytes::len).sum(), Steady::MAX_VALUE)?;
+        let count = entries.len() as u64;
+        let stamp = stamp();
+        let entries: Vec<_> = entries.iter().map(|entry| stamped(stamp, entry)).collect();
+        match self.persist(|| self.inner.append(log, at, entries.clone())).await {
+            // Entries are never changed, so who is there has won.
+            (Err(conflict @ Error::LogConflict { .. }), true) => {
+                let first = self.persist(|| self.inner.read(log, at, 1)).await.0.map_err(uncertain)?;
+                if first.first().is_some_and(|entry| entry.starts_with(&stamp)) {
+                    Ok(at + count)
+                } else {
+                    Err(conflict)
+                }
+            }
+            (ended, _) => ended,
+        }
+    }
+
+    async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+        let entries = self.persist(|| self.inner.read(log, from, limit)).await.0?;
+        entries.iter().map(|entry| rest(entry, log)).collect()
+    }
+
+    async fn delete_log(&self, log: &str) -> Result<()> {
+        self.persist(|| self.inner.delete_log(log)).await.0
+    }
+}
+
+#[async_trait]
+impl<T: Queue + ?Sized> Queue for Steady<T> {
+    async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
+        match self.persist(|| self.inner.push(queue, job.clone())).await {
+            (Ok(_), true) => Ok(Pushed::Added),
+            (ended, _) => ended,
+        }
+    }
+
+    async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+        self.persist(|| self.inner.lease(queue, limit, wait)).await.0
+    }
+
+    async fn extend(&self, lease: &Lease) -> Result<()> {
+        self.persist(|| self.inner.extend(lease)).await.0
+    }
+
+    async fn ack(&self, lease: &Lease) -> Result<()> {
+        done(self.persist(|| self.inner.ack(lease)).await)
+    }
+
+    async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()> {
+        done(self.persist(|| self.inner.nack(lease, delay)).await)
+    }
+
+    async fn bury(&self, lease: &Lease) -> Result<()> {
+        done(self.persist(|| self.inner.bury(lease)).await)
+    }
+
+    async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
+        self.persist(|| self.inner.dead(queue, after, limit)).await.0
+    }
+
+    async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
+        let (ended, lost) = self.persist(|| self.inner.revive(queue, id)).await;
+        ended.map(|revived| revived || lost)
+    }
+
+    async fn discard(&self, queue: &str, id: &str) -> Result<bool> {
+        let (ended, lost) = self.persist(|| self.inner.discard(queue, id)).await;
+        ended.map(|discarded| discarded || lost)
+    }
+
+    async fn depth(&self, queue: &str) -> Result<Depth> {
+        self.persist(|| self.inner.depth(queue)).await.0
+    }
+}
+
+#[async_trait]
+impl<T: Bus + ?Sized> Bus for Steady<T> {
+    async fn publish(&self, topic: &str, event: Bytes) -> Result<()> {
+        self.persist(|| self.inner.publish(topic, event.clone())).await.0
+    }
+
+    async fn subscribe(&self, topic: &str) -> Result<Subscription> {
+        self.persist(|| self.inner.subscribe(topic)).await.0
+    }
+}
+
+/// A lease that is gone after an answer was lost was used by the call whose answer it was.
+fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
+    match ended {
+        Err(Error::LeaseLost { .. }) if lost => Ok(()),
+        ended => ended,
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Steady<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Steady").field(&&*self.inner).finish()
+    }
+}
+
+fn stamp() -> [u8; STAMP] {
+    let mut stamp = [0; STAMP];
+    getrandom::fill(&mut stamp).expect("the operating system has random numbers");
+    stamp
+}
+
+pub(crate) fn random() -> u64 {
+    u64::from_le_bytes(stamp()[..8].try_into().expect("eight bytes are eight bytes"))
+}
+
+/// A random number from 0 to 1.
+fn fraction() -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are what a float holds")]
+    let fraction = (random() >> 11) as f64 / (1_u64 << 53) as f64;
+    fraction
+}
+
+fn stamped(stamp: [u8; STAMP], value: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(STAMP + value.len());
+    bytes.extend_from_slice(&stamp);
+    bytes.extend_from_slice(value);
+    bytes.freeze()
+}
+
+fn unstamp(mut record: Record) -> Result<Record> {
+    record.value = rest(&record.value, &record.key)?;
+    Ok(record)
+}
+
+fn rest(bytes: &Bytes, name: &str) -> Result<Bytes> {
+    if bytes.len() < STAMP {
+        return Err(Error::Config {
+            problem: format!(
+                "`{name}` was not written through `Steady`; keep what others write in a space of its own"
+            ),
+        });
+    }
+    Ok(bytes.slice(STAMP..))
+}

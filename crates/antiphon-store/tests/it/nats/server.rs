@@ -1,0 +1,68 @@
+//! A server of a test's own, which it may kill.
+
+use std::{
+    fs,
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+pub(super) struct Server {
+    child: Option<Child>,
+    arguments: Vec<String>,
+    port: u16,
+    data: PathBuf,
+}
+
+impl Server {
+    /// Starts a server with `JetStream`; `None` where there is no `nats-server`.
+    pub(super) fn start(arguments: &[&str]) -> Option<Self> {
+        super::service("ANTIPHON_TEST_NATS_URL")?;
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let data = std::env::temp_dir().join(format!("antiphon-nats-{port}-{}", std::process::id()));
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut server = Self { child: None, arguments, port, data };
+        server.resume();
+        Some(server)
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// As a power cut does it, but for the disk.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// Starts it again, on what it had.
+    pub(super) fn resume(&mut self) {
+        let child = Command::new("nats-server")
+            .args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
+            .arg(&self.data)
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = fs::remove_dir_all(&self.data);
+    }
+}
