@@ -65,6 +65,9 @@ pub enum ErrorKind {
     Drift(Drift),
     /// The tool waits for nothing that could ever happen.
     Deadlock,
+    /// The step with this key was begun by somebody who has fallen silent since: it may have been taken or
+    /// not, and it is to be taken at most once. Find out by other means, or ask a person.
+    Indeterminate(String),
     /// A limit was reached: which, and how to raise it.
     Limit(String),
     /// It took longer than it may.
@@ -163,6 +166,10 @@ impl fmt::Display for ErrorKind {
             Self::Deadlock => f.write_str(
                 "the tool waits for nothing that could ever happen: it awaits a future that nobody will wake, and has asked nothing",
             ),
+            Self::Indeterminate(step) => write!(
+                f,
+                "nobody knows whether the step `{step}` was taken: it was begun, and whoever began it has died; it is not taken again"
+            ),
             Self::Timeout(limit) => write!(f, "it took longer than {limit:?}"),
             Self::Cancelled => f.write_str("the request was cancelled"),
         }
@@ -225,6 +232,7 @@ impl Error {
         let (message, code) = match &self.0.kind {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
             ErrorKind::Model(tried) => (tried.clone(), Some(NO_MODEL)),
+            ErrorKind::Indeterminate(step) => (step.clone(), Some(INDETERMINATE)),
             _ => (format!("{self:#}"), None),
         };
         Failure { message, code, terminal: self.0.terminal }
@@ -233,6 +241,7 @@ impl Error {
     pub(crate) fn from_failure(failure: Failure) -> Self {
         let error = match failure.code {
             Some(NO_MODEL) => Self::new(ErrorKind::Model(failure.message)),
+            Some(INDETERMINATE) => Self::new(ErrorKind::Indeterminate(failure.message)),
             Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
             None => Self::tool(failure.message),
         };
@@ -254,6 +263,8 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 /// How a journal tells [`ErrorKind::Model`] from an error of the client's. No JSON-RPC code is this
 /// small.
 const NO_MODEL: i32 = i32::MIN;
+/// The same for [`ErrorKind::Indeterminate`].
+const INDETERMINATE: i32 = i32::MIN + 1;
 
 /// `{}` says the error; `{:#}` says its causes too.
 impl fmt::Display for Error {

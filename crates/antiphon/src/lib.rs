@@ -63,6 +63,7 @@ pub mod elicitation;
 mod error;
 mod exchange;
 mod function;
+mod keep;
 mod ladder;
 pub mod model;
 mod prompt;
@@ -90,7 +91,7 @@ pub use crate::{
     function::Function,
     prompt::{Completion, IntoPrompt, Prompt},
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
-    seal::{KeyRing, SealConfig},
+    seal::{KeyRing, KeyRingError, SealConfig},
     server::{BuildError, Changes, Limits, ServeError, Server, ServerBuilder},
     tool::{
         ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,

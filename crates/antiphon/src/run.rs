@@ -149,7 +149,7 @@ impl State {
     pub(crate) fn id(&mut self) -> &str {
         let machine = self.machine();
         if machine.run().is_empty() {
-            machine.set_run(new_id());
+            machine.set_run(random_id());
         }
         machine.run()
     }
@@ -176,8 +176,8 @@ impl fmt::Debug for Run {
     }
 }
 
-/// A fresh run id: 128 random bits.
-fn new_id() -> String {
+/// 128 random bits: a run's id, or who holds a claim.
+pub(crate) fn random_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     format!("{:032x}", u128::from_le_bytes(bits))

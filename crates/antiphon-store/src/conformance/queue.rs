@@ -72,6 +72,12 @@ fn assert_lost(result: &Result<()>) {
     assert!(matches!(result, Err(Error::LeaseLost { .. })), "a lost lease was expected, not {result:?}");
 }
 
+/// A lease whose answer was lost takes the job with it until it runs out, which may happen several times.
+fn assert_prompt(queues: &Queues, waited: Duration) {
+    let limit = if queues.is_exact() { Duration::from_secs(5) } else { SOON };
+    assert!(waited < limit, "it was told after {waited:?}");
+}
+
 /// What is pushed is leased, by whoever asks.
 pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
@@ -253,7 +259,7 @@ pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
     push(&*two, "a").await;
     let (id, waited) = worker.await.unwrap();
     assert_eq!(id, "a");
-    assert!(waited < Duration::from_secs(3), "it was told after {waited:?}");
+    assert_prompt(queues, waited);
 }
 
 /// A worker that waits is told when a job's time has come, though nothing else happens.
@@ -262,7 +268,7 @@ pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
     let began = Instant::now();
     queue.push("work", NewJob::new("a", "x").with_delay(SHORT)).await.unwrap();
     assert_eq!(lease(&*queue).await.id(), "a");
-    assert!(began.elapsed() < Duration::from_secs(4), "it was told after {:?}", began.elapsed());
+    assert_prompt(queues, began.elapsed());
 }
 
 /// A worker that waits is told when another has died, though nothing else happens.
@@ -272,7 +278,7 @@ pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     lease(&*one).await;
     let began = Instant::now();
     assert_eq!(lease(&*two).await.id(), "a");
-    assert!(began.elapsed() < Duration::from_secs(5), "it was told after {:?}", began.elapsed());
+    assert_prompt(queues, began.elapsed());
 }
 
 /// Nobody waits longer than they said.

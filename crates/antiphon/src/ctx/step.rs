@@ -2,6 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -10,7 +11,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::Ctx;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    keep::at_most_once,
+};
 
 impl Ctx {
     /// Does something once: its result is recorded, and handed over instead of doing it again.
@@ -21,8 +25,9 @@ impl Ctx {
     /// # Replay
     ///
     /// A step that has ended is never taken again in its run. A step that was under way when its
-    /// process died is: with [`step_with_key`](Self::step_with_key) the other side can tell that it
-    /// is the same one. An error is recorded like a value if the tool goes on after it.
+    /// process died is, and so is one whose run is submitted twice at the same time: with
+    /// [`step_with_key`](Self::step_with_key) the other side can tell that it is the same one, and with
+    /// [`at_most_once`](Step::at_most_once) it is not. An error is recorded like a value if the tool goes on after it.
     ///
     /// # Examples
     ///
@@ -73,6 +78,37 @@ pub struct Step<'a, F, Fut> {
     running: Option<Pin<Box<Fut>>>,
     /// Whether the machine has nothing to be told when this is dropped.
     left: bool,
+}
+
+impl<'a, T, F, Fut> Step<'a, F, Fut>
+where
+    T: Serialize + DeserializeOwned,
+    F: FnOnce(String) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    /// Takes the step at most once, however often its run is submitted, on however many replicas.
+    ///
+    /// It is claimed in the server's store before it begins. Whoever comes second waits, and is given what
+    /// came of it, an error too. If whoever began it dies before it has ended, nobody can know whether it was taken:
+    /// that is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and it is not taken again.
+    ///
+    /// A run is known from its first step or question on. A client that loses the answer to its very first request
+    /// and calls again begins another run, so ask something, a confirmation for example, before
+    /// what must not happen twice.
+    ///
+    /// # Errors
+    ///
+    /// Where the server has no store ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)).
+    /// A tool that says so beforehand ([`Tool::needs_backend`](crate::Tool::needs_backend)) is refused when the
+    /// server is built.
+    pub fn at_most_once(mut self) -> impl Future<Output = Result<T>> + use<'a, T, F, Fut> {
+        let body = self.body.take().expect("a step that was polled cannot be moved here");
+        let shared = Arc::clone(&self.ctx.run.shared);
+        let step = self.key.to_string();
+        let claimed = move |idempotency_key| at_most_once(shared, step, idempotency_key, body);
+        let (key, op) = (self.key.clone(), self.op.clone());
+        Step { ctx: self.ctx, key, op, body: Some(claimed), running: None, left: true }
+    }
 }
 
 impl<T, F, Fut> Future for Step<'_, F, Fut>

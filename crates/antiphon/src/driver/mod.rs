@@ -110,7 +110,9 @@ pub(crate) async fn drive<T>(
             Ok(None) => continue,
             // I/O that is not a step is done again in every leg, and the code cannot be where it was
             // before that has ended.
-            Err(Drift::Unexpected { .. }) if Arc::strong_count(&root) > OWN_HOLDERS => {
+            Err(Drift::Unexpected { .. })
+                if Arc::strong_count(&root) > OWN_HOLDERS || root.woken.load(Ordering::SeqCst) =>
+            {
                 let began = Instant::now();
                 tokio::select! {
                     biased;
@@ -126,6 +128,10 @@ pub(crate) async fn drive<T>(
             continue;
         }
         let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
+        // Counted first: whoever held our waker may have used it since the tool was polled, and let go of it.
+        if root.woken.load(Ordering::SeqCst) {
+            continue;
+        }
         let due = next_deadline(run);
         let running = blocked.running + asking.of_providers();
         let idle = running == 0 && foreign == 0;

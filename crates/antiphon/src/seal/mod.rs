@@ -1,7 +1,8 @@
 //! The journal inside `requestState`: sealed, so that a client can keep it and not read or change it.
 
+mod keys;
+
 use std::{
-    fmt,
     io::Read as _,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -9,11 +10,13 @@ use std::{
 use antiphon_replay::Journal;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chacha20poly1305::{
-    KeyInit as _, XChaCha20Poly1305, XNonce,
+    XNonce,
     aead::{Aead as _, Payload},
 };
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+pub use self::keys::{KeyRing, KeyRingError};
 
 /// The format of a seal: `version | key id | nonce | ciphertext`, in URL-safe Base64.
 const VERSION: u8 = 1;
@@ -22,64 +25,6 @@ const NONCE: usize = 24;
 const TAG: usize = 16;
 /// Issue time and expiry, before the compressed journal.
 const TIMES: usize = 16;
-
-/// The secrets that protect suspended runs.
-///
-/// All replicas share one ring. The active key seals; every key in the ring opens. To rotate without
-/// losing a run, first give every replica the new key as a spare ([`with_spare`](Self::with_spare)),
-/// then make it active with the old one as a spare, and drop the old one when its seals have expired.
-///
-/// ```
-/// use antiphon::KeyRing;
-///
-/// let ring = KeyRing::new(2, [7; 32]).with_spare(1, [3; 32]);
-/// # let _ = ring;
-/// ```
-#[derive(Clone)]
-pub struct KeyRing {
-    /// Invariant: never empty; the first key is the active one.
-    keys: Vec<(u8, [u8; 32])>,
-}
-
-impl KeyRing {
-    /// A ring whose active key is `secret`, known to its replicas as number `id`.
-    pub fn new(id: u8, secret: [u8; 32]) -> Self {
-        Self { keys: vec![(id, derive(&secret))] }
-    }
-
-    /// A ring with a random key: good for one process, for as long as it lives.
-    pub fn random() -> Self {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).expect("the operating system has random numbers");
-        Self::new(0, secret)
-    }
-
-    /// Adds a key that opens seals but makes none.
-    #[must_use]
-    pub fn with_spare(mut self, id: u8, secret: [u8; 32]) -> Self {
-        self.keys.push((id, derive(&secret)));
-        self
-    }
-
-    fn cipher(&self, id: u8) -> Option<XChaCha20Poly1305> {
-        let (_, key) = self.keys.iter().find(|(known, _)| *known == id)?;
-        Some(XChaCha20Poly1305::new(key.into()))
-    }
-}
-
-impl fmt::Debug for KeyRing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.keys.iter().map(|(id, _)| id)).finish()
-    }
-}
-
-/// A secret may serve elsewhere too; what it does here must not be valid there.
-fn derive(secret: &[u8; 32]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update(b"antiphon requestState v1\0");
-    hash.update(secret);
-    hash.finalize().into()
-}
 
 /// How runs are sealed.
 #[derive(Clone, Debug)]
@@ -96,6 +41,12 @@ pub struct SealConfig {
     pub skew: Duration,
     /// The longest `requestState`, in bytes. Default: 64 KiB.
     pub max_bytes: usize,
+    /// The longest journal kept in the store because it is too long for a `requestState`, in bytes as
+    /// it is kept. Default: 16 MiB.
+    pub max_kept_bytes: usize,
+    /// Whether a `requestState` is good for one use: sent again, with the same answers, it gets the same
+    /// reply; with others, none. Needs a store. Default: no.
+    pub single_use: bool,
     /// Whether journals are compressed before they are sealed. Default: yes. Turn it off where a
     /// caller who can put text into a run must not learn from a seal's length what else is in it.
     pub compress: bool,
@@ -109,6 +60,8 @@ impl Default for SealConfig {
             ttl: Duration::from_secs(60 * 60),
             skew: Duration::from_secs(60),
             max_bytes: 64 * 1024,
+            max_kept_bytes: 16 * 1024 * 1024,
+            single_use: false,
             compress: true,
         }
     }
@@ -143,6 +96,20 @@ impl SealConfig {
         self
     }
 
+    /// Sets the longest journal kept in the store.
+    #[must_use]
+    pub fn with_max_kept_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_kept_bytes = max_bytes;
+        self
+    }
+
+    /// Makes every `requestState` good for one use.
+    #[must_use]
+    pub fn with_single_use(mut self, single_use: bool) -> Self {
+        self.single_use = single_use;
+        self
+    }
+
     /// Sets whether journals are compressed before they are sealed.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
@@ -156,6 +123,21 @@ impl SealConfig {
         self.max_bytes = max_bytes;
         self
     }
+}
+
+/// Names a journal that stays with the servers.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) name: [u8; 16],
+    /// How long it is, sealed.
+    pub(crate) bytes: u32,
+}
+
+/// What a seal holds.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Journal(Journal),
+    Handle(Handle),
 }
 
 /// What a seal is bound to: it opens for the same caller, making the same call, and for no other.
@@ -215,6 +197,8 @@ pub(crate) enum OpenError {
     Expired,
     FromTheFuture,
     Journal,
+    /// The journal was kept in a store, and is not there.
+    Spilled,
 }
 
 /// A journal too large to travel.
@@ -224,6 +208,12 @@ pub(crate) struct TooLarge {
     pub(crate) max_bytes: usize,
 }
 
+/// How the journal in a seal is written.
+const PLAIN: u8 = 0;
+const COMPRESSED: u8 = 1;
+/// It is not there: this is its name.
+const APART: u8 = 2;
+
 impl SealConfig {
     pub(crate) fn seal(
         &self,
@@ -231,61 +221,47 @@ impl SealConfig {
         binding: &Binding,
         now: SystemTime,
     ) -> Result<String, TooLarge> {
-        let (id, _) = self.keys.keys[0];
-        let cipher = self.keys.cipher(id).expect("the active key is in the ring");
-        let issued = millis(now);
-        let mut plain = Vec::with_capacity(512);
-        plain.extend_from_slice(&issued.to_le_bytes());
-        plain.extend_from_slice(
-            &issued.saturating_add(self.ttl.as_millis().try_into().unwrap_or(u64::MAX)).to_le_bytes(),
-        );
-        let json = journal.to_json();
-        if json.len() as u64 > self.max_json() {
-            return Err(TooLarge { bytes: json.len(), max_bytes: self.max_bytes });
-        }
-        if self.compress {
-            plain.push(1);
-            let level = 3;
-            plain.extend(zstd::bulk::compress(&json, level).expect("compressing into memory does not fail"));
-        } else {
-            plain.push(0);
-            plain.extend(json);
-        }
-        let mut nonce = [0; NONCE];
-        getrandom::fill(&mut nonce).expect("the operating system has random numbers");
-        let header = [VERSION, id];
-        let sealed = cipher
-            .encrypt(&XNonce::from(nonce), Payload { msg: &plain, aad: &associated(header, binding) })
-            .expect("a journal is far shorter than the cipher's limit");
-        let mut bytes = Vec::with_capacity(HEADER + NONCE + sealed.len());
-        bytes.extend_from_slice(&header);
-        bytes.extend_from_slice(&nonce);
-        bytes.extend(sealed);
-        let text = URL_SAFE_NO_PAD.encode(bytes);
-        if text.len() > self.max_bytes {
-            return Err(TooLarge { bytes: text.len(), max_bytes: self.max_bytes });
-        }
-        Ok(text)
+        let too_large = |bytes| TooLarge { bytes, max_bytes: self.max_bytes };
+        let mut plain = self.times(now);
+        self.write(journal, self.max_bytes, &mut plain).map_err(too_large)?;
+        let text = URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0));
+        if text.len() > self.max_bytes { Err(too_large(text.len())) } else { Ok(text) }
     }
 
-    pub(crate) fn open(&self, text: &str, binding: &Binding, now: SystemTime) -> Result<Journal, OpenError> {
+    /// Seals a journal that stays with the servers, and the name it is to be kept under.
+    pub(crate) fn seal_apart(
+        &self,
+        journal: &Journal,
+        binding: &Binding,
+        now: SystemTime,
+    ) -> Result<(Handle, Vec<u8>), TooLarge> {
+        let too_large = |bytes| TooLarge { bytes, max_bytes: self.max_kept_bytes };
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).expect("the operating system has random numbers");
+        let mut plain = self.times(now);
+        self.write(journal, self.max_kept_bytes, &mut plain).map_err(too_large)?;
+        let sealed = self.encrypt(&plain, &apart(binding, &name));
+        match u32::try_from(sealed.len()) {
+            Ok(bytes) if sealed.len() <= self.max_kept_bytes => Ok((Handle { name, bytes }, sealed)),
+            _ => Err(too_large(sealed.len())),
+        }
+    }
+
+    /// Seals the name of a journal: always the same length, however long that is.
+    pub(crate) fn seal_handle(&self, handle: &Handle, binding: &Binding, now: SystemTime) -> String {
+        let mut plain = self.times(now);
+        plain.push(APART);
+        plain.extend_from_slice(&handle.name);
+        plain.extend_from_slice(&handle.bytes.to_le_bytes());
+        URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0))
+    }
+
+    pub(crate) fn open(&self, text: &str, binding: &Binding, now: SystemTime) -> Result<Opened, OpenError> {
         if text.len() > self.max_bytes {
             return Err(OpenError::TooLong);
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| OpenError::Malformed)?;
-        if bytes.len() < HEADER + NONCE + TAG + TIMES + 1 || bytes[0] != VERSION {
-            return Err(OpenError::Malformed);
-        }
-        let header = [bytes[0], bytes[1]];
-        let cipher = self.keys.cipher(header[1]).ok_or(OpenError::UnknownKey)?;
-        let nonce: [u8; NONCE] =
-            bytes[HEADER..HEADER + NONCE].try_into().map_err(|_| OpenError::Malformed)?;
-        let plain = cipher
-            .decrypt(
-                &XNonce::from(nonce),
-                Payload { msg: &bytes[HEADER + NONCE..], aad: &associated(header, binding) },
-            )
-            .map_err(|_| OpenError::Forged)?;
+        let plain = self.decrypt(&bytes, &binding.0)?;
         let (times, body) = plain.split_at(TIMES);
         let (issued, expires) = times.split_at(8);
         let issued = u64::from_le_bytes(issued.try_into().map_err(|_| OpenError::Malformed)?);
@@ -297,31 +273,111 @@ impl SealConfig {
         if issued > now.saturating_add(skew) {
             return Err(OpenError::FromTheFuture);
         }
+        match body.split_first() {
+            Some((&APART, handle)) => {
+                let (name, bytes) = handle.split_at_checked(16).ok_or(OpenError::Malformed)?;
+                let name = name.try_into().map_err(|_| OpenError::Malformed)?;
+                let bytes = bytes.try_into().map_err(|_| OpenError::Malformed)?;
+                Ok(Opened::Handle(Handle { name, bytes: u32::from_le_bytes(bytes) }))
+            }
+            _ => Self::read(body, self.max_bytes).map(Opened::Journal),
+        }
+    }
+
+    /// Opens a journal that was kept under `handle`. When it was sealed does not matter: the seal that
+    /// names it has said that its time is not over.
+    pub(crate) fn open_apart(
+        &self,
+        handle: &Handle,
+        sealed: &[u8],
+        binding: &Binding,
+    ) -> Result<Journal, OpenError> {
+        let plain = self.decrypt(sealed, &apart(binding, &handle.name))?;
+        Self::read(&plain[TIMES..], self.max_kept_bytes)
+    }
+
+    fn times(&self, now: SystemTime) -> Vec<u8> {
+        let issued = millis(now);
+        let expires = issued.saturating_add(self.ttl.as_millis().try_into().unwrap_or(u64::MAX));
+        let mut plain = Vec::with_capacity(512);
+        plain.extend_from_slice(&issued.to_le_bytes());
+        plain.extend_from_slice(&expires.to_le_bytes());
+        plain
+    }
+
+    /// Writes a journal that is to fit in `max_bytes`, or says how long it is.
+    fn write(&self, journal: &Journal, max_bytes: usize, plain: &mut Vec<u8>) -> Result<(), usize> {
+        let json = journal.to_json();
+        if json.len() as u64 > max_json(max_bytes) {
+            return Err(json.len());
+        }
+        if self.compress {
+            plain.push(COMPRESSED);
+            let level = 3;
+            plain.extend(zstd::bulk::compress(&json, level).expect("compressing into memory does not fail"));
+        } else {
+            plain.push(PLAIN);
+            plain.extend(json);
+        }
+        Ok(())
+    }
+
+    fn read(body: &[u8], max_bytes: usize) -> Result<Journal, OpenError> {
         let json = match body.split_first() {
-            Some((1, compressed)) => self.decompress(compressed)?,
-            Some((0, json)) => json.to_vec(),
+            Some((&COMPRESSED, compressed)) => &*decompress(compressed, max_json(max_bytes))?,
+            Some((&PLAIN, json)) => json,
             _ => return Err(OpenError::Malformed),
         };
-        Journal::from_json(&json).map_err(|_| OpenError::Journal)
+        Journal::from_json(json).map_err(|_| OpenError::Journal)
     }
 
-    /// The longest journal, uncompressed.
-    fn max_json(&self) -> u64 {
-        64 * self.max_bytes as u64
+    fn encrypt(&self, plain: &[u8], binding: &[u8]) -> Vec<u8> {
+        let (id, cipher) = self.keys.active();
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).expect("the operating system has random numbers");
+        let header = [VERSION, id];
+        let sealed = cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &[&header, binding].concat() })
+            .expect("a journal is far shorter than the cipher's limit");
+        let mut bytes = Vec::with_capacity(HEADER + NONCE + sealed.len());
+        bytes.extend_from_slice(&header);
+        bytes.extend_from_slice(&nonce);
+        bytes.extend(sealed);
+        bytes
     }
 
-    /// What was sealed was ours, but a few bytes can still unfold to gigabytes.
-    fn decompress(&self, compressed: &[u8]) -> Result<Vec<u8>, OpenError> {
-        let cap = self.max_json();
-        let mut json = Vec::new();
-        let mut decoder = zstd::stream::read::Decoder::new(compressed).map_err(|_| OpenError::Malformed)?;
-        decoder.by_ref().take(cap + 1).read_to_end(&mut json).map_err(|_| OpenError::Malformed)?;
-        if json.len() as u64 > cap { Err(OpenError::TooLong) } else { Ok(json) }
+    /// What was encrypted: the times, and at least one byte more.
+    fn decrypt(&self, bytes: &[u8], binding: &[u8]) -> Result<Vec<u8>, OpenError> {
+        if bytes.len() < HEADER + NONCE + TAG + TIMES + 1 || bytes[0] != VERSION {
+            return Err(OpenError::Malformed);
+        }
+        let header = [bytes[0], bytes[1]];
+        let cipher = self.keys.cipher(header[1]).ok_or(OpenError::UnknownKey)?;
+        let nonce: [u8; NONCE] =
+            bytes[HEADER..HEADER + NONCE].try_into().map_err(|_| OpenError::Malformed)?;
+        let aad = [&header, binding].concat();
+        cipher
+            .decrypt(&XNonce::from(nonce), Payload { msg: &bytes[HEADER + NONCE..], aad: &aad })
+            .map_err(|_| OpenError::Forged)
     }
 }
 
-fn associated(header: [u8; HEADER], binding: &Binding) -> Vec<u8> {
-    [&header[..], &binding.0].concat()
+/// The longest journal, uncompressed, that may be sealed in so many bytes: 64 MiB, for it is in memory whole.
+fn max_json(max_bytes: usize) -> u64 {
+    64 * (max_bytes as u64).min(1024 * 1024)
+}
+
+/// What was sealed was ours, but a few bytes can still unfold to gigabytes.
+fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
+    let mut json = Vec::new();
+    let mut decoder = zstd::stream::read::Decoder::new(compressed).map_err(|_| OpenError::Malformed)?;
+    decoder.by_ref().take(cap + 1).read_to_end(&mut json).map_err(|_| OpenError::Malformed)?;
+    if json.len() as u64 > cap { Err(OpenError::TooLong) } else { Ok(json) }
+}
+
+/// A journal kept under one name does not open under another.
+fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
+    [&binding.0[..], b"apart", name].concat()
 }
 
 fn millis(time: SystemTime) -> u64 {

@@ -9,8 +9,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use antiphon_llm::Model;
+use antiphon_store::Backend;
 
-use super::{About, Changes, Limits, PrincipalHook, Registry, Server, Shared};
+use super::{About, Changes, Limits, PrincipalHook, Registry, Server, Shared, replicas::Replicas};
 use crate::{
     error::Result,
     ladder::{Ladder, SamplingPolicy},
@@ -30,6 +31,7 @@ pub struct ServerBuilder {
     limits: Limits,
     seal: SealConfig,
     ladder: Ladder,
+    backend: Option<Backend>,
     inner: Option<Arc<dyn DynHandler>>,
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
@@ -44,6 +46,7 @@ impl ServerBuilder {
             limits: Limits::default(),
             seal: SealConfig::default(),
             ladder: Ladder::default(),
+            backend: None,
             inner: None,
             principal: None,
             states: HashMap::new(),
@@ -153,6 +156,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Gives the server a store, a queue and a bus to share with its replicas. Without it nothing has to be
+    /// run beside the server; what needs it says so when the server is built.
+    pub fn with_backend(mut self, backend: Backend) -> Self {
+        self.backend = Some(backend.steady());
+        self
+    }
+
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
     #[cfg(feature = "http")]
@@ -181,24 +191,48 @@ impl ServerBuilder {
                 "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
             ));
         }
+        if self.backend.is_none() {
+            problems.extend(needs_backend(&self.registry, &self.seal));
+        }
         if !problems.is_empty() {
             return Err(BuildError { problems });
         }
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.child_token();
+        let mut changes = Changes::default();
+        let replicas = self.backend.clone().map(|backend| {
+            let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
+            let told = Changes::channel();
+            let replicas = Replicas::new(backend, audience, told.clone(), stop.clone());
+            changes = Changes::shared(told, Arc::clone(&replicas));
+            replicas
+        });
         let shared = Shared {
             in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
             about: self.about,
             registry: RwLock::new(Arc::new(self.registry)),
-            changes: Changes::default(),
+            changes,
             limits: self.limits,
             seal: self.seal,
             ladder: self.ladder,
+            backend: self.backend,
             inner: self.inner,
-            shutdown: CancellationToken::new(),
+            replicas,
+            shutdown,
+            _replicas_stop: stop.drop_guard(),
             principal: self.principal,
             states: self.states,
         };
         Ok(Server { shared: Arc::new(shared) })
     }
+}
+
+/// What cannot be kept without a store.
+fn needs_backend(registry: &Registry, seal: &SealConfig) -> impl Iterator<Item = String> {
+    let tools = registry.tools().iter().filter(|tool| tool.needs_backend);
+    let tools = tools.map(|tool| format!("the tool `{}` takes steps at most once", tool.name()));
+    let seals = seal.single_use.then(|| "a `requestState` is to be good for one use".to_owned());
+    tools.chain(seals).map(|what| format!("{what}, and there is no store; give one with `with_backend`"))
 }
 
 impl fmt::Debug for ServerBuilder {

@@ -2,14 +2,17 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use axum::serve::ListenerExt as _;
+use axum::{
+    extract::Request, http::StatusCode, response::IntoResponse as _, routing::MethodRouter,
+    serve::ListenerExt as _,
+};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService,
     session::local::{LocalSessionManager, SessionConfig},
 };
 use tokio::net::{TcpListener, ToSocketAddrs};
 
-use super::{ServeError, Server};
+use super::{ServeError, Server, replicas::Sessions};
 use crate::wire::Handler;
 
 /// How a server is served over HTTP.
@@ -37,6 +40,14 @@ pub struct HttpConfig {
     pub json_response: bool,
     /// How often an open event stream shows that it is alive. Default: 15 seconds.
     pub sse_keep_alive: Option<Duration>,
+    /// With a [backend](crate::ServerBuilder::with_backend): how many events of one stream are kept, so that
+    /// the stream can be resumed at any replica. Beyond that, notifications reach only a client that is
+    /// connected, and one that comes back is told that some are missing; questions and answers are always
+    /// kept. Default: 1000.
+    pub stream_events: usize,
+    /// With a [backend](crate::ServerBuilder::with_backend): how many bytes of one stream are kept, in the
+    /// same way. Default: 1 MiB.
+    pub stream_bytes: usize,
 }
 
 impl Default for HttpConfig {
@@ -54,6 +65,8 @@ impl Default for HttpConfig {
             session_idle: Some(Duration::from_secs(5 * 60)),
             json_response: true,
             sse_keep_alive: Some(Duration::from_secs(15)),
+            stream_events: 1000,
+            stream_bytes: 1024 * 1024,
         }
     }
 }
@@ -107,39 +120,97 @@ impl HttpConfig {
         self.json_response = json_response;
         self
     }
+
+    /// Sets how many events of one stream are kept.
+    #[must_use]
+    pub fn with_stream_events(mut self, events: usize) -> Self {
+        self.stream_events = events;
+        self
+    }
+
+    /// Sets how many bytes of one stream are kept.
+    #[must_use]
+    pub fn with_stream_bytes(mut self, bytes: usize) -> Self {
+        self.stream_bytes = bytes;
+        self
+    }
 }
 
 impl Server {
     /// The server as an axum router, to merge into an application of your own.
     pub fn router(&self, config: HttpConfig) -> axum::Router {
-        let path = config.path.clone();
-        let service = Arc::new(self.service(config));
-        // The SDK's own `Service` clones its configuration for every request; this clones a handle.
-        let endpoint = axum::routing::any(move |request: axum::extract::Request| {
-            let service = Arc::clone(&service);
-            async move { Box::pin(service.handle(request)).await }
-        });
+        let endpoint = match &self.shared.replicas {
+            Some(replicas) if config.sessions => {
+                let sessions = Sessions::new(Arc::clone(&self.shared), replicas, &config);
+                let settings = self.settings(&config);
+                self.replicated(&config, settings, sessions)
+            }
+            _ => self.alone(&config, self.settings(&config)),
+        };
+        let HttpConfig { path, .. } = config;
         axum::Router::new().route(&path, endpoint)
     }
 
-    fn service(&self, config: HttpConfig) -> StreamableHttpService<Handler, LocalSessionManager> {
-        let HttpConfig { allowed_hosts, allowed_origins, session_idle, .. } = config;
+    fn settings(&self, config: &HttpConfig) -> StreamableHttpServerConfig {
         let mut settings = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(allowed_hosts)
-            .with_allowed_origins(allowed_origins)
+            .with_allowed_hosts(config.allowed_hosts.clone())
+            .with_allowed_origins(config.allowed_origins.clone())
             .enforce_origin_validation()
             .with_sse_keep_alive(config.sse_keep_alive);
         settings.legacy_session_mode = config.sessions;
         settings.json_response = config.json_response;
         settings.max_request_body_bytes = config.max_body_bytes;
         settings.cancellation_token = self.shared.shutdown.child_token();
-        let mut sessions = LocalSessionManager::default();
+        settings
+    }
+
+    fn handler(&self, config: &HttpConfig) -> impl Fn() -> std::io::Result<Handler> + Send + Sync + use<> {
+        let (shared, idle) = (Arc::clone(&self.shared), config.session_idle);
+        move || Ok(Handler::new(Arc::clone(&shared)).with_session_idle(idle))
+    }
+
+    /// Sessions in the memory of this process.
+    fn alone(&self, config: &HttpConfig, settings: StreamableHttpServerConfig) -> MethodRouter {
         let mut session_config = SessionConfig::default();
-        session_config.keep_alive = session_idle;
+        session_config.keep_alive = config.session_idle;
+        let mut sessions = LocalSessionManager::default();
         sessions.session_config = session_config;
-        let shared = Arc::clone(&self.shared);
-        let handler = move || Ok(Handler::new(Arc::clone(&shared)).with_session_idle(session_idle));
-        StreamableHttpService::new(handler, Arc::new(sessions), settings)
+        let service = StreamableHttpService::new(self.handler(config), Arc::new(sessions), settings);
+        // The SDK's own `Service` clones its configuration for every request; this clones a handle.
+        let service = Arc::new(service);
+        axum::routing::any(move |request: Request| {
+            let service = Arc::clone(&service);
+            async move { Box::pin(service.handle(request)).await }
+        })
+    }
+
+    /// Sessions that all replicas share.
+    fn replicated(
+        &self,
+        config: &HttpConfig,
+        mut settings: StreamableHttpServerConfig,
+        sessions: Arc<Sessions>,
+    ) -> MethodRouter {
+        settings.session_store = Some(Arc::clone(&sessions) as _);
+        // What a stream begins with must name its place in the log, which the SDK does not know.
+        settings.sse_retry = None;
+        let service = StreamableHttpService::new(self.handler(config), Arc::clone(&sessions), settings);
+        let service = Arc::new(service);
+        let has_principal = self.shared.has_principal();
+        axum::routing::any(move |request: Request| {
+            let (service, sessions) = (Arc::clone(&service), Arc::clone(&sessions));
+            async move {
+                let (request, session) = match admit(&sessions, request, has_principal).await {
+                    Ok(admitted) => admitted,
+                    Err(refused) => return refused.into_response(),
+                };
+                let _first = match &session {
+                    Some(session) => sessions.restoring(session).await,
+                    None => None,
+                };
+                Box::pin(service.handle(request)).await.into_response()
+            }
+        })
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process is asked to
@@ -208,4 +279,49 @@ pub async fn shutdown_signal() {
         () = interrupt => {}
         () = terminate => {}
     }
+}
+
+type Refused = (StatusCode, &'static str);
+
+/// Lets a request in, unless it uses a session of somebody else's.
+async fn admit(
+    sessions: &Sessions,
+    request: Request,
+    has_principal: bool,
+) -> Result<(Request, Option<String>), Refused> {
+    const SESSION: &str = "mcp-session-id";
+    let failed = |error: antiphon_store::Error| {
+        tracing::error!(%error, "what replicas share cannot be reached");
+        (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
+    };
+    if !is_legacy(&request) {
+        // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
+        if request.headers().get("mcp-method").is_some_and(|method| method == "subscriptions/listen") {
+            sessions.hears_changes().await.map_err(failed)?;
+        } else {
+            sessions.begin();
+        }
+        return Ok((request, None));
+    }
+    sessions.ready().await.map_err(failed)?;
+    let session = request.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
+    let Some(id) = session else { return Ok((request, None)) };
+    if !has_principal {
+        return Ok((request, Some(id)));
+    }
+    let (parts, body) = request.into_parts();
+    let mut extensions = rmcp::model::Extensions::new();
+    extensions.insert(parts.clone());
+    if sessions.admits(&id, &extensions).await.map_err(failed)? {
+        Ok((Request::from_parts(parts, body), Some(id)))
+    } else {
+        // The SDK's own words for a session that is not there.
+        Err((StatusCode::NOT_FOUND, "Not Found: Session not found"))
+    }
+}
+
+/// Whether the request may belong to a session: 2026-07-28 has none.
+fn is_legacy(request: &Request) -> bool {
+    let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    version.is_none_or(|version| version < "2026-07-28")
 }

@@ -17,6 +17,9 @@ pub struct Limits {
     pub branch_depth: u32,
     /// How long I/O outside of a step may hold back a question on 2026-07-28. Default: 50 ms.
     pub grace: Duration,
+    /// How often whoever takes a step at most once, or uses a seal that is good for one use, shows that it is
+    /// alive; after four beats of silence it counts as dead. Default: 2 seconds.
+    pub claim_beat: Duration,
     /// How many tools, prompts or resources one page of a list holds. Default: 500.
     pub page: usize,
 }
@@ -30,6 +33,7 @@ impl Default for Limits {
             argument_depth: 64,
             branch_depth: 16,
             grace: Duration::from_millis(50),
+            claim_beat: Duration::from_secs(2),
             page: 500,
         }
     }
@@ -75,6 +79,13 @@ impl Limits {
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Sets how often the holder of a claim shows that it is alive.
+    #[must_use]
+    pub fn with_claim_beat(mut self, beat: Duration) -> Self {
+        self.claim_beat = beat.max(Duration::from_millis(10));
         self
     }
 

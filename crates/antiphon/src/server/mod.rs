@@ -6,6 +6,7 @@ mod changes;
 mod http;
 mod limits;
 mod registry;
+pub(crate) mod replicas;
 #[cfg(feature = "stdio")]
 mod stdio;
 
@@ -16,12 +17,13 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use antiphon_store::Backend;
 use rmcp::model::Extensions;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::Semaphore,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(feature = "http")]
 pub use self::http::{HttpConfig, shutdown_signal};
@@ -30,7 +32,10 @@ pub use self::{
     changes::Changes,
     limits::Limits,
 };
-pub(crate) use self::{changes::Change, registry::Registry};
+pub(crate) use self::{
+    changes::{Change, Told},
+    registry::Registry,
+};
 use crate::{
     error::Result,
     ladder::Ladder,
@@ -69,8 +74,13 @@ pub(crate) struct Shared {
     pub(crate) seal: SealConfig,
     pub(crate) in_flight: Semaphore,
     pub(crate) ladder: Ladder,
+    /// What is shared with the other replicas.
+    pub(crate) backend: Option<Backend>,
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
+    pub(crate) replicas: Option<Arc<replicas::Replicas>>,
     pub(crate) shutdown: CancellationToken,
+    /// Nobody is left to tell when the server is gone.
+    _replicas_stop: DropGuard,
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
@@ -104,6 +114,11 @@ impl Shared {
 
     pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
         self.principal.as_ref().and_then(|hook| hook(extensions))
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn has_principal(&self) -> bool {
+        self.principal.is_some()
     }
 
     fn update<E>(
@@ -190,6 +205,9 @@ impl Server {
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        if let Some(replicas) = &self.shared.replicas {
+            replicas.begin();
+        }
         let shutdown = self.shared.shutdown.child_token();
         let running =
             rmcp::service::serve_server_with_ct(Handler::new(Arc::clone(&self.shared)), transport, shutdown)

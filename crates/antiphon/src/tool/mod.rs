@@ -64,6 +64,8 @@ pub struct Tool {
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
     pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
+    /// Whether it cannot do its work without a store.
+    pub(crate) needs_backend: bool,
     /// Whether an argument travels in a header as well (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// Set where the output schema was written by hand; a type's own needs no checking.
@@ -143,6 +145,7 @@ impl Tool {
             arguments,
             timeout: None,
             elicits: None,
+            needs_backend: false,
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
         }
@@ -198,6 +201,14 @@ impl Tool {
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Declares that the tool takes steps [at most once](crate::Step::at_most_once): a server without a
+    /// store is then refused when it is built, not when the tool is called.
+    #[must_use]
+    pub fn needs_backend(mut self) -> Self {
+        self.needs_backend = true;
         self
     }
 

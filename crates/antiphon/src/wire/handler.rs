@@ -10,7 +10,7 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-        CustomRequest, CustomResult, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+        CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
         ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
         PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
         Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
@@ -25,12 +25,13 @@ use super::{
     Link, Revision,
     describe::describe,
     invoke::{Call, Reply, invoke},
+    once::{Use, once},
     reply::{to_call_result, to_error_data, tool_error},
-    session::{DEFAULT_LEVEL, Session, next_change},
+    session::{self, Session, Setting, next_change},
 };
 use crate::{
     prompt::{Completer, Completion},
-    server::{Change, Shared},
+    server::{Shared, Told},
 };
 
 /// Serves one connection, or one request outside of any.
@@ -42,7 +43,7 @@ pub(crate) struct Handler {
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
     /// Streams of changes of subscriptions that are about to be acknowledged.
-    acknowledging: Mutex<VecDeque<Receiver<Change>>>,
+    acknowledging: Mutex<VecDeque<Receiver<Told>>>,
 }
 
 /// More subscriptions than this are not acknowledged at the same moment.
@@ -59,12 +60,12 @@ impl Handler {
         self
     }
 
-    fn session(&self) -> &Session {
-        self.session.get_or_init(Session::default)
+    fn session(&self, extensions: &Extensions) -> &Session {
+        self.session.get_or_init(|| Session::of(extensions))
     }
 
-    fn level(&self) -> LoggingLevel {
-        self.session.get().map_or(DEFAULT_LEVEL, Session::level)
+    fn level(&self, extensions: &Extensions) -> LoggingLevel {
+        self.session.get().map_or_else(|| session::level(extensions), Session::level)
     }
 
     /// A session that waits for a person must not look idle.
@@ -136,18 +137,21 @@ impl ServerHandler for Handler {
             declared: tool.elicits.clone(),
             ..self.plain_call("tools/call", &request.name, &arguments)
         };
+        let link = self.link(context);
         let checked = tool.arguments.check(&arguments, self.shared.limits.argument_depth);
         let taken = checked.map(|()| tool.arguments.taken(&arguments));
-        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), &tool.call, taken))
-            .await?
-        {
-            Reply::InputRequired(result) => Ok(result.into()),
-            Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
-                Ok(()) => Ok(to_call_result(output, revision).into()),
-                Err(error) => Ok(tool_error(&error, revision)?.into()),
-            },
-            Reply::Done(Err(error), revision) => Ok(tool_error(&error, revision)?.into()),
-        }
+        let used = Use::of(&self.shared, &call, &link);
+        let work = async {
+            match invoke(&self.shared, call, link, &tool.call, taken).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
+                    Ok(()) => Ok(to_call_result(output, revision).into()),
+                    Err(error) => Ok(tool_error(&error, revision)?.into()),
+                },
+                Reply::Done(Err(error), revision) => Ok(tool_error(&error, revision)?.into()),
+            }
+        };
+        once(used, Box::pin(work)).await
     }
 
     async fn list_prompts(
@@ -185,19 +189,22 @@ impl ServerHandler for Handler {
             state: request.request_state.as_deref(),
             ..self.plain_call("prompts/get", &request.name, &arguments)
         };
+        let link = self.link(context);
         let checked = prompt.arguments.check(&arguments, self.shared.limits.argument_depth);
         let taken = checked.map(|()| prompt.arguments.taken(&arguments));
-        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), &prompt.get, taken))
-            .await?
-        {
-            Reply::InputRequired(result) => Ok(result.into()),
-            Reply::Done(Ok(messages), _) => {
-                let mut result = GetPromptResult::new(messages);
-                result.description.clone_from(&prompt.definition.description);
-                Ok(result.into())
+        let used = Use::of(&self.shared, &call, &link);
+        let work = async {
+            match invoke(&self.shared, call, link, &prompt.get, taken).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(Ok(messages), _) => {
+                    let mut result = GetPromptResult::new(messages);
+                    result.description.clone_from(&prompt.definition.description);
+                    Ok(result.into())
+                }
+                Reply::Done(Err(error), _) => Err(to_error_data(&error)),
             }
-            Reply::Done(Err(error), _) => Err(to_error_data(&error)),
-        }
+        };
+        once(used, Box::pin(work)).await
     }
 
     async fn list_resources(
@@ -259,15 +266,18 @@ impl ServerHandler for Handler {
             state: request.request_state.as_deref(),
             ..self.plain_call("resources/read", uri, &Value::Null)
         };
-        match Box::pin(invoke(&self.shared, call, Link::new(context, self.level()), read, Ok(&arguments)))
-            .await?
-        {
-            Reply::InputRequired(result) => Ok(result.into()),
-            Reply::Done(Ok(contents), _) => {
-                Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
+        let link = self.link(context);
+        let used = Use::of(&self.shared, &call, &link);
+        let work = async {
+            match invoke(&self.shared, call, link, read, Ok(&arguments)).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(Ok(contents), _) => {
+                    Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
+                }
+                Reply::Done(Err(error), _) => Err(to_error_data(&error)),
             }
-            Reply::Done(Err(error), _) => Err(to_error_data(&error)),
-        }
+        };
+        once(used, Box::pin(work)).await
     }
 
     async fn complete(
@@ -301,26 +311,23 @@ impl ServerHandler for Handler {
         if is_rounds(&context) {
             return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
         }
-        self.session().set_level(request.level);
-        Ok(())
+        self.session(&context.extensions).set(Setting::Level(request.level)).await
     }
 
     async fn subscribe(
         &self,
         request: SubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session().subscribe(request.uri);
-        Ok(())
+        self.session(&context.extensions).set(Setting::Subscribed(request.uri)).await
     }
 
     async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session().unsubscribe(&request.uri);
-        Ok(())
+        self.session(&context.extensions).set(Setting::Unsubscribed(request.uri)).await
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -341,19 +348,13 @@ impl ServerHandler for Handler {
                 () = self.shared.shutdown.cancelled() => return Ok(()),
                 change = next_change(&mut changes) => change,
             };
-            // What this client has not asked to hear of, the sink refuses.
-            let _ = match change {
-                None => return Ok(()),
-                Some(Change::Tools) => context.sink().notify_tool_list_changed().await,
-                Some(Change::Prompts) => context.sink().notify_prompt_list_changed().await,
-                Some(Change::Resources) => context.sink().notify_resource_list_changed().await,
-                Some(Change::Resource(uri)) => context.sink().notify_resource_updated(uri).await,
-            };
+            let Some(Told { change, .. }) = change else { return Ok(()) };
+            session::tell(&context, change).await;
         }
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.session().forward(&self.shared.changes, context.peer);
+        self.session(&context.extensions).forward(&self.shared.changes, context.peer);
     }
 
     async fn on_custom_request(
@@ -369,6 +370,11 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
+    fn link(&self, context: RequestContext<RoleServer>) -> Link {
+        let level = self.level(&context.extensions);
+        Link::new(context, level)
+    }
+
     fn plain_call<'a>(&self, method: &'static str, name: &'a str, arguments: &'a Value) -> Call<'a> {
         Call {
             method,

@@ -13,14 +13,15 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{Link, Revision, fits};
+use super::{Link, Revision, fits, reply::to_error_data};
 use crate::{
     ctx::Ctx,
     driver::{self, Leg, Pace},
     error::{Error, ErrorKind, Result},
     function::Erased,
+    keep,
     run::Run,
-    seal::{Binding, OpenError},
+    seal::{Binding, Opened, TooLarge},
     server::Shared,
 };
 
@@ -70,7 +71,7 @@ pub(super) async fn invoke<T>(
     // Most calls neither bring a seal nor take one away.
     let bind = || Binding::new(shared.audience(), &caller, call.method, call.name, call.arguments);
     let journal = match call.state {
-        Some(state) if revision == Revision::Rounds => Some(open(shared, state, &bind(), call.name)?),
+        Some(state) if revision == Revision::Rounds => Some(open(shared, state, &bind(), call.name).await?),
         _ => None,
     };
     let arguments = match arguments {
@@ -105,7 +106,11 @@ pub(super) async fn invoke<T>(
             run.id();
             // While the tool is still there: it withdraws its questions as it goes.
             let suspended = run.take_machine().suspend().map_err(drifted);
-            match suspended.and_then(|suspension| input_required(&run, suspension, &bind())) {
+            let required = match suspended {
+                Ok(suspension) => input_required(&run, suspension, &bind()).await,
+                Err(error) => Err(error),
+            };
+            match required {
                 Ok(result) => return Ok(Reply::InputRequired(result)),
                 Err(error) => Err(error),
             }
@@ -122,14 +127,24 @@ fn drifted(drift: antiphon_replay::Drift) -> Error {
 /// learns nothing from the answer.
 const REFUSED: &str = "Invalid or expired requestState";
 
-fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<Journal, ErrorData> {
-    shared.seal.open(state, binding, SystemTime::now()).map_err(|reason: OpenError| {
-        tracing::info!(?reason, name, "a requestState was refused");
-        ErrorData::invalid_params(REFUSED, None)
-    })
+/// Refuses a seal, and says why to the log alone.
+pub(super) fn refuse(reason: &impl std::fmt::Debug, name: &str) -> ErrorData {
+    tracing::info!(?reason, name, "a requestState was refused");
+    ErrorData::invalid_params(REFUSED, None)
 }
 
-fn input_required(run: &Run, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
+async fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<Journal, ErrorData> {
+    let opened = shared.seal.open(state, binding, SystemTime::now());
+    match opened.map_err(|reason| refuse(&reason, name))? {
+        Opened::Journal(journal) => Ok(journal),
+        Opened::Handle(handle) => match keep::load(shared, &handle, binding).await {
+            Ok(loaded) => loaded.map_err(|reason| refuse(&reason, name)),
+            Err(error) => Err(to_error_data(&error)),
+        },
+    }
+}
+
+async fn input_required(run: &Run, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
     let Suspension { journal, asks } = suspension;
     let shared = &run.shared;
     let limit = shared.limits.rounds;
@@ -145,16 +160,31 @@ fn input_required(run: &Run, suspension: Suspension, binding: &Binding) -> Resul
             Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?))
         })
         .collect::<Result<_>>()?;
-    let state = shared.seal.seal(&journal, binding, SystemTime::now()).map_err(|too_large| {
-        let mut sizes: Vec<_> = journal.entries.iter().map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key)).collect();
-        sizes.sort_by(|a, b| b.cmp(a));
-        let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
-        Error::new(ErrorKind::Limit(format!(
-            "the run has grown to {} bytes, more than the {} a requestState may have; its largest entries are {}: return less from these steps, or raise `SealConfig::max_bytes`",
-            too_large.bytes,
-            too_large.max_bytes,
-            largest.join(", ")
-        )))
-    })?;
+    let sealed = keep::seal(shared, &journal, binding).await?;
+    let state = sealed.map_err(|too_large| too_long(&journal, &too_large, shared.backend.is_some()))?;
     Ok(InputRequiredResult::new(Some(requests), Some(state)))
+}
+
+fn too_long(journal: &Journal, too_large: &TooLarge, kept: bool) -> Error {
+    let mut sizes: Vec<_> = journal
+        .entries
+        .iter()
+        .map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key))
+        .collect();
+    sizes.sort_by(|a, b| b.cmp(a));
+    let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
+    let (place, remedy) = if kept {
+        ("the store may keep of one", "raise `SealConfig::max_kept_bytes`")
+    } else {
+        (
+            "a requestState may have",
+            "give the server a store to keep it in (`ServerBuilder::with_backend`), or raise `SealConfig::max_bytes`",
+        )
+    };
+    Error::new(ErrorKind::Limit(format!(
+        "the run has grown to {} bytes, more than the {} {place}; its largest entries are {}: return less from these steps, {remedy}",
+        too_large.bytes,
+        too_large.max_bytes,
+        largest.join(", ")
+    )))
 }

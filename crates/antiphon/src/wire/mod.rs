@@ -7,6 +7,7 @@ mod inner;
 mod invoke;
 mod link;
 mod local;
+mod once;
 mod reply;
 mod session;
 
@@ -14,3 +15,5 @@ pub(crate) use handler::Handler;
 pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use link::{Link, Note, Revision, fits};
 pub(crate) use local::execute;
+#[cfg(feature = "http")]
+pub(crate) use session::{Setting, Settings};

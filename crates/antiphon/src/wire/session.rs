@@ -1,65 +1,154 @@
 //! What a 2025-11-25 session keeps, and what it hears of.
 
+#[cfg(feature = "http")]
+use std::sync::Weak;
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rmcp::{
-    RoleServer,
-    model::{LoggingLevel, ResourceUpdatedNotificationParam},
-    service::Peer,
+    ErrorData, RoleServer,
+    model::{
+        Extensions, LoggingLevel, PromptListChangedNotification, ResourceListChangedNotification,
+        ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
+        ToolListChangedNotification,
+    },
+    service::{Peer, SubscriptionContext},
 };
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::server::{Change, Changes};
+#[cfg(feature = "http")]
+use crate::server::replicas::Part;
+use crate::server::{Change, Changes, Told};
 
 /// What a 2025-11-25 client has set for its session.
 #[derive(Debug)]
 pub(super) struct Session {
     settings: Arc<Settings>,
+    /// Where replicas share their sessions, this one's part. It owns this, not the other way round.
+    #[cfg(feature = "http")]
+    part: Option<Weak<Part>>,
+    forwards: AtomicBool,
     closed: CancellationToken,
     _close: DropGuard,
 }
 
+/// What a 2025-11-25 client may set.
 #[derive(Debug)]
-struct Settings {
+pub(crate) struct Settings {
     level: Mutex<LoggingLevel>,
     subscribed: Mutex<BTreeSet<String>>,
 }
 
+/// One of the things a 2025-11-25 client may set.
+#[derive(Debug)]
+pub(crate) enum Setting {
+    Level(LoggingLevel),
+    Subscribed(String),
+    Unsubscribed(String),
+}
+
 /// A client that has not said otherwise hears of what is worth knowing.
-pub(super) const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
+const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() }
+    }
+}
+
+impl Settings {
+    fn set(&self, setting: Setting) {
+        match setting {
+            Setting::Level(level) => *lock(&self.level) = level,
+            Setting::Subscribed(uri) => drop(lock(&self.subscribed).replace(uri)),
+            Setting::Unsubscribed(uri) => drop(lock(&self.subscribed).take(&uri)),
+        }
+    }
+
+    /// Takes over what was set at another replica.
+    #[cfg(feature = "http")]
+    pub(crate) fn replace(&self, level: Option<LoggingLevel>, subscribed: BTreeSet<String>) {
+        *lock(&self.level) = level.unwrap_or(DEFAULT_LEVEL);
+        *lock(&self.subscribed) = subscribed;
+    }
+}
+
+/// The level of a session of which no more is known than came with a request.
+#[cfg(feature = "http")]
+pub(super) fn level(extensions: &Extensions) -> LoggingLevel {
+    extensions.get::<Arc<Part>>().map_or(DEFAULT_LEVEL, |part| *lock(&part.settings().level))
+}
+
+#[cfg(not(feature = "http"))]
+pub(super) fn level(_: &Extensions) -> LoggingLevel {
+    DEFAULT_LEVEL
+}
 
 impl Session {
+    /// The session that a request belongs to.
+    pub(super) fn of(extensions: &Extensions) -> Self {
+        let closed = CancellationToken::new();
+        #[cfg(feature = "http")]
+        let part = extensions.get::<Arc<Part>>();
+        #[cfg(feature = "http")]
+        let settings = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
+        #[cfg(not(feature = "http"))]
+        let (settings, _) = (Arc::default(), extensions);
+        Self {
+            settings,
+            #[cfg(feature = "http")]
+            part: part.map(Arc::downgrade),
+            forwards: AtomicBool::new(false),
+            _close: closed.clone().drop_guard(),
+            closed,
+        }
+    }
+
     pub(super) fn level(&self) -> LoggingLevel {
         *lock(&self.settings.level)
     }
 
-    pub(super) fn set_level(&self, level: LoggingLevel) {
-        *lock(&self.settings.level) = level;
-    }
-
-    pub(super) fn subscribe(&self, uri: String) {
-        lock(&self.settings.subscribed).insert(uri);
-    }
-
-    pub(super) fn unsubscribe(&self, uri: &str) {
-        lock(&self.settings.subscribed).remove(uri);
+    /// Sets something, at all replicas.
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(clippy::unused_async, reason = "the same signature with and without the feature")
+    )]
+    pub(super) async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
+        #[cfg(feature = "http")]
+        if let Some(part) = self.part.as_ref().and_then(Weak::upgrade) {
+            return part.set(&setting).await.map_err(|error| {
+                tracing::error!(%error, "what a client has set could not be kept");
+                ErrorData::internal_error("what is set for a session cannot be kept; try again later", None)
+            });
+        }
+        self.settings.set(setting);
+        Ok(())
     }
 
     /// Tells the client what changes, until the session ends.
     pub(super) fn forward(&self, changes: &Changes, peer: Peer<RoleServer>) {
-        tokio::spawn(forward(changes.subscribe(), Arc::clone(&self.settings), peer, self.closed.clone()));
-    }
-}
-
-impl Default for Session {
-    fn default() -> Self {
-        let closed = CancellationToken::new();
-        let settings = Settings { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() };
-        Self { settings: Arc::new(settings), _close: closed.clone().drop_guard(), closed }
+        // A client may say twice that it is initialized.
+        if self.forwards.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        #[cfg(feature = "http")]
+        let part = self.part.clone();
+        let tells = move || {
+            // With replicas, the one that the client listens at tells it.
+            #[cfg(feature = "http")]
+            if let Some(part) = &part {
+                return part.upgrade().is_some_and(|part| part.tells_of_changes());
+            }
+            true
+        };
+        let settings = Arc::clone(&self.settings);
+        tokio::spawn(forward(changes.subscribe(), settings, peer, tells, self.closed.clone()));
     }
 }
 
@@ -68,10 +157,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The next change, however many were missed. `None` when there will be no more.
-pub(super) async fn next_change(changes: &mut Receiver<Change>) -> Option<Change> {
+pub(super) async fn next_change(changes: &mut Receiver<Told>) -> Option<Told> {
     loop {
         match changes.recv().await {
-            Ok(change) => return Some(change),
+            Ok(told) => return Some(told),
             Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a client is slower than what changes"),
             Err(RecvError::Closed) => return None,
         }
@@ -80,28 +169,79 @@ pub(super) async fn next_change(changes: &mut Receiver<Change>) -> Option<Change
 
 /// Tells a 2025-11-25 session what changes, until it ends.
 async fn forward(
-    mut changes: Receiver<Change>,
+    mut changes: Receiver<Told>,
     settings: Arc<Settings>,
     peer: Peer<RoleServer>,
+    tells: impl Fn() -> bool,
     closed: CancellationToken,
 ) {
     loop {
-        let change = tokio::select! {
+        let told = tokio::select! {
             () = closed.cancelled() => return,
-            change = next_change(&mut changes) => change,
+            told = next_change(&mut changes) => told,
         };
-        let sent = match change {
-            None => return,
-            Some(Change::Tools) => peer.notify_tool_list_changed().await,
-            Some(Change::Prompts) => peer.notify_prompt_list_changed().await,
-            Some(Change::Resources) => peer.notify_resource_list_changed().await,
-            Some(Change::Resource(uri)) if lock(&settings.subscribed).contains(&uri) => {
-                peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
-            }
-            Some(Change::Resource(_)) => Ok(()),
-        };
-        if sent.is_err() {
-            return;
+        let Some(told) = told else { return };
+        if !tells() {
+            continue;
         }
+        for notification in notifications(&told, &settings) {
+            if peer.send_notification(notification).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Tells a 2026-07-28 client of a change. What it has not asked to hear of, the sink refuses.
+pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
+    let sink = context.sink();
+    let _ = match change {
+        Change::Tools => sink.notify_tool_list_changed().await,
+        Change::Prompts => sink.notify_prompt_list_changed().await,
+        Change::Resources => sink.notify_resource_list_changed().await,
+        Change::Resource(uri) => sink.notify_resource_updated(uri).await,
+        Change::Any => {
+            let _ = sink.notify_tool_list_changed().await;
+            let _ = sink.notify_prompt_list_changed().await;
+            for uri in context.accepted().resource_subscriptions.iter().flatten() {
+                let _ = sink.notify_resource_updated(uri.clone()).await;
+            }
+            sink.notify_resource_list_changed().await
+        }
+    };
+}
+
+/// What a session is told of a change.
+fn notifications(told: &Told, settings: &Settings) -> Vec<ServerNotification> {
+    // Where several replicas may tell the client, this says that they mean the same.
+    let mut extensions = Extensions::new();
+    if let Some(id) = &told.id {
+        extensions.insert(id.clone());
+    }
+    let list = |change: &Change, extensions: Extensions| match change {
+        Change::Tools => {
+            ToolListChangedNotification { extensions, ..ToolListChangedNotification::default() }.into()
+        }
+        Change::Prompts => {
+            PromptListChangedNotification { extensions, ..PromptListChangedNotification::default() }.into()
+        }
+        _ => ResourceListChangedNotification { extensions, ..ResourceListChangedNotification::default() }
+            .into(),
+    };
+    let resource = |uri: String, extensions: Extensions| {
+        let mut updated = ResourceUpdatedNotification::new(ResourceUpdatedNotificationParam::new(uri));
+        updated.extensions = extensions;
+        ServerNotification::ResourceUpdatedNotification(updated)
+    };
+    let subscribed = lock(&settings.subscribed);
+    match &told.change {
+        Change::Resource(uri) if subscribed.contains(uri) => vec![resource(uri.clone(), extensions)],
+        Change::Resource(_) => Vec::new(),
+        Change::Any => {
+            let lists = [Change::Tools, Change::Prompts, Change::Resources];
+            let lists = lists.iter().map(|change| list(change, Extensions::new()));
+            lists.chain(subscribed.iter().map(|uri| resource(uri.clone(), Extensions::new()))).collect()
+        }
+        change => vec![list(change, extensions)],
     }
 }

@@ -15,9 +15,14 @@ mod exchange;
 mod flow;
 #[cfg(feature = "http")]
 mod http;
+mod keep;
 mod ladder;
 mod notes;
 mod protocol;
+#[cfg(feature = "http")]
+mod replicas;
+#[cfg(feature = "http")]
+mod replicas_memory;
 mod sample;
 mod sample_schema;
 mod sample_tools;

@@ -1,0 +1,117 @@
+use std::{fmt, str::FromStr};
+
+use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
+use sha2::{Digest as _, Sha256};
+
+/// The secrets that protect suspended runs.
+///
+/// All replicas share one ring. The active key seals; every key in the ring opens. To rotate without
+/// losing a run, first give every replica the new key as a spare ([`with_spare`](Self::with_spare)),
+/// then make it active with the old one as a spare, and drop the old one when its seals have expired.
+///
+/// ```
+/// use antiphon::KeyRing;
+///
+/// let ring = KeyRing::new(2, [7; 32]).with_spare(1, [3; 32]);
+/// // The same, as it stands in an environment variable: the first seals, all of them open.
+/// let ring: KeyRing = format!("2={},1={}", "07".repeat(32), "03".repeat(32)).parse()?;
+/// # let _ = ring;
+/// # Ok::<(), antiphon::KeyRingError>(())
+/// ```
+#[derive(Clone)]
+pub struct KeyRing {
+    /// Invariant: never empty; the first key is the active one.
+    keys: Vec<(u8, [u8; 32])>,
+}
+
+impl KeyRing {
+    /// A ring whose active key is `secret`, known to its replicas as number `id`.
+    pub fn new(id: u8, secret: [u8; 32]) -> Self {
+        Self { keys: vec![(id, derive(&secret))] }
+    }
+
+    /// A ring with a random key: good for one process, for as long as it lives.
+    pub fn random() -> Self {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).expect("the operating system has random numbers");
+        Self::new(0, secret)
+    }
+
+    /// Adds a key that opens seals but makes none.
+    #[must_use]
+    pub fn with_spare(mut self, id: u8, secret: [u8; 32]) -> Self {
+        self.keys.push((id, derive(&secret)));
+        self
+    }
+
+    /// The key that seals, and its number.
+    pub(super) fn active(&self) -> (u8, XChaCha20Poly1305) {
+        let (id, key) = &self.keys[0];
+        (*id, XChaCha20Poly1305::new(key.into()))
+    }
+
+    pub(super) fn cipher(&self, id: u8) -> Option<XChaCha20Poly1305> {
+        let (_, key) = self.keys.iter().find(|(known, _)| *known == id)?;
+        Some(XChaCha20Poly1305::new(key.into()))
+    }
+}
+
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.keys.iter().map(|(id, _)| id)).finish()
+    }
+}
+
+/// A secret may serve elsewhere too; what it does here must not be valid there.
+fn derive(secret: &[u8; 32]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(b"antiphon requestState v1\0");
+    hash.update(secret);
+    hash.finalize().into()
+}
+
+/// `2=<64 hex digits>,1=<64 hex digits>`: the first key seals, all of them open.
+impl FromStr for KeyRing {
+    type Err = KeyRingError;
+
+    fn from_str(text: &str) -> Result<Self, KeyRingError> {
+        let mut ring: Option<Self> = None;
+        for (at, key) in text.split(',').enumerate() {
+            let (id, secret) = key.trim().split_once('=').and_then(read).ok_or(KeyRingError { at })?;
+            ring = Some(match ring {
+                None => Self::new(id, secret),
+                Some(ring) => ring.with_spare(id, secret),
+            });
+        }
+        ring.ok_or(KeyRingError { at: 0 })
+    }
+}
+
+fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
+    let mut secret = [0; 32];
+    if digits.len() != 2 * secret.len() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, at) in secret.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&digits[at..at + 2], 16).ok()?;
+    }
+    Some((id.parse().ok()?, secret))
+}
+
+/// A text that is no key ring. It says where it is wrong and not what was there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRingError {
+    at: usize,
+}
+
+impl fmt::Display for KeyRingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "key number {} of the ring is none; write `<0 to 255>=<64 hex digits>`, several with commas between",
+            self.at + 1
+        )
+    }
+}
+
+impl std::error::Error for KeyRingError {}

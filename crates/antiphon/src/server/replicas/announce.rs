@@ -1,0 +1,123 @@
+//! Changes, over the bus.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use antiphon_store::{Event, MAX_EVENT, Subscription};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::Replicas;
+use crate::server::changes::{Change, ChangeId, Told};
+
+/// How long a change waits for others like it.
+const WINDOW: Duration = Duration::from_millis(20);
+
+/// Changes that are about to be told. Told twice, a change is in it once.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    pending: Mutex<BTreeSet<Change>>,
+    wake: Notify,
+}
+
+impl Outbox {
+    pub(super) fn put(&self, change: Change) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(change);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<Change> {
+        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Announcement {
+    from: String,
+    number: u64,
+    change: Change,
+}
+
+impl Announcement {
+    fn told(self) -> Told {
+        let id = format!("{}-{}", self.from, self.number);
+        Told { change: self.change, id: Some(ChangeId(id.into())) }
+    }
+}
+
+impl Replicas {
+    pub(super) async fn subscribe_changes(&self) -> antiphon_store::Result<Subscription> {
+        self.bus.subscribe(&self.topic).await
+    }
+
+    pub(super) fn begin_changes(self: &Arc<Self>, changes: Subscription) {
+        tokio::spawn(hear(Arc::clone(self), changes));
+        tokio::spawn(announce(Arc::clone(self)));
+    }
+}
+
+/// Tells this replica's clients at once and the other replicas over the bus.
+async fn announce(replicas: Arc<Replicas>) {
+    let mut number = 0;
+    loop {
+        tokio::select! {
+            () = replicas.stopped.cancelled() => return,
+            () = replicas.outbox.wake.notified() => {}
+        }
+        tokio::time::sleep(WINDOW).await;
+        for change in replicas.outbox.take() {
+            number += 1;
+            let event = encode(&replicas.id, number, &change);
+            let own = Announcement { from: replicas.id.clone(), number, change };
+            // Nobody listening is not a failure.
+            let _ = replicas.told.send(own.told());
+            if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
+                tracing::warn!(%error, "the other replicas were not told of a change");
+            }
+        }
+    }
+}
+
+fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
+    let encode = |change: &Change| {
+        let announcement = Announcement { from: from.to_owned(), number, change: change.clone() };
+        serde_json::to_vec(&announcement).expect("names and numbers are JSON")
+    };
+    let event = encode(change);
+    // A URI that fits in no event is among those that may have changed.
+    if event.len() > MAX_EVENT { encode(&Change::Any) } else { event }
+}
+
+async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
+    // A replica's announcements come in order, and perhaps twice.
+    let mut last: HashMap<String, u64> = HashMap::new();
+    loop {
+        let event = tokio::select! {
+            () = replicas.stopped.cancelled() => return,
+            event = changes.next() => event,
+        };
+        let told = match event {
+            None => return,
+            Some(Event::Gap) => Told { change: Change::Any, id: None },
+            Some(Event::Message(message)) => match serde_json::from_slice::<Announcement>(&message) {
+                Ok(announcement) if announcement.from == replicas.id => continue,
+                Ok(announcement) => {
+                    let heard = last.entry(announcement.from.clone()).or_default();
+                    if announcement.number <= *heard {
+                        continue;
+                    }
+                    *heard = announcement.number;
+                    announcement.told()
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "an announcement cannot be read; it may be a newer version's");
+                    Told { change: Change::Any, id: None }
+                }
+            },
+        };
+        let _ = replicas.told.send(told);
+    }
+}

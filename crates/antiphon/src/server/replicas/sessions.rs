@@ -1,0 +1,232 @@
+//! The sessions of 2025-11-25, at whatever replica their requests come in.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering},
+    time::Duration,
+};
+
+use rmcp::{
+    model::{ClientJsonRpcMessage, Extensions},
+    transport::streamable_http_server::session::{
+        RestoreOutcome, SessionId, SessionManager as _,
+        local::{LocalSessionManagerError, SessionConfig},
+    },
+};
+
+use super::{
+    Part, Replicas,
+    ids::{Marked, PartId, answered, readdress},
+    record::{Place, SessionRecord, caller, session_name},
+    recorder::StreamLimits,
+};
+use crate::server::{HttpConfig, Shared};
+
+/// How long a session without an idle limit is kept after it was last used.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Sessions that are begun at one replica and go on at any.
+pub(crate) struct Sessions {
+    pub(super) shared: Arc<Shared>,
+    pub(super) replicas: Arc<Replicas>,
+    /// By the names of the sessions.
+    parts: RwLock<HashMap<String, Arc<Part>>>,
+    /// Records that were read and whose sessions are about to be restored.
+    pub(super) read: Mutex<HashMap<String, SessionRecord>>,
+    /// One request at a time restores a session; the SDK fails those that come a moment later.
+    restoring: Vec<tokio::sync::Mutex<()>>,
+    config: SessionConfig,
+    limits: StreamLimits,
+    ttl: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(shared: Arc<Shared>, replicas: &Arc<Replicas>, config: &HttpConfig) -> Arc<Self> {
+        let mut session_config = SessionConfig::default();
+        session_config.keep_alive = config.session_idle;
+        let sessions = Arc::new(Self {
+            shared,
+            replicas: Arc::clone(replicas),
+            parts: RwLock::default(),
+            read: Mutex::default(),
+            restoring: std::iter::repeat_with(Default::default).take(64).collect(),
+            config: session_config,
+            limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
+            // Refreshed when a third has passed, it is there for the idle limit at least.
+            ttl: config.session_idle.unwrap_or(DAY) * 3 / 2,
+        });
+        replicas.register(&sessions);
+        sessions
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(super) fn part(&self, name: &str) -> Option<Arc<Part>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(super) fn parts(&self) -> Vec<Arc<Part>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(super) fn find(&self, id: &SessionId) -> Result<Arc<Part>, Failure> {
+        self.part(&session_name(id)).ok_or(Failure::Unknown)
+    }
+
+    pub(super) fn place(&self, name: String) -> Place {
+        Place::new(Arc::clone(&self.replicas), name, self.ttl)
+    }
+
+    /// Begins a part of a session that may have been begun elsewhere.
+    pub(super) async fn open(&self, id: SessionId, record: Option<SessionRecord>) -> Result<Marked, Failure> {
+        let number = self.replicas.parts.fetch_add(1, Ordering::Relaxed);
+        let part = PartId { replica: self.replicas.id.clone(), number };
+        let place = self.place(session_name(&id));
+        let name = place.name.clone();
+        let config = self.config.clone();
+        let opened =
+            Arc::new(Part::new(part.clone(), Arc::clone(&id), place, record.as_ref(), config, self.limits));
+        let RestoreOutcome::Restored(inner) = opened.local.restore_session(id).await? else {
+            return Err(Failure::Unknown);
+        };
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(name, opened);
+        Ok(Marked { inner, part })
+    }
+
+    /// Closes this replica's part of a session.
+    pub(super) async fn close(&self, part: &Arc<Part>) {
+        let name = &part.log.place.name;
+        {
+            let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+            if parts.get(name).is_some_and(|open| Arc::ptr_eq(open, part)) {
+                parts.remove(name);
+            }
+        }
+        part.close().await;
+    }
+
+    /// Gives an answer to the question it is for, if that was asked in this part of the session.
+    pub(super) async fn answer(&self, part: &Part, mut message: ClientJsonRpcMessage) {
+        let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
+            tracing::info!("an answer is for no question of this session's");
+            return;
+        };
+        readdress(&mut message, asked.number);
+        if let Err(error) = part.local.accept_message(&part.session, message).await {
+            tracing::info!(%error, "an answer came too late");
+        }
+    }
+
+    /// Whether whoever sent `extensions` may use the session. Nobody else is told that there is one.
+    pub(crate) async fn admits(&self, id: &str, extensions: &Extensions) -> antiphon_store::Result<bool> {
+        let name = session_name(id);
+        let from = caller(&name, self.shared.principal(extensions).as_deref());
+        let of = match self.part(&name) {
+            Some(part) => part.caller().cloned(),
+            None => match self.place(name).load().await? {
+                Some(record) => record.caller,
+                None => return Ok(false),
+            },
+        };
+        Ok(of == from)
+    }
+
+    /// Held by the first request of a session that comes to this replica.
+    pub(crate) async fn restoring(&self, id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let name = session_name(id);
+        if self.part(&name).is_some() {
+            return None;
+        }
+        let stripe = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+        Some(self.restoring[stripe % self.restoring.len()].lock().await)
+    }
+
+    /// For a request outside of any session: it does not wait for the other replicas.
+    pub(crate) fn begin(&self) {
+        self.replicas.begin();
+    }
+
+    /// Listens to what the other replicas tell of changes.
+    pub(crate) async fn hears_changes(&self) -> antiphon_store::Result<()> {
+        self.replicas.ready().await
+    }
+
+    /// Shares sessions with the other replicas.
+    pub(crate) async fn ready(&self) -> antiphon_store::Result<()> {
+        self.replicas.ready_for_sessions().await
+    }
+
+    pub(super) fn lists(&self) -> Vec<&'static str> {
+        let registry = self.shared.registry();
+        let mut lists = vec!["tools"];
+        if !registry.prompts().is_empty() {
+            lists.push("prompts");
+        }
+        if !registry.resources().is_empty() || !registry.templates().is_empty() {
+            lists.push("resources");
+        }
+        lists
+    }
+
+    pub(super) async fn initialized(
+        &self,
+        part: &Arc<Part>,
+        mut message: ClientJsonRpcMessage,
+    ) -> Result<(), Failure> {
+        // The client says so to one replica, and once; every part of its session must hear it, and once.
+        if part.begins() {
+            message.insert_extension(Arc::clone(part));
+            part.local.accept_message(&part.session, message).await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("replicas", &self.replicas).finish_non_exhaustive()
+    }
+}
+
+/// Why the SDK is refused something.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Unknown,
+    Local(LocalSessionManagerError),
+    Store(antiphon_store::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("there is no such session or stream"),
+            Self::Local(_) => f.write_str("the session failed"),
+            Self::Store(_) => f.write_str("what replicas share cannot be reached"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unknown => None,
+            Self::Local(error) => Some(error),
+            Self::Store(error) => Some(error),
+        }
+    }
+}
+
+impl From<LocalSessionManagerError> for Failure {
+    fn from(error: LocalSessionManagerError) -> Self {
+        Self::Local(error)
+    }
+}
+
+impl From<antiphon_store::Error> for Failure {
+    fn from(error: antiphon_store::Error) -> Self {
+        Self::Store(error)
+    }
+}

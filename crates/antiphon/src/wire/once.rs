@@ -1,0 +1,104 @@
+//! A `requestState` that is good for one use: sent again, it gets the reply it led to.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::SystemTime};
+
+use antiphon_store::Backend;
+use rmcp::{
+    ErrorData,
+    model::{CallToolResponse, GetPromptResponse, InputRequiredResult, ReadResourceResponse},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{
+    Link, Revision,
+    invoke::{Call, refuse},
+    reply::to_error_data,
+};
+use crate::{
+    keep::{self, Entered},
+    seal::Binding,
+    server::Shared,
+};
+
+/// A request that may be made only once.
+pub(super) struct Use {
+    shared: Arc<Shared>,
+    backend: Backend,
+    binding: Binding,
+    name: String,
+    state: String,
+    answers: Vec<u8>,
+}
+
+impl Use {
+    /// `None` for what may be made as often as anybody likes: whatever brings no seal, or where seals are good
+    /// for many uses.
+    pub(super) fn of(shared: &Arc<Shared>, call: &Call<'_>, link: &Link) -> Option<Self> {
+        let (Some(state), Some(backend), true) = (call.state, &shared.backend, shared.seal.single_use) else {
+            return None;
+        };
+        if link.revision() != Revision::Rounds {
+            return None;
+        }
+        let principal = shared.principal(link.extensions()).unwrap_or_default();
+        let responses = call.responses.iter().flatten().map(|(key, answer)| json!([key, answer]));
+        Some(Self {
+            binding: Binding::new(shared.audience(), &principal, call.method, call.name, call.arguments),
+            name: call.name.to_owned(),
+            state: state.to_owned(),
+            answers: antiphon_replay::canonical(&responses.collect()).into_bytes(),
+            backend: backend.clone(),
+            shared: Arc::clone(shared),
+        })
+    }
+}
+
+/// Does the work, unless it was done before.
+pub(super) async fn once<R: Kept>(
+    used: Option<Use>,
+    work: Pin<Box<impl Future<Output = Result<R, ErrorData>>>>,
+) -> Result<R, ErrorData> {
+    let Some(Use { shared, backend, binding, name, state, answers }) = used else { return work.await };
+    // Only what is a seal of ours, and good, leaves a trace in the store.
+    shared.seal.open(&state, &binding, SystemTime::now()).map_err(|reason| refuse(&reason, &name))?;
+    match keep::enter(&shared, &backend, &state, &answers).await.map_err(|error| to_error_data(&error))? {
+        Entered::First(guard) => {
+            guard.work(work, |reply: &Result<R, ErrorData>| reply.as_ref().ok().and_then(R::keep)).await
+        }
+        Entered::Answered(reply) => R::restore(reply).ok_or_else(|| refuse(&"unreadable", &name)),
+        Entered::Used => Err(refuse(&"used before", &name)),
+    }
+}
+
+/// A reply that can be kept and sent again.
+pub(super) trait Kept: Sized {
+    fn keep(&self) -> Option<Value>;
+    fn restore(kept: Value) -> Option<Self>;
+}
+
+fn field<T: DeserializeOwned>(kept: &mut Value, name: &str) -> Option<T> {
+    serde_json::from_value(kept.get_mut(name)?.take()).ok()
+}
+
+macro_rules! kept {
+    ($($response:ident)*) => {
+        $(impl Kept for $response {
+            fn keep(&self) -> Option<Value> {
+                match self {
+                    Self::Complete(result) => Some(json!({"complete": result})),
+                    Self::InputRequired(result) => Some(json!({"required": result})),
+                    _ => None,
+                }
+            }
+
+            fn restore(mut kept: Value) -> Option<Self> {
+                if let Some(result) = field(&mut kept, "complete") {
+                    return Some(Self::Complete(result));
+                }
+                field::<InputRequiredResult>(&mut kept, "required").map(Self::InputRequired)
+            }
+        })*
+    };
+}
+kept!(CallToolResponse GetPromptResponse ReadResourceResponse);
