@@ -1,5 +1,7 @@
 //! What the benchmark servers share.
 
+pub mod store;
+
 use std::net::SocketAddr;
 
 use anyhow::Context as _;

@@ -19,6 +19,7 @@ mod project;
 mod python;
 mod requirements;
 mod server;
+mod services;
 mod table;
 mod verify;
 
@@ -43,6 +44,9 @@ enum Chore {
     Models(models::Options),
     /// Say which requirements are proven by tests that ran.
     Requirements,
+    /// Run the servers that tests talk to: PostgreSQL, Redis, NATS.
+    #[command(subcommand)]
+    Services(services::Action),
     /// Check everything a change must pass; this is what CI runs.
     Verify(verify::Options),
 }
@@ -66,6 +70,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Interop(options) => interop::main(options),
         Chore::Models(options) => models::main(options),
         Chore::Requirements => requirements::main(),
+        Chore::Services(action) => services::main(action),
         Chore::Verify(options) => verify::main(options),
     }
 }

@@ -103,7 +103,8 @@ pub(crate) fn free_address() -> Result<SocketAddr> {
     addresses.find(|address| TcpListener::bind(address).is_ok()).context("no free port on 127.0.0.1")
 }
 
-fn log_file(path: &Path) -> Result<File> {
+/// Opens a log to add to it, in a folder that is made if need be.
+pub(crate) fn log_file(path: &Path) -> Result<File> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
     }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::models::Models;
 use crate::project::{self, Project};
+use crate::services::Session;
 use crate::table::Table;
 
 /// What a tool author who needs only stdio may have to build.
@@ -33,6 +34,8 @@ struct Verification {
     project: Project,
     /// Nothing until the step that starts them; they stop when the last step is done.
     models: Models,
+    /// Likewise.
+    services: Option<Session>,
 }
 
 /// How a step that did not fail ended.
@@ -47,8 +50,9 @@ enum Outcome {
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let mut verification = Verification { project: Project::open()?, models: Models::default() };
-    let quick: [(&str, Check); 9] = [
+    let mut verification =
+        Verification { project: Project::open()?, models: Models::default(), services: None };
+    let quick: [(&str, Check); 10] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
@@ -56,6 +60,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("clippy, all features", |it| clippy_all(&it.project)),
         ("clippy, no features", |it| clippy_none(&it.project)),
         ("models", models),
+        ("services", services),
         ("tests", tests),
         ("doc tests", doc_tests),
     ];
@@ -129,15 +134,32 @@ fn models(verification: &mut Verification) -> Result<Outcome> {
     Ok(Outcome::Skipped(format!("{reasons}\nThe tests that need them are skipped.")))
 }
 
-fn tests(Verification { project, models }: &mut Verification) -> Result<Outcome> {
+/// Starts the servers behind stores, queues and buses. In CI nothing may be missing.
+fn services(verification: &mut Verification) -> Result<Outcome> {
+    match Session::start(&verification.project) {
+        Ok(session) => {
+            verification.services = Some(session);
+            Ok(Outcome::Passed)
+        }
+        Err(error) if std::env::var_os("CI").is_none() => {
+            Ok(Outcome::Skipped(format!("{error:#}\nThe tests that need a server are skipped.")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn tests(verification: &mut Verification) -> Result<Outcome> {
+    let Verification { project, models, services } = verification;
     ensure!(
         cargo(project, &["nextest", "--version"]).output().is_ok_and(|output| output.status.success()),
         "cargo-nextest is missing; run `cargo install cargo-nextest --locked`"
     );
     let mut command = cargo(project, &["nextest", "run", "--profile", "ci", "--workspace", "--all-features"]);
+    command.envs(services.iter().flat_map(Session::variables));
     project::run(command.envs(models.variables())).or_else(|error| {
         // A test may fail only because its server is gone.
         models.check()?;
+        services.iter().try_for_each(Session::check)?;
         Err(error)
     })?;
     Ok(Outcome::Found(format!("{} passed", tests_passed(project)?)))
@@ -150,8 +172,10 @@ fn tests_passed(project: &Project) -> Result<usize> {
     Ok(crate::requirements::passed_tests(&text)?.len())
 }
 
-fn doc_tests(Verification { project, models }: &mut Verification) -> Result<Outcome> {
+fn doc_tests(verification: &mut Verification) -> Result<Outcome> {
+    let Verification { project, models, services } = verification;
     let mut command = cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]);
+    command.envs(services.iter().flat_map(Session::variables));
     project::run(command.envs(models.variables()))?;
     Ok(Outcome::Passed)
 }

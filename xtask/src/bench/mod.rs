@@ -9,6 +9,7 @@ use crate::project::{self, Profile, Project};
 mod call;
 mod client;
 mod measure;
+mod store;
 mod transport;
 
 const PACKAGE: &str = "antiphon-bench";
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     Call(call::Options),
     /// Replaying a journal and sealing it.
     Replay,
+    /// Each operation of each store, beside the bare client sending the same command.
+    Store(store::Options),
     /// A tool call over each transport, beside the bare library echoing the same bytes.
     Transport(transport::Options),
 }
@@ -33,6 +36,7 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
             let binary = project.build(PACKAGE, "replay-bench", Profile::Release)?;
             project::run(&mut Command::new(binary))
         }
+        Kind::Store(options) => store::main(&project, options),
         Kind::Transport(options) => transport::main(&project, options),
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Fleet {
     binary: PathBuf,
     log: PathBuf,
     keys: RwLock<String>,
+    /// What else every replica is told.
+    extra: Vec<String>,
     replicas: Vec<Mutex<Option<Server>>>,
     /// Where each replica listens whenever it is up.
     pub addresses: Vec<SocketAddr>,
@@ -26,11 +28,17 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts `count` replicas that all hold `keys`.
-    pub(crate) fn start(binary: PathBuf, log: PathBuf, count: usize, keys: String) -> Result<Self> {
+    pub(crate) fn start(
+        binary: PathBuf,
+        log: PathBuf,
+        count: usize,
+        keys: String,
+        extra: Vec<String>,
+    ) -> Result<Self> {
         let addresses = (0..count).map(|_| server::free_address()).collect::<Result<Vec<_>>>()?;
         let replicas = addresses.iter().map(|_| Mutex::new(None)).collect();
-        let fleet =
-            Self { binary, log, keys: RwLock::new(keys), replicas, addresses, kills: AtomicU64::new(0) };
+        let (keys, kills) = (RwLock::new(keys), AtomicU64::new(0));
+        let fleet = Self { binary, log, keys, extra, replicas, addresses, kills };
         for number in 0..count {
             fleet.restart(number, Duration::ZERO)?;
         }
@@ -57,7 +65,8 @@ impl Fleet {
         thread::sleep(pause);
         // Read after the kill, so that a restart in the middle of a roll-out has the new keys.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let server = Server::start(&self.binary, self.addresses[number], &["--keys".into(), keys], &self.log);
+        let arguments = [&["--keys".into(), keys], &self.extra[..]].concat();
+        let server = Server::start(&self.binary, self.addresses[number], &arguments, &self.log);
         *replica = Some(server.with_context(|| format!("replica {number} did not come back"))?);
         Ok(())
     }

@@ -5,15 +5,19 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 mod fleet;
+mod ledger;
 mod proxy;
 mod rounds;
+mod store;
 mod story;
 
 /// What kind of chaos.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Kind {
-    /// Rounds at 2026-07-28 on three replicas that share nothing but a key ring.
+    /// Rounds at 2026-07-28 on three replicas that share nothing but a key ring, or a store as well.
     Rounds(Options),
+    /// Writers and workers that are killed, on a server that is restarted.
+    Store(store::Options),
 }
 
 /// Options of `cargo xtask chaos rounds`.
@@ -28,13 +32,21 @@ pub(crate) struct Options {
     /// How many clients work at the same time.
     #[arg(long, default_value_t = 6)]
     clients: u64,
-    /// Use this executable instead of building the `tour` example.
+    /// Share this store, and take steps that may be taken only once.
+    #[arg(long, value_enum)]
+    store: Option<store::Backend>,
+    /// Make every `requestState` good for one use, too.
+    #[arg(long, requires = "store")]
+    single_use: bool,
+    /// Use this executable instead of building the example.
     #[arg(long)]
     binary: Option<PathBuf>,
 }
 
 /// Lets it loose.
 pub(crate) fn main(kind: &Kind) -> Result<()> {
-    let Kind::Rounds(options) = kind;
-    rounds::main(options)
+    match kind {
+        Kind::Rounds(options) => rounds::main(options),
+        Kind::Store(options) => store::main(options),
+    }
 }

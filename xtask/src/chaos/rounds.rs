@@ -1,7 +1,8 @@
 //! Clients, killers and a key rotation, all at once.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,12 @@ use serde_json::{Map, Value};
 
 use super::Options;
 use super::fleet::Fleet;
+use super::ledger::Audit;
 use super::proxy::Proxy;
-use super::story::{Answer, Next, Story};
+use super::story::{Answer, Effects, Next, Plot, Story};
 use crate::mcp::{self, Connection};
 use crate::project::{Profile, Project};
+use crate::services::Host;
 use crate::table::Table;
 
 const REPLICAS: usize = 3;
@@ -27,19 +30,28 @@ const STALE: f64 = 0.2;
 /// Runs the whole thing and prints what happened.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
+    let plot = if options.store.is_some() { Plot::Checkout } else { Plot::Trip };
+    let example = if options.store.is_some() { "checkout" } else { "tour" };
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
-        None => project.build("tour", "tour", Profile::Dev)?,
+        None => project.build(example, example, Profile::Dev)?,
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut rng = Rng::with_seed(seed);
     let (old, new) = (key(&mut rng), key(&mut rng));
-    let log = project.target.join("chaos").join("tour.log");
-    // The log grows over restarts within a run; the last run's is of no use any more.
+    let folder = project.target.join("chaos");
+    let (log, ledger) = (folder.join(format!("{example}.log")), folder.join(format!("{example}.ledger")));
+    // They grow over restarts within a run; the last run's are of no use any more.
     let _ = std::fs::remove_file(&log);
-    let fleet = Fleet::start(binary, log.clone(), REPLICAS, format!("1={old}"))?;
+    let _ = std::fs::remove_file(&ledger);
+    let host =
+        options.store.map(|store| Host::start(store.engine(), &folder.join("rounds"), store.settings()));
+    let host = host.transpose()?;
+    let extra = host.as_ref().map_or_else(Vec::new, |host| shared(host, &ledger, options.single_use));
+    let fleet = Fleet::start(binary, log.clone(), REPLICAS, format!("1={old}"), extra)?;
     let proxy = Proxy::start(fleet.addresses.clone())?;
     let arena = Arena {
+        plot,
         fleet,
         proxy,
         tally: Tally::default(),
@@ -65,9 +77,14 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         clients.into_iter().chain([join(killer), join(rotation)]).collect::<Result<()>>()
     });
     arena.bar.finish_and_clear();
-    arena.report(seed, start.elapsed());
+    let audit = match plot {
+        Plot::Trip => None,
+        Plot::Checkout => Some(Audit::of(&ledger, &lock(&arena.tally.effects))?),
+    };
+    arena.report(seed, start.elapsed(), audit.as_ref());
+    host.map_or(Ok(()), Host::end)?;
     outcome?;
-    arena.tally.judge(options.runs).map_err(|error| {
+    arena.tally.judge(options.runs, audit.as_ref()).map_err(|error| {
         anyhow::anyhow!(
             "{error}; repeat with `--seed {seed}`, or read what the servers wrote in {}",
             log.display()
@@ -75,8 +92,18 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     })
 }
 
+/// What replicas are told that share a store.
+fn shared(host: &Host, ledger: &Path, single_use: bool) -> Vec<String> {
+    let mut extra = vec!["--store".into(), host.url(), "--ledger".into(), ledger.display().to_string()];
+    // A replica that is killed is waited for in vain; here nobody thinks for seconds.
+    extra.extend(["--beat-ms".into(), "100".into()]);
+    extra.extend(single_use.then(|| "--single-use".into()));
+    extra
+}
+
 #[derive(Debug)]
 struct Arena {
+    plot: Plot,
     fleet: Fleet,
     proxy: Proxy,
     tally: Tally,
@@ -96,6 +123,8 @@ struct Tally {
     lost: AtomicU64,
     wrong: AtomicU64,
     complaints: Mutex<Vec<String>>,
+    /// What the world must have seen.
+    effects: Mutex<Vec<Effects>>,
 }
 
 /// Why a run did not come to its right end.
@@ -155,7 +184,7 @@ impl Arena {
         Ok(())
     }
 
-    fn report(&self, seed: u64, time: Duration) {
+    fn report(&self, seed: u64, time: Duration, audit: Option<&Audit>) {
         let tally = &self.tally;
         let mut table = Table::new(["chaos rounds", ""]);
         let rows = [
@@ -172,12 +201,22 @@ impl Arena {
             ("lost", read(&tally.lost)),
             ("wrong answers", read(&tally.wrong)),
         ];
-        for (name, value) in rows {
+        let audited = audit.map(|audit| {
+            [
+                ("effects", audit.effects),
+                ("effects nobody knows of", audit.unknown),
+                ("of those, happened", audit.unknown_happened),
+                ("effects that are wrong", audit.problems.len() as u64),
+            ]
+        });
+        for (name, value) in rows.into_iter().chain(audited.into_iter().flatten()) {
             table.row([name.into(), value.to_string()]);
         }
         table.row(["wall time".into(), format!("{:.1} s", time.as_secs_f64())]);
         println!("{table}");
-        for complaint in tally.complaints.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for complaint in
+            lock(&tally.complaints).iter().chain(audit.iter().flat_map(|audit| &audit.problems)).take(20)
+        {
             println!("{complaint}");
         }
     }
@@ -196,15 +235,17 @@ impl Tally {
                 format!("run {run} is wrong: {error:#}")
             }
         };
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complaints = lock(&self.complaints);
         if complaints.len() < SHOWN {
             complaints.push(text);
         }
     }
 
-    fn judge(&self, runs: u64) -> Result<()> {
+    fn judge(&self, runs: u64, audit: Option<&Audit>) -> Result<()> {
         let (completed, lost, wrong) = (read(&self.completed), read(&self.lost), read(&self.wrong));
         ensure!(lost == 0 && wrong == 0, "{lost} runs were lost and {wrong} went wrong");
+        let effects = audit.map_or(0, |audit| audit.problems.len());
+        ensure!(effects == 0, "{effects} effects are not what the runs said");
         ensure!(completed == runs, "only {completed} of {runs} runs were made");
         ensure!(read(&self.rotations) == 1, "the keys were not rotated; ask for more runs");
         Ok(())
@@ -221,7 +262,7 @@ struct Client<'a> {
 impl Client<'_> {
     /// One run to its end; the outer error is about our own tools, not about the servers.
     fn run(&mut self, number: u64, rng: &mut Rng) -> Result<Result<(), Failure>> {
-        let mut story = Story::new(number);
+        let mut story = Story::new(self.arena.plot, number);
         let mut params = story.opening();
         loop {
             if chance(rng, KILL) {
@@ -229,7 +270,10 @@ impl Client<'_> {
             }
             match self.round(&mut story, params, rng) {
                 Ok(Next::Send(next)) => params = next,
-                Ok(Next::Done) => return Ok(Ok(())),
+                Ok(Next::Done) => {
+                    lock(&self.arena.tally.effects).push(story.effects());
+                    return Ok(Ok(()));
+                }
                 Err(failure) => return Ok(Err(failure)),
             }
         }
@@ -291,8 +335,9 @@ impl Client<'_> {
     }
 }
 
+/// One submission may find out that nobody can know what another still knew.
 fn same(before: &Answer, now: &Answer, what: &str) -> Result<(), Failure> {
-    if before == now {
+    if before == now || before.is_unknown() || now.is_unknown() {
         return Ok(());
     }
     Err(Failure::Wrong(anyhow::anyhow!("{what} was answered with {now:?}, the original with {before:?}")))
@@ -304,6 +349,10 @@ fn chance(rng: &mut Rng, probability: f64) -> bool {
 
 fn key(rng: &mut Rng) -> String {
     format!("{:032x}{:032x}", rng.u128(..), rng.u128(..))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn count(counter: &AtomicU64) {

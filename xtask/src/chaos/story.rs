@@ -3,12 +3,32 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
-/// The questions of `plan_trip`, round by round.
-const ROUNDS: [&[&str]; 3] = [&["destination"], &["month"], &["hotel", "meal", "seat"]];
+/// Which tool is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plot {
+    /// `plan_trip` of the example `tour`.
+    Trip,
+    /// `checkout` of the example of that name, which changes the world.
+    Checkout,
+}
 
-/// One run of `plan_trip` as its client sees it.
+impl Plot {
+    /// Its questions, round by round.
+    fn rounds(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::Trip => &[&["destination"], &["month"], &["hotel", "meal", "seat"]],
+            Self::Checkout => &[&["address"], &["note"]],
+        }
+    }
+}
+
+/// How the tool says that a replica died in the middle of something that may happen only once.
+const UNKNOWN: &str = "nobody knows whether the step";
+
+/// One run as its client sees it.
 #[derive(Debug)]
 pub(crate) struct Story {
+    plot: Plot,
     number: u64,
     /// What was sent and what came back, oldest first.
     told: Vec<(Map<String, Value>, Answer)>,
@@ -34,14 +54,20 @@ pub(crate) enum Next {
 
 impl Story {
     /// A run nobody has heard of; all its answers carry its number.
-    pub(crate) fn new(number: u64) -> Self {
-        Self { number, told: Vec::new() }
+    pub(crate) fn new(plot: Plot, number: u64) -> Self {
+        Self { plot, number, told: Vec::new() }
     }
 
     /// The parameters of the first call.
     pub(crate) fn opening(&self) -> Map<String, Value> {
-        let traveller = self.word("traveller");
-        let params = json!({ "name": "plan_trip", "arguments": { "traveller": traveller } });
+        let params = match self.plot {
+            Plot::Trip => {
+                json!({ "name": "plan_trip", "arguments": { "traveller": self.word("traveller") } })
+            }
+            Plot::Checkout => {
+                json!({ "name": "checkout", "arguments": { "item": self.word("item"), "price": self.number } })
+            }
+        };
         params.as_object().cloned().unwrap_or_default()
     }
 
@@ -56,12 +82,11 @@ impl Story {
         let next = match &answer {
             Answer::Asks(keys) => {
                 let round = self.told.len();
-                let expected = ROUNDS.get(round).copied().unwrap_or_default();
+                let expected = self.plot.rounds().get(round).copied().unwrap_or_default();
                 ensure!(keys == expected, "round {round} asks {keys:?}, not {expected:?}");
                 Next::Send(self.reply(keys, result)?)
             }
             Answer::Ends(text) => {
-                ensure!(self.told.len() == ROUNDS.len(), "it ended after {} rounds: {text}", self.told.len());
                 self.check_end(text)?;
                 Next::Done
             }
@@ -85,6 +110,19 @@ impl Story {
     }
 
     fn check_end(&self, text: &str) -> Result<()> {
+        let (rounds, all) = (self.told.len(), self.plot.rounds().len());
+        let is_unknown = self.plot == Plot::Checkout && text.contains(UNKNOWN);
+        ensure!(rounds == all || is_unknown, "it ended after {rounds} rounds: {text}");
+        if self.plot == Plot::Checkout {
+            let start = format!("{} to {}: ", self.word("item"), self.word("address"));
+            let end = format!("charged {}, shipped, with \"{}\"", self.number, self.word("note"));
+            let rest = text.strip_prefix(&start);
+            ensure!(
+                rest.is_some_and(|rest| rest == end || is_unknown),
+                "the text is `{text}`, not `{start}{end}`"
+            );
+            return Ok(());
+        }
         let expected = format!(
             "{}: {} in {}, {}, {}, {}; booked ref-",
             self.word("traveller"),
@@ -99,12 +137,49 @@ impl Story {
         Ok(())
     }
 
+    /// What the world must have seen of it, now that it has ended: which effects for certain, and which perhaps.
+    pub(crate) fn effects(&self) -> Effects {
+        let end = self.told.last().map(|(_, answer)| answer);
+        let Some(Answer::Ends(text)) = end else { return Effects::default() };
+        let unknown = |step: &str| text.contains(&format!("{UNKNOWN} `{step}`"));
+        let charge = if unknown("charge") { Effect::Perhaps } else { Effect::Once };
+        let ship = match charge {
+            Effect::Perhaps => Effect::Never,
+            _ if unknown("ship") => Effect::Perhaps,
+            _ => Effect::Once,
+        };
+        Effects { address: self.word("address"), charge, ship }
+    }
+
     fn word(&self, key: &str) -> String {
         format!("{key}-{}", self.number)
     }
 }
 
+/// What a checkout did to the world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) address: String,
+    pub(crate) charge: Effect,
+    pub(crate) ship: Effect,
+}
+
+/// How often something happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Effect {
+    #[default]
+    Never,
+    /// The tool has said that nobody knows.
+    Perhaps,
+    Once,
+}
+
 impl Answer {
+    /// Whether the tool says that it cannot know what has happened.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self, Self::Ends(text) if text.contains(UNKNOWN))
+    }
+
     /// Reads a `tools/call` result.
     pub(crate) fn of(result: &Value) -> Result<Self> {
         if result["resultType"] == "input_required" {
@@ -144,9 +219,9 @@ mod tests {
     }
 
     fn until_last_round() -> (Story, Map<String, Value>) {
-        let mut story = Story::new(7);
+        let mut story = Story::new(Plot::Trip, 7);
         let mut params = story.opening();
-        for keys in ROUNDS {
+        for keys in Plot::Trip.rounds() {
             match story.tell(params, &question(keys)).unwrap() {
                 Next::Send(next) => params = next,
                 Next::Done => panic!("a question is no end"),
@@ -170,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_question_asked_again_is_wrong() {
-        let mut story = Story::new(7);
+        let mut story = Story::new(Plot::Trip, 7);
         let first = story.opening();
         story.tell(first.clone(), &question(&["destination"])).unwrap();
         assert!(story.tell(first, &question(&["destination"])).is_err());
@@ -178,8 +253,30 @@ mod tests {
 
     #[test]
     fn an_early_end_is_wrong() {
-        let mut story = Story::new(7);
+        let mut story = Story::new(Plot::Trip, 7);
         let first = story.opening();
         assert!(story.tell(first, &end(7)).is_err());
+    }
+
+    #[test]
+    fn a_checkout_tells_what_it_has_done() {
+        let end = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+        let effects = |rounds: &[&[&str]], text: &str| {
+            let mut story = Story::new(Plot::Checkout, 7);
+            let mut params = story.opening();
+            for keys in rounds {
+                let Next::Send(next) = story.tell(params, &question(keys)).unwrap() else { panic!("no end") };
+                params = next;
+            }
+            story.tell(params, &end(text)).map(|_| (story.effects().charge, story.effects().ship))
+        };
+        let known = "item-7 to address-7: charged 7, shipped, with \"note-7\"";
+        assert_eq!(effects(&[&["address"], &["note"]], known).unwrap(), (Effect::Once, Effect::Once));
+        let unknown = "item-7 to address-7: nobody knows whether the step `charge` was taken";
+        assert_eq!(effects(&[&["address"]], unknown).unwrap(), (Effect::Perhaps, Effect::Never));
+        let half = "item-7 to address-7: charged 7, nobody knows whether the step `ship` was taken";
+        assert_eq!(effects(&[&["address"], &["note"]], half).unwrap(), (Effect::Once, Effect::Perhaps));
+        assert!(effects(&[&["address"]], known).is_err());
+        assert!(effects(&[&["address"], &["note"]], "item-8 to address-8: charged 7, shipped").is_err());
     }
 }

@@ -1,0 +1,117 @@
+//! A server of one command's own, which can be restarted.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::engine::{Engine, Site};
+use super::process;
+use crate::server;
+
+const READY_LIMIT: Duration = Duration::from_mins(1);
+
+/// How a server is stopped.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Stop {
+    /// With `kill -9`.
+    Killed,
+    /// As an operator would.
+    Asked,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Killed => "with kill -9",
+            Self::Asked => "politely",
+        })
+    }
+}
+
+/// A server of our own, which ends with this.
+#[derive(Debug)]
+pub(crate) struct Host {
+    site: Site,
+    settings: &'static [&'static str],
+    log: PathBuf,
+    child: Child,
+    pub(crate) restarts: u64,
+}
+
+impl Host {
+    pub(crate) fn start(engine: Engine, folder: &Path, settings: &'static [&'static str]) -> Result<Self> {
+        let site = Site::prepare(engine, &folder.join("server"))?;
+        let log = folder.join("server.log");
+        let child = spawn(&site, settings, &log)?;
+        let mut host = Self { site, settings, log, child, restarts: 0 };
+        host.wait_until_ready()?;
+        Ok(host)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.site.url()
+    }
+
+    /// Stops it, and starts it again after `pause`, without its data if it `forgets`.
+    pub(crate) fn restart(&mut self, stop: Stop, pause: Duration, forgets: bool) -> Result<()> {
+        match stop {
+            Stop::Killed => self.kill(),
+            Stop::Asked => process::stop(&mut self.child)?,
+        }
+        thread::sleep(pause);
+        if forgets {
+            self.site.reset()?;
+        }
+        self.child = spawn(&self.site, self.settings, &self.log)?;
+        self.wait_until_ready().context("the server did not come back")?;
+        self.restarts += 1;
+        Ok(())
+    }
+
+    /// Stops it and removes its data.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.kill();
+        self.site.remove()
+    }
+
+    fn kill(&mut self) {
+        // Both fail only when the process has ended by itself, which is what we want.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while let Err(error) = self.site.check() {
+            if let Some(status) = self.child.try_wait()? {
+                if start.elapsed() > READY_LIMIT {
+                    bail!("the server ended ({status}); it wrote:\n{}", server::tail(&self.log));
+                }
+                // PostgreSQL refuses to start while children of the one that was killed are still there.
+                self.child = spawn(&self.site, self.settings, &self.log)?;
+            }
+            if start.elapsed() > READY_LIMIT {
+                return Err(error).with_context(|| format!("not ready after {} s", READY_LIMIT.as_secs()));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn spawn(site: &Site, settings: &[&str], log: &Path) -> Result<Child> {
+    let output = server::log_file(log)?;
+    let mut command = site.command()?;
+    command.args(settings).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    command.spawn().with_context(|| format!("could not start {}", command.get_program().display()))
+}

@@ -1,0 +1,119 @@
+//! `cargo xtask services`: PostgreSQL, Redis and NATS on private ports, for tests.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::project::{self, Project};
+use crate::table::Table;
+
+mod backend;
+mod engine;
+mod folder;
+mod host;
+mod postgres;
+mod process;
+mod session;
+
+pub(crate) use self::backend::Backend;
+pub(crate) use self::engine::Engine;
+pub(crate) use self::host::{Host, Stop};
+pub(crate) use self::postgres::binaries as postgres_binaries;
+pub(crate) use self::session::Session;
+
+use self::folder::Folder;
+
+/// What to do with them.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Action {
+    /// Start those that do not run, and print the variables that tell tests about them.
+    Up,
+    /// Stop them and remove their data.
+    Down,
+    /// Say which of them run, and where.
+    Status,
+    /// Print the variables: `eval "$(cargo xtask services env)"`.
+    Env,
+    /// Run a command with the variables set, and stop what was started for it.
+    Run(Run),
+}
+
+/// Options of `cargo xtask services run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Does it.
+pub(crate) fn main(action: &Action) -> Result<()> {
+    let project = Project::open()?;
+    match action {
+        Action::Up => up(&project),
+        Action::Down => down(&project),
+        Action::Status => status(&project),
+        Action::Env => env(&project),
+        Action::Run(options) => run(&project, options),
+    }
+}
+
+fn up(project: &Project) -> Result<()> {
+    let folder = Folder::lock(&Folder::path(project))?;
+    for site in folder.up(&Engine::ALL, true)? {
+        println!("export {}={}", site.engine.variable(), site.url());
+    }
+    eprintln!("They run until `cargo xtask services down`.");
+    Ok(())
+}
+
+fn down(project: &Project) -> Result<()> {
+    let stopped = Folder::lock(&Folder::path(project))?.down(|_| true)?;
+    if stopped == 0 {
+        eprintln!("none of ours runs");
+    }
+    Ok(())
+}
+
+fn status(project: &Project) -> Result<()> {
+    let folder = Folder::lock(&Folder::path(project))?;
+    let mut table = Table::new(["service", "state", "pid", "variable", "value"]);
+    for engine in Engine::ALL {
+        let record = folder.running(engine);
+        let pid = record.as_ref().map_or_else(String::new, |it| it.process.pid.to_string());
+        let state = match &record {
+            Some(record) if record.kept => "running",
+            Some(_) => "running, for one command",
+            None => "stopped",
+        };
+        let url = record.map_or_else(String::new, |it| it.site.url());
+        table.row([engine.name().into(), state.into(), pid, engine.variable().into(), url]);
+    }
+    println!("{table}");
+    eprintln!("Their data and logs are in {}.", folder.path.display());
+    Ok(())
+}
+
+fn env(project: &Project) -> Result<()> {
+    let folder = Folder::lock(&Folder::path(project))?;
+    for engine in Engine::ALL {
+        let Some(record) = folder.running(engine) else {
+            bail!("{} does not run; start it with `cargo xtask services up`", engine.name());
+        };
+        println!("export {}={}", engine.variable(), record.site.url());
+    }
+    Ok(())
+}
+
+fn run(project: &Project, options: &Run) -> Result<()> {
+    let [program, arguments @ ..] = options.command.as_slice() else {
+        bail!("say what to run: `cargo xtask services run cargo nextest run -p antiphon-store`");
+    };
+    let session = Session::start(project)?;
+    project::run(Command::new(program).args(arguments).envs(session.variables())).or_else(|error| {
+        // The command may have failed only because its server is gone.
+        session.check()?;
+        Err(error)
+    })
+}

@@ -1,0 +1,116 @@
+//! A process that outlives us, and how to tell it from another that has its number.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+/// How long a server may take to put its things away.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running process. Numbers are given out again; a number and a start time are not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    started: String,
+}
+
+impl Process {
+    /// The process of that number, if there is one.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        let started = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Ok(stat) => parse_stat(&stat)?,
+            Err(_) if Path::new("/proc/self").exists() => return None,
+            Err(_) => ask_ps(pid)?,
+        };
+        Some(Self { pid, started })
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        Self::of(self.pid).as_ref() == Some(self)
+    }
+
+    /// Ends it politely, and at once if it does not hear. A signal that ends it without waiting for its
+    /// clients is SIGINT for PostgreSQL; the others take it for the same as SIGTERM.
+    pub(super) fn stop(&self) -> Result<()> {
+        for signal in ["INT", "KILL"] {
+            let start = Instant::now();
+            if self.is_alive() {
+                self.signal(signal)?;
+            }
+            while start.elapsed() < PATIENCE {
+                if !self.is_alive() {
+                    return Ok(());
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        anyhow::bail!("process {} cannot be stopped", self.pid)
+    }
+
+    /// The shell has `kill` built in; as a program it is not everywhere.
+    fn signal(&self, signal: &str) -> Result<()> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "kill -s \"$0\" \"$1\"", signal, &self.pid.to_string()]).stderr(Stdio::null());
+        let status = command.status().context("could not start `sh`")?;
+        ensure!(status.success() || !self.is_alive(), "may not stop process {}", self.pid);
+        Ok(())
+    }
+}
+
+/// Ends a server of ours as an operator would.
+pub(super) fn stop(child: &mut Child) -> Result<()> {
+    if let Some(process) = Process::of(child.id()) {
+        process.stop()?;
+    }
+    child.wait().context("could not collect a server")?;
+    Ok(())
+}
+
+/// The start time, field 22; the name in field 2 may hold spaces. A process that only waits to be collected
+/// by its parent has ended.
+fn parse_stat(stat: &str) -> Option<String> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    (!matches!(state, "Z" | "X")).then(|| fields.nth(18).map(String::from))?
+}
+
+/// For systems without `/proc`.
+fn ask_ps(pid: u32) -> Option<String> {
+    let output = Command::new("ps").args(["-o", "lstart=", "-p", &pid.to_string()]).output().ok()?;
+    let started = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (!started.is_empty()).then_some(started)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_process_of_the_same_number_is_not_ours() {
+        let us = Process::of(std::process::id()).unwrap();
+        assert!(us.is_alive());
+        assert!(!Process { started: "1".into(), ..us }.is_alive());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_alive_though_it_has_a_number() {
+        let mut child = Command::new("sh").args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
+        let process = Process::of(child.id()).unwrap();
+        assert!(process.is_alive());
+        process.stop().unwrap();
+        assert!(!process.is_alive());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_start_time_is_found_behind_a_name_with_brackets() {
+        let stat = "7 (a ) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 4711 1 1";
+        assert_eq!(parse_stat(stat).as_deref(), Some("4711"));
+        assert_eq!(parse_stat(&stat.replace(" S ", " Z ")), None);
+    }
+}
