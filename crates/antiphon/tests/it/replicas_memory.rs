@@ -4,12 +4,12 @@ use antiphon_store::{Memory, QueueConfig};
 
 use crate::replicas::{Opener, scenarios};
 
-fn memory() -> std::future::Ready<Option<Opener>> {
+fn memory() -> Opener {
     let memory = Memory::default();
-    std::future::ready(Some(Opener::new(move || {
+    Opener::new(move || {
         let memory = memory.clone();
         async move { memory.backend(QueueConfig::default()) }
-    })))
+    })
 }
 
-scenarios!(memory());
+scenarios!(Some(memory()));

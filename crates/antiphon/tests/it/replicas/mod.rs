@@ -42,7 +42,7 @@ macro_rules! scenarios {
         $(
             #[tokio::test(flavor = "multi_thread")]
             async fn $name() -> antiphon::Result<()> {
-                match $open.await {
+                match $open {
                     Some(open) => $crate::replicas::$module::$name(open).await,
                     None => Ok(()),
                 }
