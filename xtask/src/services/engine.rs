@@ -59,7 +59,7 @@ pub(crate) struct Site {
     pub(crate) engine: Engine,
     /// Where it listens.
     pub(crate) address: SocketAddr,
-    /// Its data. PostgreSQL's may be elsewhere, see [`postgres::home`].
+    /// Its data. PostgreSQL's may be elsewhere: it does not run as root.
     folder: PathBuf,
 }
 
