@@ -1,39 +1,27 @@
 //! The laws: the contracts of [`Store`], [`Queue`] and [`Bus`] as tests.
 //!
-//! One macro a contract makes one test a law, named after it, so that a failure says what is broken.
-//! Each takes a function that *opens* the backend in a given space, so that a law can open the same
-//! one twice and race itself. It returns `None` where the server it needs is not there;
-//! [`service`] reads the variable that says where it is.
+//! [`backend_laws!`](crate::backend_laws) makes one test a law, named after it, so that a failure says what is
+//! broken, and the same again over a connection that fails, delays and lies. It takes a function that
+//! *opens* the backend in a given space, so that a law can open the same one twice and race itself.
+//! The function returns `None` where the server it needs is not there; [`service`] reads the variable that says
+//! where it is.
 //!
 //! ```
 //! # #[cfg(test)]
-//! mod memory {
-//!     use std::sync::Arc;
-//!     use antiphon_store::{QueueConfig, Bus, Queue, Store};
-//!     # async fn open(space: &str) -> Option<antiphon_store::Memory> { None }
+//! mod redis {
+//!     use antiphon_store::{Backend, QueueConfig, conformance::service};
 //!
-//!     async fn store(space: String) -> Option<Arc<dyn Store>> {
-//!         Some(Arc::new(open(&space).await?.store()))
-//!     }
-//!     async fn queue(space: String, config: QueueConfig) -> Option<Arc<dyn Queue>> {
-//!         Some(Arc::new(open(&space).await?.queue(config)))
-//!     }
-//!     async fn bus(space: String) -> Option<Arc<dyn Bus>> {
-//!         Some(Arc::new(open(&space).await?.bus()))
+//!     async fn open(space: String, config: QueueConfig) -> Option<Backend> {
+//!         let url = service("REDIS_URL")?;
+//!         Some(Backend::connect(&url, &space, config).await.expect("the test server takes connections"))
 //!     }
 //!
-//!     antiphon_store::store_laws!(store);
-//!     antiphon_store::queue_laws!(queue);
-//!     antiphon_store::bus_laws!(bus);
-//!
-//!     // The same laws, over a connection that fails, delays and lies.
-//!     mod flaky {
-//!         antiphon_store::store_laws!(flaky super::store);
-//!         antiphon_store::queue_laws!(flaky super::queue);
-//!         antiphon_store::bus_laws!(flaky super::bus);
-//!     }
+//!     antiphon_store::backend_laws!(open);
 //! }
 //! ```
+//!
+//! Who keeps one contract only has [`store_laws!`](crate::store_laws), [`queue_laws!`](crate::queue_laws) or
+//! [`bus_laws!`](crate::bus_laws).
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 
@@ -45,6 +33,40 @@ pub mod store;
 pub use self::fixture::{Buses, Queues, Stores, run, service};
 #[expect(unused_imports, reason = "the module's documentation names them")]
 use crate::{Bus, Queue, Store};
+
+/// Makes one test of each law of all three contracts, and the same again in a module `flaky`, over a
+/// connection that fails, delays and lies.
+///
+/// Takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
+#[macro_export]
+macro_rules! backend_laws {
+    ($open:path) => {
+        async fn open_store(space: String) -> Option<std::sync::Arc<dyn $crate::Store>> {
+            Some($open(space, $crate::QueueConfig::default()).await?.store)
+        }
+
+        async fn open_queue(
+            space: String,
+            config: $crate::QueueConfig,
+        ) -> Option<std::sync::Arc<dyn $crate::Queue>> {
+            Some($open(space, config).await?.queue)
+        }
+
+        async fn open_bus(space: String) -> Option<std::sync::Arc<dyn $crate::Bus>> {
+            Some($open(space, $crate::QueueConfig::default()).await?.bus)
+        }
+
+        $crate::store_laws!(open_store);
+        $crate::queue_laws!(open_queue);
+        $crate::bus_laws!(open_bus);
+
+        mod flaky {
+            $crate::store_laws!(flaky super::open_store);
+            $crate::queue_laws!(flaky super::open_queue);
+            $crate::bus_laws!(flaky super::open_bus);
+        }
+    };
+}
 
 /// Makes one test of each law of [`Store`](crate::Store).
 #[macro_export]

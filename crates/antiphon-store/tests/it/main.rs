@@ -9,3 +9,11 @@ mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 mod steady;
+
+/// A name that nobody else has.
+#[cfg(any(feature = "postgres", feature = "redis"))]
+fn unique(name: &str) -> String {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).expect("there is randomness");
+    format!("{name}-{:016x}", u64::from_ne_bytes(random))
+}

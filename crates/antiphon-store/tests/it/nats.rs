@@ -6,10 +6,8 @@ mod access;
 mod cut;
 mod server;
 
-use std::sync::Arc;
-
 use antiphon_store::{
-    Bus, Queue, QueueConfig, Store,
+    Backend, QueueConfig,
     conformance::service,
     nats::{Nats, NatsConfig},
 };
@@ -20,25 +18,8 @@ pub(crate) async fn open(space: &str) -> Option<Nats> {
     Some(Nats::connect(NatsConfig::new(url).with_space(space)).await.unwrap())
 }
 
-async fn store(space: String) -> Option<Arc<dyn Store>> {
-    Some(Arc::new(open(&space).await?.store()))
+async fn backend(space: String, config: QueueConfig) -> Option<Backend> {
+    Some(open(&space).await?.backend(config))
 }
 
-async fn queue(space: String, config: QueueConfig) -> Option<Arc<dyn Queue>> {
-    Some(Arc::new(open(&space).await?.queue(config)))
-}
-
-async fn bus(space: String) -> Option<Arc<dyn Bus>> {
-    Some(Arc::new(open(&space).await?.bus()))
-}
-
-antiphon_store::store_laws!(store);
-antiphon_store::queue_laws!(queue);
-antiphon_store::bus_laws!(bus);
-
-// The same laws, over a connection that fails, delays and lies.
-mod flaky {
-    antiphon_store::store_laws!(flaky super::store);
-    antiphon_store::queue_laws!(flaky super::queue);
-    antiphon_store::bus_laws!(flaky super::bus);
-}
+antiphon_store::backend_laws!(backend);

@@ -8,10 +8,8 @@ mod nodes;
 mod server;
 mod waiting;
 
-use std::sync::Arc;
-
 use antiphon_store::{
-    Bus, Queue, QueueConfig, Store,
+    Backend, QueueConfig,
     conformance::service,
     redis::{Redis, RedisConfig},
 };
@@ -22,63 +20,27 @@ pub(crate) async fn open(space: &str) -> Option<Redis> {
     Some(Redis::connect(RedisConfig::new(url).with_space(space)).await.unwrap())
 }
 
-/// A name that nobody else has.
-fn unique(name: &str) -> String {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).unwrap();
-    format!("{name}-{:016x}", u64::from_ne_bytes(random))
+async fn backend(space: String, config: QueueConfig) -> Option<Backend> {
+    Some(open(&space).await?.backend(config))
 }
 
-async fn store(space: String) -> Option<Arc<dyn Store>> {
-    Some(Arc::new(open(&space).await?.store()))
-}
-
-async fn queue(space: String, config: QueueConfig) -> Option<Arc<dyn Queue>> {
-    Some(Arc::new(open(&space).await?.queue(config)))
-}
-
-async fn bus(space: String) -> Option<Arc<dyn Bus>> {
-    Some(Arc::new(open(&space).await?.bus()))
-}
-
-antiphon_store::store_laws!(store);
-antiphon_store::queue_laws!(queue);
-antiphon_store::bus_laws!(bus);
-
-mod flaky {
-    antiphon_store::store_laws!(flaky super::store);
-    antiphon_store::queue_laws!(flaky super::queue);
-    antiphon_store::bus_laws!(flaky super::bus);
-}
+antiphon_store::backend_laws!(backend);
 
 /// The same laws where a script that touches two slots is refused.
 mod cluster {
-    use super::{Arc, Bus, Queue, QueueConfig, Redis, RedisConfig, Store, server::Server};
+    use super::{Backend, QueueConfig, Redis, RedisConfig, server::Server};
     use tokio::sync::OnceCell;
 
     static SERVER: OnceCell<Server> = OnceCell::const_new();
 
-    async fn open(space: String) -> Redis {
+    async fn backend(space: String, config: QueueConfig) -> Option<Backend> {
         let url = match std::env::var("ANTIPHON_TEST_REDIS_CLUSTER_URL") {
             Ok(url) => url,
             Err(_) => SERVER.get_or_init(Server::start_cluster).await.url(),
         };
-        Redis::connect(RedisConfig::new(url).with_cluster(true).with_space(space)).await.unwrap()
+        let settings = RedisConfig::new(url).with_cluster(true).with_space(space);
+        Some(Redis::connect(settings).await.unwrap().backend(config))
     }
 
-    async fn store(space: String) -> Option<Arc<dyn Store>> {
-        Some(Arc::new(open(space).await.store()))
-    }
-
-    async fn queue(space: String, config: QueueConfig) -> Option<Arc<dyn Queue>> {
-        Some(Arc::new(open(space).await.queue(config)))
-    }
-
-    async fn bus(space: String) -> Option<Arc<dyn Bus>> {
-        Some(Arc::new(open(space).await.bus()))
-    }
-
-    antiphon_store::store_laws!(store);
-    antiphon_store::queue_laws!(queue);
-    antiphon_store::bus_laws!(bus);
+    antiphon_store::backend_laws!(backend);
 }

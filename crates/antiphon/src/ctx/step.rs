@@ -101,6 +101,19 @@ where
     /// Where the server has no store ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)).
     /// A tool that says so beforehand ([`Tool::needs_backend`](crate::Tool::needs_backend)) is refused when the
     /// server is built.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # #[derive(Deserialize, JsonSchema)] struct Sure { sure: bool }
+    /// # async fn pay(key: String) -> Result<u64> { Ok(1) }
+    /// async fn checkout(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     ctx.elicit::<Sure>("Charge your card?").await?.accepted()?;
+    ///     let receipt = ctx.step_with_key("charge", |key| pay(key)).at_most_once().await?;
+    ///     Ok(format!("receipt {receipt}"))
+    /// }
+    /// ```
     pub fn at_most_once(mut self) -> impl Future<Output = Result<T>> + use<'a, T, F, Fut> {
         let body = self.body.take().expect("a step that was polled cannot be moved here");
         let shared = Arc::clone(&self.ctx.run.shared);

@@ -158,6 +158,18 @@ impl ServerBuilder {
 
     /// Gives the server a store, a queue and a bus to share with its replicas. Without it nothing has to be
     /// run beside the server; what needs it says so when the server is built.
+    ///
+    /// ```
+    /// use antiphon::Server;
+    /// use antiphon_store::{Backend, QueueConfig};
+    ///
+    /// # async fn example() -> antiphon::Result<()> {
+    /// // In production `redis://…`, `postgres://…` or `nats://…`, with the crate's feature of that name.
+    /// let backend = Backend::connect("memory:", "shop", QueueConfig::default()).await?;
+    /// let server = Server::builder("shop", "1.0.0").with_backend(backend).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = Some(backend.steady());
         self

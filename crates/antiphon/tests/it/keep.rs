@@ -55,16 +55,24 @@ struct World {
     stuck: bool,
 }
 
+impl World {
+    /// Takes its time, and gives the number of the charge.
+    async fn charge(&self) -> Result<usize> {
+        let number = self.charges.fetch_add(1, Ordering::SeqCst) + 1;
+        self.begun.notify_one();
+        if self.stuck {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(number)
+    }
+}
+
 async fn charge(ctx: &Ctx, _: ()) -> Result<String> {
     let Sure { sure } = ctx.elicit("Sure?").await?.accepted()?;
     let world = ctx.state::<World>()?;
     let paid = async || {
-        let number = world.charges.fetch_add(1, Ordering::SeqCst) + 1;
-        world.begun.notify_one();
-        if world.stuck {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let number = world.charge().await?;
         if sure { Ok(number) } else { Err(Error::tool("the card was refused")) }
     };
     let receipt: Result<usize> = ctx.step("charge", paid).at_most_once().await;
@@ -81,16 +89,7 @@ async fn charge(ctx: &Ctx, _: ()) -> Result<String> {
 async fn charge_anyway(ctx: &Ctx, _: ()) -> Result<String> {
     ctx.elicit::<Sure>("Sure?").await?.accepted()?;
     let world = ctx.state::<World>()?;
-    let paid = async || {
-        let number = world.charges.fetch_add(1, Ordering::SeqCst) + 1;
-        world.begun.notify_one();
-        if world.stuck {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        Ok(number)
-    };
-    Ok(format!("receipt {}", ctx.step("charge", paid).await?))
+    Ok(format!("receipt {}", ctx.step("charge", || world.charge()).await?))
 }
 
 fn memory() -> Backend {

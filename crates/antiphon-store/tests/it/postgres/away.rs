@@ -11,7 +11,8 @@ use bytes::Bytes;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 use tokio::time::timeout;
 
-use super::{URL, server::Server, unique};
+use super::{URL, server::Server};
+use crate::unique;
 
 const SHORT: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(60);

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use sqlx::{Connection, PgConnection};
 use tokio::time::timeout;
 
-use super::{URL, open, unique};
+use super::{URL, open};
+use crate::unique;
 
 const LONG: Duration = Duration::from_secs(60);
 

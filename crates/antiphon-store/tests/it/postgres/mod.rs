@@ -5,10 +5,8 @@ mod limits;
 mod schema;
 mod server;
 
-use std::sync::Arc;
-
 use antiphon_store::{
-    Bus, Queue, QueueConfig, Store,
+    Backend, QueueConfig,
     conformance::service,
     postgres::{Postgres, PostgresConfig},
 };
@@ -21,31 +19,8 @@ pub(crate) async fn open(space: &str) -> Option<Postgres> {
     Some(Postgres::connect(config).await.expect("the test database takes connections"))
 }
 
-/// A name that nobody else has.
-fn unique(name: &str) -> String {
-    let mut random = [0; 8];
-    getrandom::fill(&mut random).expect("there is randomness");
-    format!("{name}_{:016x}", u64::from_ne_bytes(random))
+async fn backend(space: String, config: QueueConfig) -> Option<Backend> {
+    Some(open(&space).await?.backend(config))
 }
 
-async fn store(space: String) -> Option<Arc<dyn Store>> {
-    Some(Arc::new(open(&space).await?.store()))
-}
-
-async fn queue(space: String, config: QueueConfig) -> Option<Arc<dyn Queue>> {
-    Some(Arc::new(open(&space).await?.queue(config)))
-}
-
-async fn bus(space: String) -> Option<Arc<dyn Bus>> {
-    Some(Arc::new(open(&space).await?.bus()))
-}
-
-antiphon_store::store_laws!(store);
-antiphon_store::queue_laws!(queue);
-antiphon_store::bus_laws!(bus);
-
-mod flaky {
-    antiphon_store::store_laws!(flaky super::store);
-    antiphon_store::queue_laws!(flaky super::queue);
-    antiphon_store::bus_laws!(flaky super::bus);
-}
+antiphon_store::backend_laws!(backend);

@@ -8,7 +8,8 @@ use antiphon_store::{
 use bytes::Bytes;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use super::{URL, server::Server, unique};
+use super::{URL, server::Server};
+use crate::unique;
 
 #[tokio::test]
 async fn ten_replicas_that_start_at_once_migrate_once() {

@@ -26,7 +26,7 @@ impl Server {
         let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let port = socket.local_addr().expect("it is bound").port();
         drop(socket);
-        let folder = std::env::temp_dir().join(super::unique("antiphon-postgres"));
+        let folder = std::env::temp_dir().join(crate::unique("antiphon-postgres"));
         std::fs::create_dir(&folder).expect("there is room for temporary files");
         if is_root() {
             let chown = Command::new("chown").arg("postgres").arg(&folder).status();

@@ -8,7 +8,8 @@ use antiphon_store::{
 };
 use bytes::Bytes;
 
-use super::{open, server::Server, unique};
+use super::{open, server::Server};
+use crate::unique;
 
 #[tokio::test]
 async fn other_number_of_buckets_is_refused() {

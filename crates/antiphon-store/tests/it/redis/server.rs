@@ -19,7 +19,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) async fn start(settings: &[&str]) -> Self {
-        let folder = std::env::temp_dir().join(super::unique("antiphon-redis"));
+        let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
         std::fs::create_dir_all(&folder).unwrap();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let mut server = Self { port: free_port(), folder, settings, shell: None };

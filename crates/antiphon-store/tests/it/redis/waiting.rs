@@ -8,7 +8,8 @@ use antiphon_store::{
 };
 use tokio::task::JoinSet;
 
-use super::{open, server::Server, unique};
+use super::{open, server::Server};
+use crate::unique;
 
 const LONG: Duration = Duration::from_secs(30);
 

@@ -1,0 +1,162 @@
+//! What has expired, and who cleans up after it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{LONG, LOOK, SHORT, Stores, all, bytes, claim_one, until_expired, value};
+use crate::store::Record;
+
+/// For those who ask, an expired record is not there.
+pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stores) {
+    let store = stores.open().await;
+    let revision = store.create("short/a", bytes("value"), Some(SHORT)).await.unwrap();
+    store.create("short/b", bytes("value"), Some(LONG)).await.unwrap();
+    until_expired(&*store, "short/a").await;
+    let listed: Vec<_> = all(&*store, "short/", 10).await.into_iter().map(|record| record.key).collect();
+    assert_eq!(listed, ["short/b"]);
+    stores.assert_conflict(store.update("short/a", bytes("late"), None, revision).await);
+    assert_eq!(value(&*store, "short/a").await, None);
+    assert_eq!(value(&*store, "short/b").await, Some(bytes("value")));
+}
+
+/// Nobody has to wait for a janitor.
+pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
+    let store = stores.open().await;
+    let first = store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
+    until_expired(&*store, "key").await;
+    let second = store.create("key", bytes("second"), Some(LONG)).await.unwrap();
+    assert_ne!(first, second);
+    assert_eq!(value(&*store, "key").await, Some(bytes("second")));
+    assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
+}
+
+/// The last write decides.
+pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
+    let store = stores.open().await;
+    let revision = store.create("kept", bytes("short"), Some(Duration::from_secs(2))).await.unwrap();
+    store.update("kept", bytes("long"), None, revision).await.unwrap();
+    store.create("gone", bytes("short"), Some(Duration::from_secs(2))).await.unwrap();
+    until_expired(&*store, "gone").await;
+    assert_eq!(value(&*store, "kept").await, Some(bytes("long")));
+    let claimed = claim_one(&*store, "", stores.lease()).await;
+    assert_eq!(claimed.key, "gone");
+    assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
+}
+
+/// A record in use can be kept alive.
+pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
+    let store = stores.open().await;
+    let revision = store.create("kept", bytes("value"), Some(Duration::from_secs(2))).await.unwrap();
+    store.update("kept", bytes("value"), Some(LONG), revision).await.unwrap();
+    store.create("gone", bytes("value"), Some(Duration::from_secs(2))).await.unwrap();
+    until_expired(&*store, "gone").await;
+    assert_eq!(value(&*store, "kept").await, Some(bytes("value")));
+    // And shortened.
+    let revision = store.get("kept").await.unwrap().unwrap().revision;
+    store.update("kept", bytes("value"), Some(SHORT), revision).await.unwrap();
+    until_expired(&*store, "kept").await;
+}
+
+/// Whoever cleans up sees what has expired, and then it goes.
+pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stores) {
+    let store = stores.open().await;
+    let revision = store.create("job/1", bytes("what hangs on it"), Some(SHORT)).await.unwrap();
+    let claimed = claim_one(&*store, "job/", stores.lease()).await;
+    assert_eq!(claimed, Record::new("job/1", bytes("what hangs on it"), revision));
+    store.delete("job/1", revision).await.unwrap();
+    assert!(store.claim_expired("", Duration::from_millis(1), 10).await.unwrap().is_empty());
+}
+
+/// Only what has expired is claimed.
+pub async fn live_record_is_not_claimed(stores: &Stores) {
+    let store = stores.open().await;
+    store.create("long", bytes("value"), Some(LONG)).await.unwrap();
+    store.create("ever", bytes("value"), None).await.unwrap();
+    store.create("short", bytes("value"), Some(SHORT)).await.unwrap();
+    assert_eq!(claim_one(&*store, "", stores.lease()).await.key, "short");
+    assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
+}
+
+/// One cleans up at a time.
+pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
+    let (one, two) = (stores.open().await, stores.open().await);
+    one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
+    claim_one(&*one, "", stores.lease()).await;
+    assert!(two.claim_expired("", LONG, 10).await.unwrap().is_empty());
+    assert!(one.claim_expired("", LONG, 10).await.unwrap().is_empty());
+}
+
+/// One who dies while cleaning up is succeeded.
+pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
+    let (one, two) = (stores.open().await, stores.open().await);
+    let revision = one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
+    claim_one(&*one, "", SHORT).await;
+    let claimed = claim_one(&*two, "", stores.lease()).await;
+    assert_eq!((claimed.key.as_str(), claimed.revision), ("key", revision));
+    two.delete("key", revision).await.unwrap();
+}
+
+/// A record created in the place of an expired one is not swept away with it.
+pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
+    let store = stores.open().await;
+    store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
+    let claimed = claim_one(&*store, "", stores.lease()).await;
+    store.create("key", bytes("second"), None).await.unwrap();
+    stores.assert_conflict(store.delete("key", claimed.revision).await);
+    assert_eq!(value(&*store, "key").await, Some(bytes("second")));
+}
+
+/// Janitors on all replicas do each thing once.
+pub async fn claims_are_divided_among_racers(stores: &Stores) {
+    const RECORDS: usize = 40;
+    let (one, two) = (stores.open().await, stores.open().await);
+    for number in 0..RECORDS {
+        one.create(&format!("key/{number}"), Bytes::new(), Some(SHORT)).await.unwrap();
+    }
+    let mut racers = JoinSet::new();
+    for store in [&one, &two, &one, &two] {
+        let store = Arc::clone(store);
+        racers.spawn(async move {
+            let mut claimed = Vec::new();
+            let mut idle = 0;
+            while idle < 20 {
+                let more = store.claim_expired("key/", LONG, 3).await.unwrap();
+                assert!(more.len() <= 3);
+                idle = if more.is_empty() { idle + 1 } else { 0 };
+                claimed.extend(more.into_iter().map(|record| record.key));
+                sleep(LOOK).await;
+            }
+            claimed
+        });
+    }
+    let claimed: Vec<_> = racers.join_all().await.concat();
+    let distinct: BTreeSet<_> = claimed.iter().collect();
+    assert_eq!(distinct.len(), claimed.len(), "a record was claimed twice");
+    // Over a connection that lies some claims are lost until they lapse.
+    if stores.is_exact() {
+        assert_eq!(claimed.len(), RECORDS);
+    }
+}
+
+/// Whoever cleans up one kind of thing is not given another.
+pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
+    let store = stores.open().await;
+    for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
+        store.create(key, bytes(key), Some(SHORT)).await.unwrap();
+    }
+    for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
+        until_expired(&*store, key).await;
+    }
+    let mut claimed = Vec::new();
+    while claimed.len() < 3 {
+        let more = store.claim_expired("a/", SHORT * 3, 2).await.unwrap();
+        assert!(more.len() <= 2);
+        claimed.extend(more.into_iter().map(|record| record.key));
+        claimed.sort();
+        claimed.dedup();
+    }
+    assert_eq!(claimed, ["a/1", "a/2", "a/3"]);
+    assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
+}
