@@ -1,5 +1,6 @@
 //! What the benchmark servers share.
 
+pub mod results;
 pub mod store;
 
 use std::net::SocketAddr;

@@ -18,6 +18,7 @@ mod models;
 mod project;
 mod python;
 mod requirements;
+mod results;
 mod server;
 mod services;
 mod table;
@@ -44,7 +45,10 @@ enum Chore {
     Models(models::Options),
     /// Say which requirements are proven by tests that ran.
     Requirements,
-    /// Run the servers that tests talk to: PostgreSQL, Redis, NATS.
+    /// Describe the routes of result sets, and try them.
+    #[command(subcommand)]
+    Results(results::Kind),
+    /// Run the servers that tests talk to: PostgreSQL, Redis, NATS, MariaDB.
     #[command(subcommand)]
     Services(services::Action),
     /// Check everything a change must pass; this is what CI runs.
@@ -70,6 +74,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Interop(options) => interop::main(options),
         Chore::Models(options) => models::main(options),
         Chore::Requirements => requirements::main(),
+        Chore::Results(kind) => results::main(kind),
         Chore::Services(action) => services::main(action),
         Chore::Verify(options) => verify::main(options),
     }

@@ -35,6 +35,9 @@ pub enum Lifecycle {
 #[derive(Clone)]
 pub struct Endpoint {
     name: String,
+    /// Where it is, if it is somewhere on a network.
+    #[cfg(feature = "results")]
+    url: Option<String>,
     connector: Arc<dyn Connector>,
     #[cfg(feature = "auth")]
     authority: Option<Arc<crate::auth::Authority>>,
@@ -77,7 +80,7 @@ impl Endpoint {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
 
         let url = url.into();
-        Self::new(url.clone(), move || {
+        Self::at(url.clone(), move || {
             let url = url.clone();
             // The connection is made again by the host, which knows what may be asked twice.
             async move {
@@ -92,7 +95,7 @@ impl Endpoint {
         use antiphon_transport::sse::{SseClient, SseClientConfig};
 
         let url = url.into();
-        Self::new(url.clone(), move || {
+        Self::at(url.clone(), move || {
             let url = url.clone();
             async move { SseClient::connect(&url, SseClientConfig::default().with_reconnect(None)).await }
         })
@@ -138,10 +141,38 @@ impl Endpoint {
 
         Self {
             name: name.into(),
+            #[cfg(feature = "results")]
+            url: None,
             connector: Arc::new(Opening(open, std::marker::PhantomData)),
             #[cfg(feature = "auth")]
             authority: None,
         }
+    }
+
+    /// As [`new`](Self::new), at `url`.
+    #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
+    pub(crate) fn at<F, Fut, T, E, O, A>(url: String, open: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, O>> + Send + 'static,
+        T: IntoTransport<RoleClient, E, A> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+        O: fmt::Display + Send + 'static,
+        A: 'static,
+    {
+        #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
+        let mut endpoint = Self::new(url, open);
+        #[cfg(feature = "results")]
+        {
+            endpoint.url = Some(endpoint.name.clone());
+        }
+        endpoint
+    }
+
+    /// Where it is, if it is somewhere on a network.
+    #[cfg(feature = "results")]
+    pub(crate) fn url(&self) -> Option<&str> {
+        self.url.as_deref()
     }
 
     #[cfg(feature = "auth")]

@@ -41,6 +41,8 @@ pub struct Host {
     answering: Answering,
     lifecycle: Lifecycle,
     limits: HostLimits,
+    #[cfg(feature = "results")]
+    results: antiphon_results::client::DualResponseClientOptions,
 }
 
 /// What bounds a host's work.
@@ -131,6 +133,8 @@ impl Host {
             listener: None,
             lifecycle: Lifecycle::default(),
             limits: HostLimits::default(),
+            #[cfg(feature = "results")]
+            results: antiphon_results::client::DualResponseClientOptions::default(),
         }
     }
 
@@ -144,7 +148,18 @@ impl Host {
         let mut answering = self.answering.clone();
         answering.events = self.answering.events.fresh();
         answering.visits = Visits::default();
-        Connection::open(endpoint.into(), answering, self.lifecycle, self.limits.clone()).await
+        let endpoint = endpoint.into();
+        #[cfg(feature = "results")]
+        let results = crate::results::client(&self.results, endpoint.url())?;
+        Connection::open(
+            endpoint,
+            answering,
+            self.lifecycle,
+            self.limits.clone(),
+            #[cfg(feature = "results")]
+            results,
+        )
+        .await
     }
 }
 
@@ -167,6 +182,8 @@ pub struct HostBuilder {
     listener: Option<Arc<dyn Fn(Event) + Send + Sync>>,
     lifecycle: Lifecycle,
     limits: HostLimits,
+    #[cfg(feature = "results")]
+    pub(crate) results: antiphon_results::client::DualResponseClientOptions,
 }
 
 impl HostBuilder {
@@ -238,7 +255,13 @@ impl HostBuilder {
             events: Events::new(self.listener),
             visits: Visits::default(),
         };
-        Host { answering, lifecycle: self.lifecycle, limits: self.limits }
+        Host {
+            answering,
+            lifecycle: self.lifecycle,
+            limits: self.limits,
+            #[cfg(feature = "results")]
+            results: self.results,
+        }
     }
 }
 

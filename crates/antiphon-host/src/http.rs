@@ -95,7 +95,7 @@ impl From<HttpEndpoint> for Endpoint {
         if let Some(authority) = endpoint.authority.clone() {
             let endpoint = HttpEndpoint { token: None, ..endpoint };
             let opening = std::sync::Arc::clone(&authority);
-            return Self::new(name, move || {
+            return Self::at(name, move || {
                 let (config, authority) = (endpoint.config(), std::sync::Arc::clone(&opening));
                 async move {
                     let client = authority.client().await.map_err(|error| error.to_string())?;
@@ -104,7 +104,7 @@ impl From<HttpEndpoint> for Endpoint {
             })
             .with_authority(authority);
         }
-        Self::new(name, move || {
+        Self::at(name, move || {
             let open = |config| Ok(StreamableHttpClientTransport::with_client(client()?, config));
             std::future::ready(endpoint.config().and_then(open))
         })

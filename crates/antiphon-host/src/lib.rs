@@ -37,6 +37,7 @@
 //! | `process` | yes | servers as child processes: `Endpoint::command` |
 //! | `websocket` | | WebSocket: `Endpoint::websocket` |
 //! | `sse` | | the HTTP+SSE of 2024-11-05: `Endpoint::sse` |
+//! | `results` | | dual responses: `Connection::dual_response`, `HostBuilder::with_results` |
 //! | `auth` | | OAuth for streamable HTTP: `HttpEndpoint::with_auth`, `AuthConfig` |
 //! | `auth-key` | | clients with a private key: `AuthConfig::client_key` |
 //! | `auth-enterprise` | | authorization by an enterprise's identity provider: `AuthConfig::enterprise` |
@@ -58,6 +59,8 @@ mod host;
 mod http;
 mod ordered;
 mod page;
+#[cfg(feature = "results")]
+mod results;
 mod sampling;
 
 /// MCP's own types, as the SDK defines them.

@@ -46,6 +46,7 @@
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
 //! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
+//! | `results` | | [`Ctx::dual_response`]: answers of more rows than a model can read |
 //! | `testing` | | [`testing`] |
 //!
 //! # Why not otherwise
@@ -68,6 +69,8 @@ mod ladder;
 pub mod model;
 mod prompt;
 mod resource;
+#[cfg(feature = "results")]
+mod results;
 mod run;
 pub mod sampling;
 mod schema;

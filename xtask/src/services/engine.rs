@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::postgres;
+use super::{mariadb, postgres};
 use crate::server;
 
 /// User and password of all of them, so that tests connect as a careful operator would.
@@ -26,11 +26,13 @@ pub(crate) enum Engine {
     /// One node that holds all slots: its clients speak the cluster's protocol.
     RedisCluster,
     Nats,
+    Mariadb,
 }
 
 impl Engine {
     /// What tests need.
-    pub(crate) const ALL: [Self; 4] = [Self::Postgres, Self::Redis, Self::RedisCluster, Self::Nats];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Postgres, Self::Redis, Self::RedisCluster, Self::Nats, Self::Mariadb];
 
     /// What people call it.
     pub(crate) fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Engine {
             Self::Redis => "redis",
             Self::RedisCluster => "redis-cluster",
             Self::Nats => "nats",
+            Self::Mariadb => "mariadb",
         }
     }
 
@@ -49,6 +52,16 @@ impl Engine {
             Self::Redis => "ANTIPHON_TEST_REDIS_URL",
             Self::RedisCluster => "ANTIPHON_TEST_REDIS_CLUSTER_URL",
             Self::Nats => "ANTIPHON_TEST_NATS_URL",
+            Self::Mariadb => "ANTIPHON_TEST_MARIADB_URL",
+        }
+    }
+
+    /// The signal that ends it without waiting for its clients. Most take SIGINT for the same as SIGTERM;
+    /// PostgreSQL would wait on SIGTERM, and MariaDB does not hear SIGINT.
+    pub(super) fn stop_signal(self) -> &'static str {
+        match self {
+            Self::Mariadb => "TERM",
+            Self::Postgres | Self::Redis | Self::RedisCluster | Self::Nats => "INT",
         }
     }
 }
@@ -77,8 +90,10 @@ impl Site {
         self.remove()?;
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("could not create {}", self.folder.display()))?;
-        if self.engine == Engine::Postgres {
-            self.folder = postgres::prepare(&self.folder)?;
+        match self.engine {
+            Engine::Postgres => self.folder = postgres::prepare(&self.folder)?,
+            Engine::Mariadb => mariadb::prepare(&self.folder)?,
+            Engine::Redis | Engine::RedisCluster | Engine::Nats => {}
         }
         Ok(())
     }
@@ -95,6 +110,7 @@ impl Site {
             Engine::Postgres => format!("postgres://{USER}:{USER}@{address}/postgres"),
             Engine::Redis | Engine::RedisCluster => format!("redis://default:{USER}@{address}"),
             Engine::Nats => format!("nats://{USER}:{USER}@{address}"),
+            Engine::Mariadb => format!("mysql://{USER}:{USER}@{address}/{USER}"),
         }
     }
 
@@ -119,6 +135,7 @@ impl Site {
                 command.args(["-a", &Ipv4Addr::LOCALHOST.to_string(), "-p", &port]);
                 command.args(["--user", USER, "--pass", USER, "-js", "-sd"]).arg(&self.folder);
             }
+            Engine::Mariadb => mariadb::configure(&mut command, &self.folder, &port)?,
         }
         Ok(command)
     }
@@ -144,6 +161,7 @@ impl Site {
                 ensure!(hello.contains("\"jetstream\":true"), "NATS has no JetStream yet: {hello}");
                 Ok(())
             }
+            Engine::Mariadb => mariadb::check(self.connect()?),
         }
     }
 
@@ -173,12 +191,13 @@ impl Engine {
             Self::Postgres => Ok(postgres::binaries()?.join("postgres")),
             Self::Redis | Self::RedisCluster => find("redis-server", "redis-server"),
             Self::Nats => find("nats-server", "nats-server"),
+            Self::Mariadb => find("mariadbd", "mariadb-server"),
         }
     }
 }
 
 /// Debian puts some servers where only root's path leads.
-fn find(program: &str, package: &str) -> Result<PathBuf> {
+pub(super) fn find(program: &str, package: &str) -> Result<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
     let Some(found) = folders.map(|folder| folder.join(program)).find(|it| it.is_file()) else {

@@ -73,7 +73,8 @@ impl Folder {
                 continue;
             }
             if record.process.is_alive() {
-                record.process.stop().with_context(|| format!("could not stop {}", engine.name()))?;
+                let stopping = record.process.stop(engine.stop_signal());
+                stopping.with_context(|| format!("could not stop {}", engine.name()))?;
                 eprintln!("stopped {}", engine.name());
                 stopped += 1;
             }

@@ -60,7 +60,7 @@ impl Host {
     pub(crate) fn restart(&mut self, stop: Stop, pause: Duration, forgets: bool) -> Result<()> {
         match stop {
             Stop::Killed => self.kill(),
-            Stop::Asked => process::stop(&mut self.child)?,
+            Stop::Asked => process::stop(&mut self.child, self.site.engine.stop_signal())?,
         }
         thread::sleep(pause);
         if forgets {

@@ -1,4 +1,4 @@
-//! `cargo xtask services`: PostgreSQL, Redis and NATS on private ports, for tests.
+//! `cargo xtask services`: PostgreSQL, MariaDB, Redis and NATS on private ports, for tests.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -12,6 +12,7 @@ mod backend;
 mod engine;
 mod folder;
 mod host;
+mod mariadb;
 mod postgres;
 mod process;
 mod session;

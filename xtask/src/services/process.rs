@@ -34,10 +34,9 @@ impl Process {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
-    /// Ends it politely, and at once if it does not hear. A signal that ends it without waiting for its
-    /// clients is SIGINT for PostgreSQL; the others take it for the same as SIGTERM.
-    pub(super) fn stop(&self) -> Result<()> {
-        for signal in ["INT", "KILL"] {
+    /// Ends it politely, with `signal`, and at once if it does not hear.
+    pub(super) fn stop(&self, signal: &str) -> Result<()> {
+        for signal in [signal, "KILL"] {
             let start = Instant::now();
             if self.is_alive() {
                 self.signal(signal)?;
@@ -63,9 +62,9 @@ impl Process {
 }
 
 /// Ends a server of ours as an operator would.
-pub(super) fn stop(child: &mut Child) -> Result<()> {
+pub(super) fn stop(child: &mut Child, signal: &str) -> Result<()> {
     if let Some(process) = Process::of(child.id()) {
-        process.stop()?;
+        process.stop(signal)?;
     }
     child.wait().context("could not collect a server")?;
     Ok(())
@@ -102,7 +101,7 @@ mod tests {
         let mut child = Command::new("sh").args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
         let process = Process::of(child.id()).unwrap();
         assert!(process.is_alive());
-        process.stop().unwrap();
+        process.stop("INT").unwrap();
         assert!(!process.is_alive());
         child.wait().unwrap();
     }

@@ -43,6 +43,8 @@ struct Inner {
     lifecycle: Lifecycle,
     limits: HostLimits,
     live: Mutex<Live>,
+    #[cfg(feature = "results")]
+    results: antiphon_results::client::DualResponseClient,
 }
 
 struct Live {
@@ -72,11 +74,26 @@ impl Connection {
         answering: Answering,
         lifecycle: Lifecycle,
         limits: HostLimits,
+        #[cfg(feature = "results")] results: antiphon_results::client::DualResponseClient,
     ) -> Result<Self> {
         let running = Arc::new(endpoint.connect(&answering, lifecycle).await?);
         let watching = Watching::begin(&running, &answering).await;
         let live = Mutex::new(Live { running, watching });
-        Ok(Self { inner: Arc::new(Inner { endpoint, answering, lifecycle, limits, live }) })
+        let inner = Inner {
+            endpoint,
+            answering,
+            lifecycle,
+            limits,
+            live,
+            #[cfg(feature = "results")]
+            results,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    #[cfg(feature = "results")]
+    pub(crate) fn results(&self) -> &antiphon_results::client::DualResponseClient {
+        &self.inner.results
     }
 
     /// What the server said of itself.

@@ -9,4 +9,6 @@ mod calls;
 mod http;
 mod lifecycle;
 mod pages;
+#[cfg(all(feature = "http", feature = "results"))]
+mod results;
 mod support;

@@ -10,10 +10,10 @@ mod postgres;
 mod redis;
 mod steady;
 
-/// A name that nobody else has.
+/// A name that nobody else has, and that every engine takes, as a schema too.
 #[cfg(any(feature = "postgres", feature = "redis"))]
 fn unique(name: &str) -> String {
     let mut random = [0; 8];
     getrandom::fill(&mut random).expect("there is randomness");
-    format!("{name}-{:016x}", u64::from_ne_bytes(random))
+    format!("{name}_{:016x}", u64::from_ne_bytes(random))
 }

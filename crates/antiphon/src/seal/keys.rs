@@ -44,6 +44,14 @@ impl KeyRing {
         self
     }
 
+    /// Keys for signing links to result sets, made from these: what one signs, the other does not open.
+    #[cfg(feature = "results")]
+    pub fn link_keys(&self) -> antiphon_results::LinkKeys {
+        let (id, key) = self.keys[0];
+        let keys = antiphon_results::LinkKeys::new(id, key);
+        self.keys[1..].iter().fold(keys, |keys, (id, key)| keys.with_spare(*id, *key))
+    }
+
     /// The key that seals, and its number.
     pub(super) fn active(&self) -> (u8, XChaCha20Poly1305) {
         let (id, key) = &self.keys[0];

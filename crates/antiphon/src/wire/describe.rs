@@ -44,5 +44,9 @@ fn capabilities(shared: &Shared, registry: &Registry) -> ServerCapabilities {
     if completes {
         capabilities.completions = ours.completions;
     }
+    #[cfg(feature = "results")]
+    if let Some(results) = shared.results() {
+        capabilities.experimental.get_or_insert_default().extend(results.capability());
+    }
     capabilities
 }

@@ -50,7 +50,7 @@ fn request(revision: Revision, method: &str, params: Value) -> http::request::Bu
         .header("mcp-protocol-version", revision.as_str());
     if revision == Revision::V2026_07_28 {
         request = request.header("mcp-method", method);
-        if let Some(name) = params["name"].as_str() {
+        if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
             request = request.header("mcp-name", name);
         }
     }
@@ -68,7 +68,7 @@ fn body(revision: Revision, method: &str, mut params: Value) -> Body {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string().into()
 }
 
-fn post(revision: Revision, method: &str, params: Value) -> Request<Body> {
+pub(crate) fn post(revision: Revision, method: &str, params: Value) -> Request<Body> {
     request(revision, method, params.clone()).body(body(revision, method, params)).unwrap()
 }
 

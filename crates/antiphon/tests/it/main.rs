@@ -23,6 +23,8 @@ mod protocol;
 mod replicas;
 #[cfg(feature = "http")]
 mod replicas_memory;
+#[cfg(feature = "results")]
+mod results;
 mod sample;
 mod sample_schema;
 mod sample_tools;

@@ -1,0 +1,67 @@
+//! Fetches what is behind a dual response.
+
+use antiphon_results::client::{DualResponseClient, DualResponseClientOptions, ParsedDualResponse};
+use rmcp::model::CallToolResult;
+
+use crate::{
+    connection::Connection,
+    error::{Error, Result},
+    host::HostBuilder,
+};
+
+impl HostBuilder {
+    /// Says how result sets are fetched, and where else than at their server's own origin they may be.
+    ///
+    /// Default: at the origin of the MCP endpoint, with `https`, at addresses of the public internet; on this
+    /// machine, if the endpoint is. No credentials are sent along.
+    pub fn with_results(mut self, options: DualResponseClientOptions) -> Self {
+        self.results = options;
+        self
+    }
+}
+
+impl Connection {
+    /// The dual response in what a tool returned, if there is one: its preview is there, and every row can be
+    /// fetched.
+    ///
+    /// ```no_run
+    /// # async fn example(server: antiphon_host::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use antiphon_results::client::FetchAllOptions;
+    /// use serde_json::json;
+    ///
+    /// let result = server.call("search_institutions", json!({"state": "NJ"})).await?;
+    /// if let Some(set) = server.dual_response(&result) {
+    ///     let rows = set.fetch_all(FetchAllOptions::new()).await?;
+    ///     println!("{} of {} rows", rows.len(), set.total_count());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dual_response(&self, result: &CallToolResult) -> Option<ParsedDualResponse> {
+        self.results().parse(&serde_json::to_value(result).ok()?)
+    }
+}
+
+/// A client for the result sets of the server at `url`.
+pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> Result<DualResponseClient> {
+    let mut options = options.clone();
+    if let Some(origin) = url.and_then(origin) {
+        // Whoever connects to this machine has decided to go there; only that one port is meant.
+        let host = origin.host_str().unwrap_or_default();
+        if matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
+            options = options.allow_origin(origin.origin().ascii_serialization());
+        }
+        options = options.with_endpoint_origin(origin.origin().ascii_serialization());
+    }
+    DualResponseClient::new(options).map_err(|error| Error::Misuse(error.to_string()))
+}
+
+/// Where HTTP is spoken, if `url` is where a WebSocket is.
+fn origin(url: &str) -> Option<url::Url> {
+    let http = match url.split_once("://") {
+        Some(("ws", rest)) => format!("http://{rest}"),
+        Some(("wss", rest)) => format!("https://{rest}"),
+        _ => url.to_owned(),
+    };
+    url::Url::parse(&http).ok()
+}

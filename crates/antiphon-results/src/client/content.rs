@@ -1,0 +1,115 @@
+//! The shape of a dual response: what is read from what a tool returned.
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{
+    column::{ColumnDefinition, ColumnType},
+    rows::Row,
+};
+
+/// What a dual response says.
+pub(super) struct Content {
+    pub(super) sample: Vec<Row>,
+    pub(super) uri: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) base_url: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) total_count: u64,
+    pub(super) columns: Vec<ColumnDefinition>,
+    pub(super) executed_at: Option<DateTime<Utc>>,
+    pub(super) expires_at: Option<DateTime<Utc>>,
+}
+
+impl Content {
+    /// Reads a tool result: its structured content, or else a text that is JSON of the same shape.
+    /// The error says what is missing.
+    pub(super) fn of_result(result: &Value) -> Result<Self, String> {
+        let result = result.as_object().ok_or("a tool result is an object")?;
+        if result.get("isError") == Some(&Value::Bool(true)) {
+            return Err("the tool reported an error".to_owned());
+        }
+        let structured =
+            member(result, &["structuredContent", "structured_content"]).map(Self::of_structured);
+        if let Some(Ok(content)) = structured {
+            return Ok(content);
+        }
+        let blocks = result.get("content").and_then(Value::as_array).into_iter().flatten();
+        let texts = blocks.filter(|block| block["type"] == "text").filter_map(|block| block["text"].as_str());
+        let mut objects = texts.filter(|text| text.trim_start().starts_with('{'));
+        let text = objects.find_map(|text| Self::of_structured(&serde_json::from_str(text).ok()?).ok());
+        match (text, structured) {
+            (Some(content), _) => Ok(content),
+            (None, Some(structured)) => structured,
+            (None, None) => Err("it has no `structuredContent`, and no text that is one".to_owned()),
+        }
+    }
+
+    /// Reads structured content.
+    pub(super) fn of_structured(structured: &Value) -> Result<Self, String> {
+        let object = structured.as_object().ok_or("`structuredContent` is not an object")?;
+        let results = object.get("results").and_then(Value::as_array).ok_or("`results` is not an array")?;
+        let sample = results.iter().map(Value::as_object).map(Option::<&Row>::cloned).collect::<Option<_>>();
+        let sample = sample.ok_or("`results` has rows that are not objects")?;
+
+        let resource = object.get("resource").and_then(Value::as_object).ok_or("`resource` is missing")?;
+        let text = |names: &[&str]| member(resource, names).and_then(Value::as_str).map(str::to_owned);
+        let (uri, url) = (text(&["uri"]), text(&["url"]));
+        if uri.is_none() && url.is_none() {
+            return Err("`resource.uri` is missing".to_owned());
+        }
+
+        let metadata = object.get("metadata").and_then(Value::as_object).ok_or("`metadata` is missing")?;
+        let total_count = member(metadata, &["total_count", "totalCount"]).and_then(Value::as_u64);
+        Ok(Self {
+            sample,
+            uri,
+            url,
+            base_url: text(&["base_url", "baseUrl"]),
+            name: text(&["name"]),
+            total_count: total_count.ok_or("`metadata.total_count` is not a count")?,
+            columns: columns(metadata.get("columns"))?,
+            executed_at: moment(metadata, &["executed_at", "executedAt"])?,
+            expires_at: moment(metadata, &["expires_at", "expiresAt"])?,
+        })
+    }
+
+    /// The id of the set: what stands after `://` in its URI, whatever the scheme, or at the end of its URL.
+    pub(super) fn id(&self) -> Option<&str> {
+        let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);
+        uri.or_else(|| self.url.as_deref()?.split(['?', '#']).next()?.rsplit('/').next())
+    }
+}
+
+fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+    names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
+}
+
+/// A moment, where there is one. One that cannot be read is an error: a set that seems to live for ever is
+/// worse than one that seems to be none.
+fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTime<Utc>>, String> {
+    let Some(value) = member(metadata, names) else { return Ok(None) };
+    let text = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+    let moment = text.ok_or_else(|| format!("`metadata.{}` is not a moment of RFC 3339", names[0]))?;
+    Ok(Some(moment.to_utc()))
+}
+
+/// Columns, from whoever describes them. Some give only names: then anything may be in them.
+fn columns(columns: Option<&Value>) -> Result<Vec<ColumnDefinition>, String> {
+    let read = |column: &Value| match column {
+        Value::String(name) => Some(ColumnDefinition::new(name, ColumnType::Json)),
+        Value::Object(object) if !object.contains_key("type") => {
+            Some(ColumnDefinition::new(object.get("name")?.as_str()?, ColumnType::Json))
+        }
+        column => ColumnDefinition::deserialize(column).ok(),
+    };
+    match columns {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(columns)) => {
+            let columns = columns.iter().map(read).collect::<Option<_>>();
+            columns.ok_or_else(|| "`metadata.columns` has one without a name".to_owned())
+        }
+        Some(_) => Err("`metadata.columns` is not an array".to_owned()),
+    }
+}

@@ -1,0 +1,176 @@
+//! One request and its answer, with every limit there is.
+
+use std::{error::Error, future::Future, io, time::Duration};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+
+use super::{
+    error::{DualResponseClientError, FetchError, Result, words},
+    fetch::{FetchRequest, FetchResponse},
+    guard::{self, AddressRefused, Target},
+    parsed::Inner,
+};
+use crate::error::BoxError;
+
+/// How much of an answer that is an error is read.
+const MAX_ERROR: usize = 16 << 10;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const NDJSON: &str = "application/x-ndjson, application/json;q=0.9";
+
+impl Inner {
+    /// Sends a request and reads all of its answer within the time limit.
+    pub(super) async fn ask(&self, method: Method, body: Bytes) -> Result<Bytes> {
+        self.within(async {
+            let answer = self.send(method, JSON, body).await?;
+            self.page(answer).await
+        })
+        .await
+    }
+
+    /// Reads the body of an answer that is JSON.
+    pub(super) async fn page(&self, answer: FetchResponse) -> Result<Bytes> {
+        let kind = content_type(&answer);
+        if !(kind.is_empty() || kind == JSON || kind.ends_with("+json")) {
+            let message = format!("its content is `{}`, not JSON", words(&kind));
+            return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
+        }
+        whole(answer, self.setup.max_body).await
+    }
+
+    /// Sends a request and returns when the head of its answer is there, and is no error.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        accept: &'static str,
+        body: Bytes,
+    ) -> Result<FetchResponse> {
+        let target = self.target()?;
+        let mut request = FetchRequest::new(method, target.url.clone(), target.reach);
+        request.headers = self.setup.headers(&target.url);
+        request.headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        if !body.is_empty() {
+            request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
+        request.body = body;
+
+        let answer = self.setup.fetch.fetch(request).await;
+        let answer = answer.map_err(|error| failed("the request failed", error))?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(target, answer).await);
+        }
+        let coding = answer.headers.get(header::CONTENT_ENCODING);
+        if coding.is_some_and(|coding| coding != "identity") {
+            let message = "its content is compressed, and nobody asked for that";
+            return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
+        }
+        Ok(answer)
+    }
+
+    /// Waits for as long as may be waited.
+    pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.setup.timeout;
+        tokio::time::timeout(limit, work).await.unwrap_or(Err(DualResponseClientError::Timeout { limit }))
+    }
+
+    /// What an answer that is no success means.
+    async fn refusal(&self, target: &Target, answer: FetchResponse) -> DualResponseClientError {
+        let status = answer.status;
+        let header = |name| answer.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        if status.is_redirection() {
+            let place = header(header::LOCATION).and_then(|place| target.url.join(place).ok());
+            let place = place.map_or("elsewhere".to_owned(), |url| guard::show(&url.origin()));
+            let message = format!("it redirects to {place}, and redirects are not followed");
+            return DualResponseClientError::answer(status.as_u16(), message);
+        }
+        let retry_after = header(header::RETRY_AFTER).and_then(|text| text.parse().ok());
+        let said = match whole(answer, MAX_ERROR).await {
+            Ok(body) => serde_json::from_slice::<Said>(&body).unwrap_or_default(),
+            Err(_) => Said::default(),
+        };
+        let plain = status.canonical_reason().unwrap_or("no reason is given");
+        let mut error = FetchError::new(said.message.as_deref().map_or(plain.to_owned(), words));
+        error.status = Some(status.as_u16());
+        error.code = said.code.as_deref().map(words);
+        error.retry_after = retry_after.map(Duration::from_secs);
+
+        let expired = match error.code.as_deref() {
+            Some("RESOURCE_EXPIRED") => true,
+            Some("RESOURCE_NOT_FOUND") => false,
+            _ => status == StatusCode::GONE || self.is_expired(),
+        };
+        match status {
+            StatusCode::NOT_FOUND | StatusCode::GONE if expired => DualResponseClientError::Expired(error),
+            StatusCode::NOT_FOUND | StatusCode::GONE => DualResponseClientError::NotFound(error),
+            _ => DualResponseClientError::Fetch(error),
+        }
+    }
+}
+
+/// What a server says about an error, as far as it does.
+#[derive(Default, Deserialize)]
+struct Said {
+    message: Option<String>,
+    code: Option<String>,
+}
+
+/// The media type of an answer without its parameters; empty if there is none.
+pub(super) fn content_type(answer: &FetchResponse) -> String {
+    let value = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+}
+
+/// How long an answer says that it is.
+pub(super) fn length(answer: &FetchResponse) -> Option<u64> {
+    answer.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Reads a body, but not past `limit`, and not less than was announced.
+async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
+    let large = || DualResponseClientError::TooLarge(format!("the answer is longer than {limit} bytes"));
+    let length = length(&answer).map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    if length.is_some_and(|length| length > limit) {
+        return Err(large());
+    }
+    let mut body = Vec::with_capacity(length.unwrap_or(0));
+    while let Some(piece) = answer.body.next().await {
+        let piece = piece.map_err(|error| failed("the answer broke off", error))?;
+        if body.len() + piece.len() > limit {
+            return Err(large());
+        }
+        body.extend_from_slice(&piece);
+    }
+    complete(answer.status, length.map(|length| length as u64), body.len() as u64)?;
+    Ok(body.into())
+}
+
+/// Whether as much came as was announced.
+pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) -> Result<()> {
+    match announced {
+        // An answer without content may say how long it would be.
+        Some(announced) if announced != came && status != StatusCode::NO_CONTENT => {
+            let message = format!("the answer broke off after {came} of {announced} bytes");
+            Err(DualResponseClientError::answer(status.as_u16(), message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a failure of [`Fetch`](super::Fetch) means.
+pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError {
+    let mut source: Option<&(dyn Error + 'static)> = Some(&*error);
+    while let Some(cause) = source {
+        if let Some(refused) = cause.downcast_ref::<AddressRefused>() {
+            return DualResponseClientError::UrlRefused(refused.to_string());
+        }
+        let slow = cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == io::ErrorKind::TimedOut);
+        if slow || cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout) {
+            return DualResponseClientError::Timeout { limit: super::http::CONNECT };
+        }
+        source = cause.source();
+    }
+    DualResponseClientError::broken(message, error)
+}

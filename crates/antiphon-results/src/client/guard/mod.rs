@@ -1,0 +1,119 @@
+//! Where requests may go. A URL that a server chose is a wish, and this decides.
+
+mod ranges;
+mod reach;
+mod resolve;
+
+use url::{Host, Origin, Url};
+
+pub(super) use self::resolve::checked;
+pub use self::{
+    reach::{AddressRefused, Reach},
+    resolve::{Resolve, SystemResolver},
+};
+
+/// The longest URL that is looked at.
+const MAX_URL: usize = 8 * 1024;
+
+/// Which origins may be gone to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Policy {
+    /// Origins the application named, which may be `http` and private.
+    pub(super) listed: Vec<Origin>,
+    /// The origin of the MCP endpoint, which may be neither.
+    pub(super) endpoint: Option<Origin>,
+    /// Whether this machine may be gone to.
+    pub(super) loopback: bool,
+}
+
+/// A URL that may be gone to.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    pub(super) url: Url,
+    pub(super) reach: Reach,
+}
+
+impl Policy {
+    /// Reads `text` and decides. The error says what is refused, and what would allow it.
+    pub(super) fn admit(&self, text: &str) -> Result<Target, String> {
+        if text.len() > MAX_URL {
+            return Err(format!("a URL of {} bytes is refused: {MAX_URL} is the most", text.len()));
+        }
+        // A URL parser repairs these, each in its own way; who writes them hopes for two that differ.
+        if text.contains(|char: char| char.is_control() || char.is_whitespace() || char == '\\') {
+            return Err("a URL with spaces, control characters or backslashes is refused".to_owned());
+        }
+        let url = Url::parse(text).map_err(|error| format!("this is no URL: {error}"))?;
+        self.admit_url(url)
+    }
+
+    /// Decides about `url`.
+    pub(super) fn admit_url(&self, mut url: Url) -> Result<Target, String> {
+        let origin = url.origin();
+        let shown = show(&origin);
+        if !matches!(url.scheme(), "http" | "https") {
+            let scheme = url.scheme().chars().take(32).collect::<String>();
+            return Err(format!("the scheme `{scheme}` is refused: result sets are fetched with https"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(format!("a URL with a user name or password in it is refused (of {shown})"));
+        }
+        let reach = self.reach(&url, &origin, &shown)?;
+        reach.check_host(&url).map_err(|refused| refused.to_string())?;
+        url.set_fragment(None);
+        Ok(Target { url, reach })
+    }
+
+    fn reach(&self, url: &Url, origin: &Origin, shown: &str) -> Result<Reach, String> {
+        if self.listed.contains(origin) {
+            return Ok(Reach::Listed);
+        }
+        let local = is_local(url);
+        if local && self.loopback {
+            return Ok(Reach::Loopback);
+        }
+        if self.endpoint.as_ref() != Some(origin) {
+            return Err(format!(
+                "{shown} is refused: it is not the origin of the base URL or of the MCP endpoint; \
+                 `allow_origin` would allow it"
+            ));
+        }
+        if local {
+            return Err(format!("{shown} is refused: it is this machine; `allow_loopback` would allow it"));
+        }
+        if url.scheme() != "https" {
+            return Err(format!("{shown} is refused: it is not https; `allow_origin` would allow it"));
+        }
+        Ok(Reach::Public)
+    }
+}
+
+/// Whether the host is this machine, by address or by a name that is set aside for it.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => {
+            let name = name.strip_suffix('.').unwrap_or(name);
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Some(Host::Ipv4(address)) => Reach::Loopback.check(address.into()).is_ok(),
+        Some(Host::Ipv6(address)) => Reach::Loopback.check(address.into()).is_ok(),
+        None => false,
+    }
+}
+
+/// An origin for people, without anything else of the URL: what else is there may be a secret.
+pub(super) fn show(origin: &Origin) -> String {
+    let text = origin.ascii_serialization();
+    format!("`{}`", text.chars().take(200).collect::<String>())
+}
+
+/// Reads an origin that the application wrote.
+pub(super) fn origin(text: &str, whole_url: bool) -> Result<Origin, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is no origin: {error}"))?;
+    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    let anonymous = url.username().is_empty() && url.password().is_none();
+    if !matches!(url.scheme(), "http" | "https") || !anonymous || !(bare || whole_url) {
+        return Err(format!("{} must be given as an origin: `https://host:port`", show(&url.origin())));
+    }
+    Ok(url.origin())
+}

@@ -1,0 +1,77 @@
+use std::{fmt, net::IpAddr};
+
+use url::{Host, Url};
+
+use super::ranges::{Kind, kind};
+
+/// How far a request may go: which addresses may be connected to for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reach {
+    /// Addresses of the public internet.
+    Public,
+    /// This machine and nothing else: where
+    /// [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback) is all that allows it.
+    Loopback,
+    /// Where the application itself said to go: the public internet, private networks and this machine.
+    /// Metadata services, link-local addresses and multicast are in nobody's reach.
+    Listed,
+}
+
+impl Reach {
+    /// Whether `address` may be connected to.
+    ///
+    /// # Errors
+    ///
+    /// When it may not.
+    pub fn check(self, address: IpAddr) -> Result<(), AddressRefused> {
+        let kind = kind(address);
+        let fits = match self {
+            Self::Public => kind == Kind::Public,
+            Self::Loopback => kind == Kind::Loopback,
+            Self::Listed => !matches!(kind, Kind::Never(_)),
+        };
+        if fits { Ok(()) } else { Err(AddressRefused { address, name: None, kind }) }
+    }
+
+    /// Whether the host of `url` may be connected to, as far as it is an address and not a name.
+    ///
+    /// # Errors
+    ///
+    /// When it may not.
+    pub fn check_host(self, url: &Url) -> Result<(), AddressRefused> {
+        match url.host() {
+            Some(Host::Ipv4(address)) => self.check(address.into()),
+            Some(Host::Ipv6(address)) => self.check(address.into()),
+            Some(Host::Domain(_)) | None => Ok(()),
+        }
+    }
+}
+
+/// An address that may not be connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressRefused {
+    pub(super) address: IpAddr,
+    pub(super) name: Option<String>,
+    kind: Kind,
+}
+
+impl fmt::Display for AddressRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.address;
+        match &self.name {
+            Some(name) => write!(f, "`{name}` leads to `{address}`, ")?,
+            None => write!(f, "`{address}` is refused: it is ")?,
+        }
+        match self.kind {
+            Kind::Public => f.write_str("not this machine, which is all that is allowed here"),
+            Kind::Loopback => f.write_str(
+                "this machine; `allow_loopback` or `allow_origin` with this origin would allow it",
+            ),
+            Kind::Private(what) => write!(f, "{what}; `allow_origin` with this origin would allow it"),
+            Kind::Never(what) => write!(f, "{what}; no option allows it"),
+        }
+    }
+}
+
+impl std::error::Error for AddressRefused {}

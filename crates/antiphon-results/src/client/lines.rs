@@ -1,0 +1,111 @@
+//! Rows from a body of JSON lines, as it comes.
+
+use std::{io::BufRead, mem, str};
+
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use http::StatusCode;
+
+use super::{
+    error::{DualResponseClientError, Result},
+    exchange::{complete, failed, length},
+    fetch::{FetchBody, FetchResponse},
+    parsed::Inner,
+};
+use crate::{error::BoxError, rows::Rows};
+
+/// The longest line.
+const MAX_LINE: usize = 16 << 20;
+
+/// Cuts a body into rows, without looking into them: whoever wants the rows reads them, where they are wanted. A
+/// row is taken from the piece that came; only one that two pieces share is put together first.
+pub(super) struct Lines {
+    body: FetchBody,
+    status: StatusCode,
+    announced: Option<u64>,
+    came: u64,
+    /// What came and was not read yet.
+    piece: Bytes,
+    /// The beginning of a row whose end did not come yet.
+    begun: Vec<u8>,
+    ended: bool,
+}
+
+impl Lines {
+    pub(super) fn new(answer: FetchResponse) -> Result<Self> {
+        if !answer.framed {
+            let message = "nothing tells the end of its rows from a connection that is lost";
+            return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
+        }
+        Ok(Self {
+            announced: length(&answer),
+            status: answer.status,
+            body: answer.body,
+            came: 0,
+            piece: Bytes::new(),
+            begun: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Up to `size` rows; fewer only at the end. Reads no further than it must.
+    pub(super) async fn batch(&mut self, inner: &Inner, size: usize) -> Result<Rows> {
+        let mut rows = Rows::new();
+        loop {
+            self.cut(&mut rows, size)?;
+            if rows.len() == size || self.ended {
+                return Ok(rows);
+            }
+            match inner.within(async { Ok(self.body.next().await) }).await? {
+                Some(piece) => {
+                    self.piece = piece.map_err(|error| failed("the rows broke off", error))?;
+                    self.came += self.piece.len() as u64;
+                }
+                None => self.end(&mut rows)?,
+            }
+        }
+    }
+
+    /// Reads rows from what came, until it is used up or there are `size`.
+    fn cut(&mut self, rows: &mut Rows, size: usize) -> Result<()> {
+        while rows.len() < size && !self.piece.is_empty() {
+            let mut rest = &self.piece[..];
+            let length = rest.skip_until(b'\n').unwrap_or(self.piece.len());
+            if self.begun.len() + length > MAX_LINE {
+                let message = format!("a row is longer than {MAX_LINE} bytes");
+                return Err(DualResponseClientError::TooLarge(message));
+            }
+            let line = &self.piece[..length];
+            if !line.ends_with(b"\n") {
+                self.begun.extend_from_slice(line);
+            } else if self.begun.is_empty() {
+                push(rows, line)?;
+            } else {
+                self.begun.extend_from_slice(line);
+                push(rows, &mem::take(&mut self.begun))?;
+            }
+            self.piece.advance(length);
+        }
+        Ok(())
+    }
+
+    /// The body has ended: the last line need not have a line break, but all must be there that was announced.
+    fn end(&mut self, rows: &mut Rows) -> Result<()> {
+        self.ended = true;
+        complete(self.status, self.announced, self.came)?;
+        push(rows, &mem::take(&mut self.begun))
+    }
+}
+
+fn push(rows: &mut Rows, line: &[u8]) -> Result<()> {
+    let line = str::from_utf8(line).map_err(|error| wrong(error.into()))?;
+    if line.trim_ascii_end().is_empty() {
+        return Ok(());
+    }
+    rows.push_json(line).map_err(|error| wrong(error.into()))
+}
+
+/// A row that is none.
+pub(super) fn wrong(error: BoxError) -> DualResponseClientError {
+    DualResponseClientError::broken("the answer is not what was asked for", error)
+}

@@ -1,0 +1,47 @@
+//! A page as it comes: with its numbers beside the rows, as the specification has it, or in an object of
+//! their own.
+
+use serde::Deserialize;
+
+/// A page. Its members are written out, not flattened: rows that are read as they stand in the text could
+/// not be read otherwise.
+#[derive(Deserialize)]
+pub(super) struct WirePage<T> {
+    data: Vec<T>,
+    total_count: Option<u64>,
+    returned_count: Option<u64>,
+    offset: Option<u64>,
+    skip: Option<u64>,
+    has_next: Option<bool>,
+    next_offset: Option<u64>,
+    pagination: Option<Paging>,
+}
+
+/// The numbers of a page, as far as a server gives them.
+#[derive(Default, Deserialize)]
+pub(super) struct Paging {
+    #[serde(alias = "total")]
+    pub(super) total_count: Option<u64>,
+    pub(super) returned_count: Option<u64>,
+    pub(super) offset: Option<u64>,
+    skip: Option<u64>,
+    #[serde(alias = "has_more")]
+    pub(super) has_next: Option<bool>,
+    pub(super) next_offset: Option<u64>,
+}
+
+impl<T> WirePage<T> {
+    /// The rows and the numbers, wherever these stood.
+    pub(super) fn into_parts(self) -> (Vec<T>, Paging) {
+        let nested = self.pagination.unwrap_or_default();
+        let paging = Paging {
+            total_count: self.total_count.or(nested.total_count),
+            returned_count: self.returned_count.or(nested.returned_count),
+            offset: self.offset.or(self.skip).or(nested.offset).or(nested.skip),
+            skip: None,
+            has_next: self.has_next.or(nested.has_next),
+            next_offset: self.next_offset.or(nested.next_offset),
+        };
+        (self.data, paging)
+    }
+}

@@ -1,0 +1,104 @@
+//! What a data tool answers with.
+
+mod clean;
+mod preview;
+mod text;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub use self::preview::Cut;
+pub(crate) use self::preview::{Bounds, Preview};
+use crate::{column::ColumnDefinition, page::moment, rows::Row};
+
+/// What a data tool answers with: a preview for the model, and a link to the whole result set.
+///
+/// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) makes it. A tool of
+/// the crate `antiphon` returns it as it is; with any other SDK, return
+/// [`to_mcp_tool_result`](Self::to_mcp_tool_result).
+///
+/// Nothing in it grants anything that the id does not: signed links are made on demand and are never in what
+/// the model reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DualResponse {
+    /// The result set's id.
+    pub resource_id: String,
+    /// Its URI: `resource://…`.
+    pub resource_uri: String,
+    /// Where it is fetched.
+    pub resource_url: String,
+    /// What people call it.
+    pub name: String,
+    /// The preview: the first rows, within bounds.
+    pub sample: Vec<Row>,
+    /// How many rows there are.
+    pub total_count: u64,
+    /// The columns.
+    pub columns: Vec<ColumnDefinition>,
+    /// When it ends; never, if it is pinned.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// How many bytes all rows are, where that is known.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// What the preview leaves out of the rows it could have shown.
+    #[serde(default)]
+    pub cut: Cut,
+    /// The most bytes of the text block.
+    pub(crate) text_bytes: usize,
+}
+
+impl DualResponse {
+    /// The content blocks: a text with the preview, and a `resource_link`.
+    pub fn to_mcp_content(&self) -> Vec<Value> {
+        vec![json!({"type": "text", "text": text::block(self, self.text_bytes)}), self.link()]
+    }
+
+    fn link(&self) -> Value {
+        let mut link = json!({
+            "type": "resource_link",
+            "uri": self.resource_uri,
+            "name": self.name,
+            "mimeType": MIME_TYPE,
+            "annotations": {"audience": ["user"], "lastModified": moment::text(self.created_at)},
+        });
+        if let Some(bytes) = self.bytes {
+            link["size"] = bytes.into();
+        }
+        link
+    }
+
+    /// The structured content.
+    pub fn to_structured_content(&self) -> Value {
+        let mut structured = json!({
+            "results": self.sample,
+            "resource": {
+                "uri": self.resource_uri,
+                "url": self.resource_url,
+                "name": self.name,
+                "mimeType": MIME_TYPE,
+            },
+            "metadata": {
+                "total_count": self.total_count,
+                "columns": self.columns,
+                "executed_at": moment::text(self.created_at),
+                "expires_at": self.expires_at.map(moment::text),
+            },
+        });
+        if !self.cut.is_none() {
+            structured["metadata"]["preview"] = json!(self.cut);
+        }
+        structured
+    }
+
+    /// The whole tool result: `content` and `structuredContent`.
+    pub fn to_mcp_tool_result(&self) -> Value {
+        json!({"content": self.to_mcp_content(), "structuredContent": self.to_structured_content()})
+    }
+}
+
+/// What a result set is read as.
+pub(crate) const MIME_TYPE: &str = "application/json";

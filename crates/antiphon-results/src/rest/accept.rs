@@ -1,0 +1,142 @@
+//! What rows come as.
+
+use http::{HeaderMap, header};
+
+/// What rows come as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A page.
+    Json,
+    /// A row a line.
+    Ndjson,
+    /// The same under its newer name.
+    Jsonl,
+    /// A table.
+    Csv,
+}
+
+impl Format {
+    /// All of them; where a client wants two alike, it gets the first.
+    const ALL: [Self; 4] = [Self::Json, Self::Ndjson, Self::Jsonl, Self::Csv];
+
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Ndjson => "application/x-ndjson",
+            Self::Jsonl => "application/jsonl",
+            Self::Csv => "text/csv; charset=utf-8",
+        }
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json => ("application", "json"),
+            Self::Ndjson => ("application", "x-ndjson"),
+            Self::Jsonl => ("application", "jsonl"),
+            Self::Csv => ("text", "csv"),
+        }
+    }
+
+    /// What the client wants most, and has named most exactly; `None` if it wants nothing that there is.
+    pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
+        let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
+        if accepts.peek().is_none() {
+            return Some(Self::Json);
+        }
+        // How exactly each was named, and how much it is wanted in thousandths. The most exact name counts.
+        let mut wanted = [(0_u8, 0_u16); Self::ALL.len()];
+        let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+        for (kind, subtype, quality) in ranges.filter_map(range) {
+            for (format, best) in Self::ALL.iter().zip(&mut wanted) {
+                let (own_kind, own_subtype) = format.names();
+                let exactness = match (kind, subtype) {
+                    ("*", "*") => 1,
+                    (kind, "*") if kind.eq_ignore_ascii_case(own_kind) => 2,
+                    (kind, subtype)
+                        if kind.eq_ignore_ascii_case(own_kind)
+                            && subtype.eq_ignore_ascii_case(own_subtype) =>
+                    {
+                        3
+                    }
+                    _ => continue,
+                };
+                if exactness > best.0 || (exactness == best.0 && quality > best.1) {
+                    *best = (exactness, quality);
+                }
+            }
+        }
+        let mut best: Option<(Self, (u16, u8))> = None;
+        for (format, (exactness, quality)) in Self::ALL.into_iter().zip(wanted) {
+            if quality > 0 && best.is_none_or(|(_, than)| (quality, exactness) > than) {
+                best = Some((format, (quality, exactness)));
+            }
+        }
+        best.map(|(format, _)| format)
+    }
+}
+
+/// One of the things that are accepted: `text/csv;q=0.5`. What is none is passed over.
+fn range(text: &str) -> Option<(&str, &str, u16)> {
+    let mut parts = text.split(';').map(str::trim);
+    let (kind, subtype) = parts.next()?.split_once('/')?;
+    let mut thousandths = 1000;
+    for parameter in parts {
+        if let Some((name, value)) = parameter.split_once('=')
+            && name.trim().eq_ignore_ascii_case("q")
+        {
+            thousandths = quality(value.trim())?;
+        }
+    }
+    Some((kind, subtype, thousandths))
+}
+
+/// `0.5` in thousandths; at most three digits after the point, as HTTP has it.
+fn quality(text: &str) -> Option<u16> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: u16 = format!("{fraction:0<3}").parse().ok()?;
+    match (whole, fraction) {
+        ("0", fraction) => Some(fraction),
+        ("1", 0) => Some(1000),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_format_is_what_is_wanted_most() {
+        for (accept, wanted) in [
+            ("*/*", Some(Format::Json)),
+            ("application/*", Some(Format::Json)),
+            ("text/*", Some(Format::Csv)),
+            ("application/json, text/plain, */*", Some(Format::Json)),
+            ("application/x-ndjson, */*", Some(Format::Ndjson)),
+            ("application/jsonl", Some(Format::Jsonl)),
+            ("APPLICATION/X-NDJSON", Some(Format::Ndjson)),
+            ("text/csv;q=0.9, application/json;q=0.8", Some(Format::Csv)),
+            ("text/csv;q=0.1, */*;q=0.2", Some(Format::Json)),
+            ("application/json;q=0, */*;q=0.1", Some(Format::Ndjson)),
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", Some(Format::Json)),
+            ("application/json; charset=utf-8; q=1.000", Some(Format::Json)),
+            ("*/*;q=0", None),
+            ("text/html", None),
+            ("", None),
+            ("json", None),
+            ("*/json", None),
+            ("application/json;q=2", None),
+            ("application/json;q=0.0001", None),
+            (",,;;q=,/", None),
+        ] {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+            assert_eq!(Format::wanted(&headers), wanted, "{accept}");
+        }
+        assert_eq!(Format::wanted(&HeaderMap::new()), Some(Format::Json));
+    }
+}

@@ -1,0 +1,58 @@
+//! Who asks for which set.
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::{HeaderMap, request::Parts};
+
+use super::{ask::Query, error::ApiError};
+use crate::{
+    error::Result,
+    owner::Owner,
+    server::{Access, DualResponseServer},
+};
+
+/// The longest query: the longest cursor fits, and a link beside it.
+const MAX_QUERY: usize = 20 * 1024;
+
+/// The longest id. Ours are shorter.
+const MAX_ID: usize = 64;
+
+/// A request for a set, by somebody who has shown who they are, or that they have a link.
+pub(super) struct Call {
+    pub(super) id: String,
+    pub(super) access: Access,
+    pub(super) query: Query,
+    pub(super) headers: HeaderMap,
+}
+
+impl FromRequestParts<DualResponseServer> for Call {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, server: &DualResponseServer) -> Result<Self, ApiError> {
+        // What cannot be decoded is no id either.
+        let names = RawPathParams::from_request_parts(parts, server).await;
+        let names = names.map_err(|_| ApiError::not_found())?;
+        let id = names.iter().filter(|(name, _)| *name == "id").last().map(|(_, id)| id.to_owned());
+        let id = id.filter(|id| is_id(id)).ok_or_else(ApiError::not_found)?;
+        let text = parts.uri.query().unwrap_or_default();
+        if text.len() > MAX_QUERY {
+            return Err(ApiError::query_too_long(MAX_QUERY));
+        }
+        let query = Query::read(text);
+        let access = match (&query.link, &server.inner.options.authenticate) {
+            // Whoever brings a link is judged by it and by nothing else.
+            (Some(link), _) => server.open_link(link)?,
+            (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
+                Some(owner) => Access::caller(owner),
+                None => return Err(ApiError::unauthorized()),
+            },
+            (None, None) => Access::caller(Owner::nobody()),
+        };
+        Ok(Self { id, access, query, headers: std::mem::take(&mut parts.headers) })
+    }
+}
+
+/// Whether this can be an id at all. Nothing else gets as far as a store.
+fn is_id(id: &str) -> bool {
+    (1..=MAX_ID).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}

@@ -1,0 +1,207 @@
+//! What goes wrong, as others see it and as the log does.
+
+use std::{borrow::Cow, error::Error as StdError};
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+
+use super::json;
+use crate::{
+    error::{DualResponseError, ErrorCode},
+    page::ErrorBody,
+};
+
+/// An answer that is an error. What it says is for whoever asked; what happened inside was logged when it was made,
+/// and stays here.
+#[derive(Debug)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    /// What kind of error, in one word.
+    error: &'static str,
+    message: Cow<'static, str>,
+    code: ErrorCode,
+    retry_after: Option<u64>,
+}
+
+/// The longest message: it may quote a request.
+const MAX_MESSAGE: usize = 300;
+
+impl ApiError {
+    pub(super) fn new(
+        status: StatusCode,
+        error: &'static str,
+        code: ErrorCode,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let mut message = message.into();
+        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+            message.to_mut().truncate(end);
+        }
+        Self { status, error, message, code, retry_after: None }
+    }
+
+    /// What was asked for makes no sense.
+    pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", ErrorCode::InvalidRequest, message)
+    }
+
+    pub(super) fn not_found() -> Self {
+        DualResponseError::NotFound.into()
+    }
+
+    pub(super) fn unauthorized() -> Self {
+        DualResponseError::Unauthorized.into()
+    }
+
+    pub(super) fn not_acceptable() -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "not_acceptable",
+            ErrorCode::InvalidRequest,
+            "rows come as application/json, application/x-ndjson, application/jsonl or text/csv",
+        )
+    }
+
+    pub(super) fn media_type() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            ErrorCode::InvalidRequest,
+            "the body must be application/json, in UTF-8 and not compressed",
+        )
+    }
+
+    pub(super) fn body_too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            ErrorCode::LimitExceeded,
+            format!("the body may have {limit} bytes"),
+        )
+    }
+
+    pub(super) fn body_too_slow() -> Self {
+        Self::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "request_timeout",
+            ErrorCode::Timeout,
+            "the body took too long to arrive",
+        )
+    }
+
+    pub(super) fn query_too_long(limit: usize) -> Self {
+        Self::new(
+            StatusCode::URI_TOO_LONG,
+            "uri_too_long",
+            ErrorCode::LimitExceeded,
+            format!("the query may have {limit} bytes"),
+        )
+    }
+
+    /// This server makes no links. That is how it is set up, and no fault.
+    pub(super) fn no_links() -> Self {
+        Self::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "not_implemented",
+            ErrorCode::Configuration,
+            "this server signs no links",
+        )
+    }
+
+    /// Something broke that should not.
+    pub(super) fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal_error",
+            ErrorCode::Internal,
+            "something went wrong inside",
+        )
+    }
+}
+
+impl From<DualResponseError> for ApiError {
+    fn from(error: DualResponseError) -> Self {
+        let code = error.code();
+        let said = error.to_string();
+        let (status, kind, message): (_, _, Cow<'static, str>) = match &error {
+            DualResponseError::NotFound | DualResponseError::Expired => {
+                (StatusCode::NOT_FOUND, "not_found", said.into())
+            }
+            DualResponseError::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid_request", said.into()),
+            DualResponseError::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized", said.into()),
+            DualResponseError::Forbidden => (StatusCode::FORBIDDEN, "forbidden", said.into()),
+            DualResponseError::Busy { .. } => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests", said.into())
+            }
+            DualResponseError::TooLarge(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "limit_exceeded", said.into())
+            }
+            // From here on the text is about the inside of the house.
+            DualResponseError::Timeout { .. } => {
+                (StatusCode::GATEWAY_TIMEOUT, "timeout", "the rows took too long to read".into())
+            }
+            DualResponseError::Query(_) | DualResponseError::Count(_) => {
+                (StatusCode::BAD_GATEWAY, "query_failed", "the rows could not be read".into())
+            }
+            DualResponseError::Storage(_) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "storage_failed",
+                "the result sets cannot be reached".into(),
+            ),
+            DualResponseError::NotPersistable | DualResponseError::Config(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal_error",
+                "the server is not set up for this".into(),
+            ),
+        };
+        if status.is_server_error() {
+            tracing::error!(%status, code = code.as_str(), error = chain(&error), "a request failed");
+        }
+        let retry_after = match error {
+            DualResponseError::Busy { retry_after } => Some(retry_after.as_secs().max(1)),
+            _ => None,
+        };
+        Self { retry_after, ..Self::new(status, kind, code, message) }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = ErrorBody {
+            error: self.error.to_owned(),
+            message: self.message.into_owned(),
+            code: Some(self.code.as_str().to_owned()),
+        };
+        // Text is always written.
+        let mut response = json(serde_json::to_string(&body).unwrap_or_default());
+        *response.status_mut() = self.status;
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// The answer to a method that a route does not have. Which it has is in `Allow`, which axum adds.
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        ErrorCode::InvalidRequest,
+        "this route has other methods, which the header Allow lists",
+    )
+}
+
+/// The answer to a path that is no route's.
+pub(super) async fn no_such_route() -> ApiError {
+    ApiError::not_found()
+}
+
+/// An error and what caused it, for the log.
+pub(super) fn chain(error: &dyn StdError) -> String {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,75 @@
+//! What is true of every answer.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use axum::{
+    extract::Request,
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use futures_util::FutureExt as _;
+use http::{HeaderValue, Method, header};
+use tower_http::{
+    CompressionLevel,
+    compression::{CompressionLayer, predicate::SizeAbove},
+    cors::{AllowOrigin, CorsLayer},
+};
+
+use super::{error::ApiError, stream::CONSISTENCY};
+
+/// Bodies below this are sent as they are, in bytes.
+const COMPRESSED_FROM: u16 = 1024;
+
+/// How long a browser may remember what CORS allows.
+const REMEMBERED: Duration = Duration::from_secs(10 * 60);
+
+/// Sets the headers every answer has, and answers for a handler that panics: a source is code of others.
+pub(super) async fn guard(request: Request, next: Next) -> Response {
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answered.unwrap_or_else(|_| {
+        tracing::error!("a request failed: the handler panicked");
+        ApiError::internal().into_response()
+    });
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    // A signed link is in the address; the address must not be told to the next site.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// Compresses what is worth it, quickly rather than well.
+pub(super) fn compression() -> CompressionLayer<SizeAbove> {
+    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(COMPRESSED_FROM))
+}
+
+/// Lets pages of these origins call; `*` is any. What is no origin is left out, with a word in the log.
+pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
+    if origins.is_empty() {
+        return None;
+    }
+    let origin = if origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(origins.iter().filter_map(|origin| {
+            let value = HeaderValue::from_str(origin).ok();
+            if value.is_none() {
+                tracing::warn!(?origin, "an allowed origin is none, and is left out");
+            }
+            value
+        }))
+    };
+    let cors = CorsLayer::new()
+        .allow_origin(origin)
+        .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([header::ACCEPT, header::AUTHORIZATION, header::CONTENT_TYPE, header::IF_NONE_MATCH])
+        .expose_headers([
+            header::ETAG,
+            header::LINK,
+            CONSISTENCY,
+            header::CONTENT_DISPOSITION,
+            header::RETRY_AFTER,
+        ])
+        .max_age(REMEMBERED);
+    Some(cors)
+}

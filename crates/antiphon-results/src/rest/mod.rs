@@ -1,0 +1,113 @@
+//! The routes.
+//!
+//! | route | what it does |
+//! |---|---|
+//! | `GET /{id}` | says what is known of a set |
+//! | `POST /{id}` | a page of its rows, or all of them as NDJSON or CSV |
+//! | `GET /{id}/rows` | the same, for caches and for browsers |
+//! | `PUT /{id}` | pins it, unpins it, or lets it live longer |
+//! | `DELETE /{id}` | deletes it |
+//! | `POST /{id}/links` | signs a link to it |
+//! | `DELETE /{id}/links` | makes all its links no longer good |
+//! | `GET /openapi.json` | all this for programs: [`openapi`] |
+//!
+//! The bodies are those of the specification, to the letter. What has no place in them is in headers: `Link` leads
+//! to the next page by cursor, and `Antiphon-Consistency` says what pages have to do with each other.
+//!
+//! Nothing here is written to a log but what the server is asked to keep to itself: errors from inside. A signed
+//! link is in the query, so whoever puts a trace layer around the router must leave the query out of it.
+
+mod accept;
+mod ask;
+mod body;
+mod cache;
+mod call;
+mod csv;
+mod error;
+mod guard;
+mod links;
+mod openapi;
+mod routes;
+mod stream;
+
+use async_trait::async_trait;
+use axum::{
+    Router, middleware,
+    response::IntoResponse as _,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http::{HeaderValue, header, request::Parts};
+
+pub use self::openapi::openapi;
+use crate::{error::Result, owner::Owner, server::DualResponseServer};
+
+/// Says who is calling, from a request: by its bearer token, by a cookie, by what a middleware has put there.
+///
+/// Every closure `Fn(&Parts) -> Option<Owner>` is one.
+#[async_trait]
+pub trait Authenticate: Send + Sync + 'static {
+    /// Who is calling; `None` if the request does not show it, which is answered with 401.
+    ///
+    /// # Errors
+    ///
+    /// When nobody can tell right now.
+    async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>>;
+}
+
+#[async_trait]
+impl<F> Authenticate for F
+where
+    F: Fn(&Parts) -> Option<Owner> + Send + Sync + 'static,
+{
+    async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>> {
+        Ok(self(parts))
+    }
+}
+
+impl DualResponseServer {
+    /// The routes, to be mounted where the base URL says. From then on what has expired is removed.
+    ///
+    /// Must be called within a Tokio runtime.
+    ///
+    /// ```
+    /// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
+    /// use axum::Router;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = DualResponseServer::new(DualResponseServerOptions::new("https://api.example.com/resources"))?;
+    /// let app: Router = Router::new().nest("/resources", server.router());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn router(&self) -> Router {
+        self.begin_cleaning();
+        let document = Bytes::from(openapi::for_server(self.base_url()).to_string());
+        let document = move || std::future::ready(json(document.clone()));
+        let router = Router::new()
+            .route("/openapi.json", get(document))
+            .route(
+                "/{id}",
+                get(routes::describe).post(routes::page).put(routes::set_life).delete(routes::delete),
+            )
+            .route("/{id}/rows", get(routes::rows))
+            .route("/{id}/links", post(links::mint).delete(links::revoke))
+            .method_not_allowed_fallback(error::method_not_allowed)
+            .fallback(error::no_such_route)
+            .with_state(self.clone())
+            .layer(guard::compression());
+        let router = match guard::cors(&self.inner.options.allowed_origins) {
+            Some(cors) => router.layer(cors),
+            None => router,
+        };
+        router.layer(middleware::from_fn(guard::guard))
+    }
+}
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// An answer that is JSON.
+fn json(text: impl Into<axum::body::Body>) -> axum::response::Response {
+    ([(header::CONTENT_TYPE, JSON)], text.into()).into_response()
+}

@@ -1,0 +1,106 @@
+//! All rows of a set, some at a time.
+
+use std::{io, panic::AssertUnwindSafe, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use http::{HeaderName, HeaderValue, header};
+use tokio::sync::mpsc;
+
+use super::{
+    accept::Format,
+    call::Call,
+    csv::{self, Table},
+    error::{ApiError, chain},
+};
+use crate::{
+    error::{DualResponseError, Result},
+    rows::Rows,
+    server::{Consistency, DualResponseServer, PageOptions},
+    store::Resource,
+};
+
+/// Says what pages of a set have to do with each other.
+pub(super) const CONSISTENCY: HeaderName = HeaderName::from_static("antiphon-consistency");
+
+/// Rows as NDJSON or CSV. One part of them is in memory at a time, and the next is read when this one has gone out.
+pub(super) async fn answer(
+    server: &DualResponseServer,
+    call: &Call,
+    resource: &Resource,
+    options: PageOptions,
+    format: Format,
+    csv_safe: bool,
+) -> Result<Response, ApiError> {
+    let mut rows = Box::pin(server.stream(&call.id, &call.access, options).await?);
+    // The first part is read before anything is answered: what fails at once is an error like any other.
+    let first = rows.try_next().await?;
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(format.media_type())),
+        (CONSISTENCY, HeaderValue::from_static(Consistency::of(resource).name())),
+    ];
+    let stall = server.inner.options.limits.stall;
+    if format == Format::Csv {
+        let table = Table::new(&resource.columns, first.as_ref(), csv_safe)?;
+        let head = stream::iter([Ok(table.head())]);
+        let parts = stream::iter(first.map(Ok)).chain(rows);
+        let parts = parts.map(move |rows| rows.and_then(|rows| table.rows(&rows)));
+        let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name))];
+        return Ok((headers, name, body(head.chain(parts), stall)).into_response());
+    }
+    let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| lines(&rows));
+    Ok((headers, body(parts, stall)).into_response())
+}
+
+/// A row a line.
+fn lines(rows: &Rows) -> String {
+    let mut lines = String::with_capacity(rows.bytes() + 1);
+    for row in rows.iter() {
+        lines.push_str(row);
+        lines.push('\n');
+    }
+    lines
+}
+
+/// What breaks off in the middle ends with an error, which breaks the connection: nobody may take a part for the
+/// whole. So does a reader that takes nothing for too long, since others wait for its place.
+fn body(parts: impl Stream<Item = Result<String>> + Send + 'static, stall: Duration) -> Body {
+    let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
+        Ok(part) => part.map(Bytes::from),
+        Err(_) => Err(DualResponseError::Query("the source panicked".into())),
+    });
+    // One part waits to be written while the next is read.
+    let (tx, rx) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut parts = std::pin::pin!(parts);
+        while let Some(part) = parts.next().await {
+            let broken = part.as_ref().err().map(|error| chain(error));
+            match tokio::time::timeout(stall, tx.send(Some(part))).await {
+                Ok(Ok(())) => {}
+                // The reader has gone.
+                Ok(Err(_)) => return,
+                Err(_) => return tracing::warn!("a stream of rows was given up: nobody reads it"),
+            }
+            if let Some(error) = broken {
+                return tracing::warn!(error, "a stream of rows broke off");
+            }
+        }
+        // Without this word the end is none.
+        let _ = tokio::time::timeout(stall, tx.send(None)).await;
+    });
+    let parts = stream::unfold(Some(rx), async |rx| {
+        let mut rx = rx?;
+        match rx.recv().await {
+            Some(Some(Ok(part))) => Some((Ok(part), Some(rx))),
+            Some(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
+            Some(None) => None,
+            None => Some((Err(io::Error::other("the stream was given up")), None)),
+        }
+    });
+    // Who compresses it asks once more than there is.
+    Body::from_stream(parts.fuse())
+}

@@ -1,0 +1,343 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use serde_json::{Map, Value};
+
+use super::{Access, Action, Inner};
+use crate::{
+    column::{ColumnDefinition, ColumnType},
+    error::{DualResponseError, Result},
+    owner::Owner,
+    response::{Bounds, DualResponse, Preview},
+    rows::{Row, Rows},
+    source::{PageRequest, Source},
+    store::{Origin, Resource},
+};
+
+/// What a result set is made from, and how.
+#[derive(Clone, Debug)]
+#[must_use = "a result set is made by `DualResponseServer::create_response`"]
+pub struct CreateOptions {
+    name: String,
+    source: Source,
+    columns: Option<Vec<ColumnDefinition>>,
+    sample_size: Option<usize>,
+    expiration: Option<Duration>,
+    metadata: Map<String, Value>,
+    owner: Owner,
+}
+
+impl CreateOptions {
+    /// A result set that people know as `name`.
+    pub fn new(name: impl Into<String>, source: Source) -> Self {
+        Self {
+            name: name.into(),
+            source,
+            columns: None,
+            sample_size: None,
+            expiration: None,
+            metadata: Map::new(),
+            owner: Owner::nobody(),
+        }
+    }
+
+    /// Declares the columns. Default: a named query's own; for rows in hand, what is in them.
+    pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
+        self.columns = Some(columns.into_iter().collect());
+        self
+    }
+
+    /// Sets how many rows the preview has. Default: the server's.
+    pub fn with_sample_size(mut self, rows: usize) -> Self {
+        self.sample_size = Some(rows);
+        self
+    }
+
+    /// Sets how long it lives. Default: the server's.
+    pub fn with_expiration(mut self, life: Duration) -> Self {
+        self.expiration = Some(life);
+        self
+    }
+
+    /// Keeps something with it.
+    pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Whose it is.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Says whose it is.
+    pub fn for_owner(mut self, owner: Owner) -> Self {
+        self.owner = owner;
+        self
+    }
+}
+
+/// More columns than this are not a table any more.
+const MAX_COLUMNS: usize = 1000;
+
+/// The longest name.
+const MAX_NAME: usize = 256;
+
+impl Inner {
+    pub(super) async fn create(&self, options: CreateOptions) -> Result<DualResponse> {
+        let owner = options.owner.clone();
+        let created = self.create_unaudited(options).await;
+        let (id, refused) = match &created {
+            Ok(response) => (response.resource_id.as_str(), None),
+            Err(error) => ("", Some(error.code())),
+        };
+        self.audit(&Access::Caller(owner), Action::Create, id, (0, 0), refused);
+        created
+    }
+
+    async fn create_unaudited(&self, options: CreateOptions) -> Result<DualResponse> {
+        let CreateOptions { name, source, columns, sample_size, expiration, metadata, owner } = options;
+        self.check_owner(&owner)?;
+        let limits = &self.options.limits;
+        let sample_size = sample_size.unwrap_or(self.options.default_sample_size);
+        let sample_size = (sample_size as u64).min(limits.page_rows);
+        let life = expiration.unwrap_or(self.options.default_expiration).min(limits.life);
+        within("the metadata", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
+
+        let id = new_id();
+        let mut taken = self.take(&id, source, sample_size, life).await?;
+        let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
+        if columns.len() > MAX_COLUMNS {
+            return Err(DualResponseError::TooLarge(format!(
+                "{} columns are too many; a result set has at most {MAX_COLUMNS}",
+                columns.len()
+            )));
+        }
+        // A source may give more than it was asked for, and may have grown since it was counted.
+        let shown = sample_size.min(taken.total).min(taken.sample.len() as u64);
+        taken.sample.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
+        let preview = Preview::new(&taken.sample, &columns, self.bounds(limits.preview_bytes))
+            .map_err(|error| DualResponseError::Query(error.into()))?;
+
+        let created_at = self.now();
+        let mut resource = Resource::new(id, bounded(name), created_at, life);
+        resource.query = taken.origin;
+        resource.columns = columns;
+        resource.key = taken.key;
+        resource.sorts = taken.sorts;
+        resource.total_count = taken.total;
+        resource.bytes = taken.bytes;
+        resource.sample_data = preview.rows;
+        resource.metadata = metadata;
+        resource.owner = owner;
+        let response = self.respond(&resource, preview.cut);
+        let kept = self.options.store.save(resource).await;
+        if kept.is_err() {
+            self.forget(&response.resource_id);
+        }
+        kept.map(|_| response)
+    }
+
+    /// A set that belongs to somebody must be reachable by them; where callers are known, one that belongs to
+    /// nobody is reachable by none.
+    fn check_owner(&self, owner: &Owner) -> Result<()> {
+        if self.knows_callers() && owner.is_nobody() {
+            return Err(DualResponseError::Config(
+                "callers must show who they are, so a result set must belong to somebody: say to whom with `CreateOptions::for_owner`".into(),
+            ));
+        }
+        if !self.knows_callers()
+            && self.options.authorize.is_none()
+            && self.options.link_keys.is_none()
+            && !owner.is_nobody()
+        {
+            return Err(DualResponseError::Config(
+                "this result set belongs to somebody, and nobody could show that they are it: give the server `with_authenticate` or `with_link_keys`".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Takes the rows in, or finds out how many there are and what the first ones are.
+    async fn take(&self, id: &str, source: Source, sample_size: u64, life: Duration) -> Result<Taken> {
+        let limits = &self.options.limits;
+        match source {
+            Source::Rows(rows) => {
+                if rows.bytes() > limits.rows_bytes {
+                    return Err(DualResponseError::TooLarge(format!(
+                        "{} bytes of rows are too many to keep in hand, the limit is {}; use a named query, or raise `ResultLimits::rows_bytes`",
+                        rows.bytes(),
+                        limits.rows_bytes
+                    )));
+                }
+                let sample = rows.slice(0, usize::try_from(sample_size).unwrap_or(usize::MAX));
+                let taken = Taken {
+                    columns: inferred(&rows).map_err(|error| DualResponseError::Query(error.into()))?,
+                    origin: Origin::Rows,
+                    key: Vec::new(),
+                    sorts: true,
+                    total: rows.len() as u64,
+                    // With the brackets.
+                    bytes: Some(rows.bytes() as u64 + 2),
+                    sample,
+                };
+                self.options.store.put_rows(id, rows, Some(life)).await?;
+                Ok(taken)
+            }
+            Source::Query { name, parameters } => {
+                within("the parameters", &parameters, limits.metadata_bytes)?;
+                let query = self.options.queries.get(&name)?;
+                let total = self.counted(query.count(&parameters)).await?;
+                let sample = match sample_size {
+                    0 => Rows::new(),
+                    _ => self.timed(query.page(&parameters, &PageRequest::new(0, sample_size))).await?,
+                };
+                Ok(Taken {
+                    columns: query.columns().to_vec(),
+                    key: query.key().to_vec(),
+                    sorts: query.sorts(),
+                    origin: Origin::Live { query: name, parameters },
+                    total,
+                    bytes: None,
+                    sample,
+                })
+            }
+            Source::Closures(closures) => {
+                if self.options.store.is_shared() {
+                    return Err(DualResponseError::NotPersistable);
+                }
+                let total = self.counted((closures.count)()).await?;
+                let sample = match sample_size {
+                    0 => Rows::new(),
+                    _ => self.timed((closures.execute)(PageRequest::new(0, sample_size))).await?,
+                };
+                let taken = Taken {
+                    columns: inferred(&sample).map_err(|error| DualResponseError::Query(error.into()))?,
+                    origin: Origin::Closures,
+                    key: Vec::new(),
+                    sorts: closures.sorts,
+                    total,
+                    bytes: None,
+                    sample,
+                };
+                self.remember(id, closures);
+                Ok(taken)
+            }
+        }
+    }
+
+    pub(crate) fn bounds(&self, bytes: usize) -> Bounds {
+        let limits = &self.options.limits;
+        Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
+    }
+
+    fn respond(&self, resource: &Resource, cut: crate::response::Cut) -> DualResponse {
+        DualResponse {
+            resource_uri: format!("{}://{}", self.options.scheme, resource.id),
+            resource_url: self.url(&resource.id),
+            resource_id: resource.id.clone(),
+            name: resource.name.clone(),
+            sample: resource.sample_data.clone(),
+            total_count: resource.total_count,
+            columns: resource.columns.clone(),
+            expires_at: resource.expires_at,
+            created_at: resource.created_at,
+            bytes: resource.bytes,
+            cut,
+            text_bytes: self.options.limits.preview_bytes,
+        }
+    }
+}
+
+/// What was found out about a source.
+struct Taken {
+    origin: Origin,
+    columns: Vec<ColumnDefinition>,
+    key: Vec<String>,
+    sorts: bool,
+    total: u64,
+    bytes: Option<u64>,
+    sample: Rows,
+}
+
+/// How many rows are looked at to find out what the columns are.
+const LOOKED_AT: usize = 1000;
+
+/// The columns that rows have: all members of the first of them, with a type where they agree on one.
+fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
+    let mut order = Vec::new();
+    let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();
+    let mut looked = 0;
+    for row in rows.iter().take(LOOKED_AT) {
+        looked += 1;
+        for (name, value) in serde_json::from_str::<Row>(row)? {
+            if !found.contains_key(&name) {
+                order.push(name.clone());
+            }
+            let (kind, seen) = found.entry(name).or_default();
+            let Some(this) = kind_of(&value) else { continue };
+            *seen += 1;
+            *kind = Some(match kind.take() {
+                None => this,
+                Some(known) if known == this => known,
+                Some(ColumnType::Integer | ColumnType::Number)
+                    if matches!(this, ColumnType::Integer | ColumnType::Number) =>
+                {
+                    ColumnType::Number
+                }
+                Some(_) => ColumnType::Json,
+            });
+        }
+    }
+    let column = |name: String| {
+        let (kind, seen) = found.remove(&name).unwrap_or_default();
+        let mut column = ColumnDefinition::new(name, kind.unwrap_or(ColumnType::Json));
+        column.nullable = (seen < looked).then_some(true);
+        column
+    };
+    Ok(order.into_iter().map(column).collect())
+}
+
+fn kind_of(value: &Value) -> Option<ColumnType> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(_) => ColumnType::Boolean,
+        Value::Number(number) if number.is_i64() || number.is_u64() => ColumnType::Integer,
+        Value::Number(_) => ColumnType::Number,
+        Value::String(_) => ColumnType::String,
+        Value::Array(_) | Value::Object(_) => ColumnType::Json,
+    })
+}
+
+fn within(what: &str, value: &Value, limit: usize) -> Result<()> {
+    let bytes = value.to_string().len();
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(DualResponseError::TooLarge(format!("{what} have {bytes} bytes, and at most {limit} are kept")))
+}
+
+fn bounded(name: String) -> String {
+    if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
+}
+
+/// 160 random bits in letters that are the same in upper and lower case, so that they may stand where a URI has
+/// its host.
+fn new_id() -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut bits = [0; 20];
+    getrandom::fill(&mut bits).expect("the operating system has random numbers");
+    let mut id = String::from("rs_");
+    for five in bits.chunks(5) {
+        let word = five.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+        for letter in (0..8).rev() {
+            id.push(char::from(LETTERS[usize::try_from(word >> (5 * letter) & 31).unwrap_or(0)]));
+        }
+    }
+    id
+}
+
+/// `life` after `at`.
+pub(super) fn after(at: DateTime<Utc>, life: Duration) -> Option<DateTime<Utc>> {
+    at.checked_add_signed(TimeDelta::from_std(life).ok()?)
+}

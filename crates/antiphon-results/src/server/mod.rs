@@ -1,0 +1,401 @@
+//! Makes result sets, keeps them, reads pages of them.
+
+mod access;
+mod audit;
+mod cleanup;
+mod create;
+mod options;
+mod pages;
+mod sorted;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, SubsecRound as _, Utc};
+use tokio::{sync::Semaphore, task::AbortHandle};
+use url::Url;
+
+pub use self::{
+    access::{Access, Action, Authorize, LinkAccess},
+    audit::AuditEvent,
+    create::CreateOptions,
+    options::{DualResponseServerOptions, ResultLimits},
+    pages::{Consistency, Page, PageOptions},
+};
+use self::{create::after, sorted::Sorted};
+use crate::{
+    error::{BoxError, DualResponseError, Result},
+    link::{Grant, Link, LinkOptions, Scope},
+    response::DualResponse,
+    source::Closures,
+    store::{Removal, Resource, ResourceUpdate},
+};
+
+/// Makes result sets, keeps them for as long as they live, and reads pages of them.
+///
+/// Cloning it clones the handle.
+///
+/// ```
+/// use antiphon_results::{CreateOptions, DualResponseServer, DualResponseServerOptions, Rows, source::Source};
+/// use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = DualResponseServer::new(DualResponseServerOptions::new("https://api.example.com/resources"))?;
+/// let rows = Rows::try_from(&[json!({"id": 1, "name": "Ada"}), json!({"id": 2, "name": "Grace"})][..])?;
+/// let response = server.create_response(CreateOptions::new("People", Source::rows(rows))).await?;
+/// assert_eq!(response.total_count, 2);
+/// assert!(response.to_mcp_tool_result()["content"][0]["text"].as_str().unwrap().contains("1 | Ada"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct DualResponseServer {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) options: DualResponseServerOptions,
+    base: Url,
+    /// Those of the sets made here.
+    closures: Mutex<HashMap<String, Arc<Closures>>>,
+    sorted: Sorted,
+    pub(crate) pages: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+    cleaning: OnceLock<AbortHandle>,
+}
+
+impl DualResponseServer {
+    /// Puts a server together.
+    ///
+    /// # Errors
+    ///
+    /// [`DualResponseError::Config`] when the base URL is missing or none, or two queries have one name.
+    pub fn new(options: DualResponseServerOptions) -> Result<Self> {
+        let base = base(&options.base_url)?;
+        if let Some(problem) = options.problems.first() {
+            return Err(DualResponseError::Config(problem.clone()));
+        }
+        if !is_scheme(&options.scheme) {
+            return Err(DualResponseError::Config(format!(
+                "`{}` cannot be the scheme of a URI",
+                options.scheme
+            )));
+        }
+        let limits = &options.limits;
+        let inner = Inner {
+            pages: Semaphore::new(limits.concurrent_pages.min(Semaphore::MAX_PERMITS)),
+            streams: Arc::new(Semaphore::new(limits.concurrent_streams.min(Semaphore::MAX_PERMITS))),
+            base,
+            closures: Mutex::default(),
+            sorted: Sorted::default(),
+            cleaning: OnceLock::new(),
+            options,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Makes a result set: counts its rows, takes the first ones as its preview, and keeps it.
+    ///
+    /// # Errors
+    ///
+    /// When the source or the store fails, or the source cannot be kept in this store.
+    pub async fn create_response(&self, options: CreateOptions) -> Result<DualResponse> {
+        self.begin_cleaning();
+        self.inner.create(options).await
+    }
+
+    /// The set with this id, if it is there and has not expired.
+    pub async fn get_resource(&self, id: &str) -> Result<Option<Resource>> {
+        found(self.inner.open(id, &Access::Program, Action::Describe).await)
+    }
+
+    /// Lets a set live until it is deleted. Says whether there was one.
+    pub async fn pin_resource(&self, id: &str) -> Result<bool> {
+        Ok(found(self.set_life(id, &Access::Program, Life::Pinned).await)?.is_some())
+    }
+
+    /// Lets a pinned set live for its life again, from now on. Says whether there was one.
+    pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
+        Ok(found(self.set_life(id, &Access::Program, Life::Own).await)?.is_some())
+    }
+
+    /// Lets a set live for so long from now on. Says whether there was one.
+    pub async fn extend_resource(&self, id: &str, life: Duration) -> Result<bool> {
+        Ok(found(self.set_life(id, &Access::Program, Life::For(life)).await)?.is_some())
+    }
+
+    /// Deletes a set and its rows. Says whether there was one.
+    pub async fn delete_resource(&self, id: &str) -> Result<bool> {
+        Ok(found(self.delete(id, &Access::Program).await)?.is_some())
+    }
+
+    /// What is known of a set, for somebody who may know it.
+    pub async fn describe(&self, id: &str, access: &Access) -> Result<Resource> {
+        let opened = self.inner.open(id, access, Action::Describe).await;
+        self.inner.audit(
+            access,
+            Action::Describe,
+            id,
+            (0, 0),
+            opened.as_ref().err().map(DualResponseError::code),
+        );
+        opened
+    }
+
+    /// Sets how long a set lives, for somebody who may.
+    pub async fn set_life(&self, id: &str, access: &Access, life: Life) -> Result<Resource> {
+        let set = self.set_life_unaudited(id, access, life).await;
+        self.inner.audit(access, Action::Pin, id, (0, 0), set.as_ref().err().map(DualResponseError::code));
+        set
+    }
+
+    async fn set_life_unaudited(&self, id: &str, access: &Access, life: Life) -> Result<Resource> {
+        let resource = self.inner.open(id, access, Action::Pin).await?;
+        let now = self.inner.now();
+        let longest = self.inner.options.limits.life;
+        let expires_at = match life {
+            Life::Pinned => None,
+            // Who unpins what is not pinned changes nothing.
+            Life::Own if resource.expires_at.is_some() => return Ok(resource),
+            Life::Own => after(now, resource.life.min(longest)),
+            Life::For(life) => after(now, life.min(longest)),
+        };
+        let update = ResourceUpdate::at(now).with_expires_at(expires_at);
+        self.inner.options.store.update(id, update).await?.ok_or(DualResponseError::Expired)
+    }
+
+    /// Deletes a set and its rows, for somebody who may.
+    pub async fn delete(&self, id: &str, access: &Access) -> Result<()> {
+        let deleted = match self.inner.open(id, access, Action::Delete).await {
+            Ok(_) => match self.inner.options.store.delete(id, Removal::Deleted).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(DualResponseError::NotFound),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        self.inner.forget(id);
+        self.inner.audit(
+            access,
+            Action::Delete,
+            id,
+            (0, 0),
+            deleted.as_ref().err().map(DualResponseError::code),
+        );
+        deleted
+    }
+
+    /// Signs a link to a set, for somebody who may.
+    ///
+    /// # Errors
+    ///
+    /// [`DualResponseError::Config`] when the server has no keys for links.
+    pub async fn mint_link(&self, id: &str, access: &Access, options: LinkOptions) -> Result<Link> {
+        let minted = self.mint_unaudited(id, access, options).await;
+        self.inner.audit(
+            access,
+            Action::Link,
+            id,
+            (0, 0),
+            minted.as_ref().err().map(DualResponseError::code),
+        );
+        minted
+    }
+
+    async fn mint_unaudited(&self, id: &str, access: &Access, options: LinkOptions) -> Result<Link> {
+        let resource = self.inner.open(id, access, Action::Link).await?;
+        let Some(keys) = &self.inner.options.link_keys else {
+            return Err(DualResponseError::Config(
+                "this server signs no links; give it keys with `with_link_keys`".into(),
+            ));
+        };
+        let mut scopes: Vec<Scope> = Vec::new();
+        for scope in options.scopes {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        if scopes.is_empty() {
+            return Err(DualResponseError::Invalid(
+                "a link must allow something: `read`, `pin` or `delete`".into(),
+            ));
+        }
+        let life = options.life.clamp(Duration::from_secs(1), self.inner.options.limits.link_life);
+        let end = after(self.inner.now(), life).into_iter().chain(resource.expires_at).min();
+        let end = end.ok_or(DualResponseError::NotFound)?.trunc_subsecs(0);
+        let grant = Grant {
+            id: resource.id,
+            scopes: scopes.clone(),
+            end: end.timestamp(),
+            epoch: resource.link_epoch,
+        };
+        let url = format!("{}?link={}", self.inner.url(&grant.id), keys.sign(&grant));
+        Ok(Link::new(url, scopes, end))
+    }
+
+    /// Makes all links to a set that were signed so far no longer good, for somebody who may.
+    pub async fn revoke_links(&self, id: &str, access: &Access) -> Result<()> {
+        let revoked = match self.inner.open(id, access, Action::Link).await {
+            Ok(_) => {
+                let update = ResourceUpdate::at(self.inner.now()).revoking_links();
+                let updated = self.inner.options.store.update(id, update).await;
+                updated.and_then(|updated| updated.map(drop).ok_or(DualResponseError::Expired))
+            }
+            Err(error) => Err(error),
+        };
+        self.inner.audit(
+            access,
+            Action::Link,
+            id,
+            (0, 0),
+            revoked.as_ref().err().map(DualResponseError::code),
+        );
+        revoked
+    }
+
+    /// What a signed link allows, if it is good.
+    ///
+    /// # Errors
+    ///
+    /// [`DualResponseError::Unauthorized`], whatever is wrong with it.
+    pub fn open_link(&self, token: &str) -> Result<Access> {
+        let keys = self.inner.options.link_keys.as_ref();
+        let grant = keys.and_then(|keys| keys.open(token, self.inner.now()));
+        grant.map(|grant| Access::Link(LinkAccess(grant))).ok_or(DualResponseError::Unauthorized)
+    }
+
+    /// The base URL, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        self.inner.base.as_str().trim_end_matches('/')
+    }
+
+    /// The scheme of the URIs in links.
+    pub fn scheme(&self) -> &str {
+        &self.inner.options.scheme
+    }
+
+    /// How long a set lives if nobody says otherwise.
+    pub fn default_expiration(&self) -> Duration {
+        self.inner.options.default_expiration
+    }
+
+    /// Ends the clean-up and lets go of the store's connections.
+    pub async fn shutdown(&self) -> Result<()> {
+        if let Some(cleaning) = self.inner.cleaning.get() {
+            cleaning.abort();
+        }
+        self.inner.options.store.close().await
+    }
+}
+
+/// How long a set is to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Life {
+    /// Until it is deleted.
+    Pinned,
+    /// As long as it was to live when it was made, from now on.
+    Own,
+    /// So long, from now on.
+    For(Duration),
+}
+
+impl Inner {
+    /// Milliseconds are what times are written down in.
+    pub(crate) fn now(&self) -> DateTime<Utc> {
+        (self.options.clock)().trunc_subsecs(3)
+    }
+
+    pub(crate) fn url(&self, id: &str) -> String {
+        format!("{}/{id}", self.base.as_str().trim_end_matches('/'))
+    }
+
+    /// Whether callers must show who they are.
+    #[cfg(feature = "rest")]
+    pub(crate) fn knows_callers(&self) -> bool {
+        self.options.authenticate.is_some()
+    }
+
+    #[cfg(not(feature = "rest"))]
+    #[expect(clippy::unused_self, reason = "with the routes it depends")]
+    pub(crate) fn knows_callers(&self) -> bool {
+        false
+    }
+
+    fn closures(&self) -> MutexGuard<'_, HashMap<String, Arc<Closures>>> {
+        self.closures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, id: &str, closures: Arc<Closures>) {
+        self.closures().insert(id.to_owned(), closures);
+    }
+
+    fn forget(&self, id: &str) {
+        self.closures().remove(id);
+        self.sorted.forget(id);
+    }
+
+    /// Bounds how long a source may take for rows.
+    async fn timed<T>(&self, rows: impl Future<Output = Result<T, BoxError>>) -> Result<T> {
+        let limit = self.options.limits.source_timeout;
+        match tokio::time::timeout(limit, rows).await {
+            Ok(rows) => rows.map_err(DualResponseError::Query),
+            Err(_) => Err(DualResponseError::Timeout { limit }),
+        }
+    }
+
+    /// Bounds how long a source may take for a count.
+    async fn counted(&self, count: impl Future<Output = Result<u64, BoxError>>) -> Result<u64> {
+        let limit = self.options.limits.source_timeout;
+        match tokio::time::timeout(limit, count).await {
+            Ok(count) => count.map_err(DualResponseError::Count),
+            Err(_) => Err(DualResponseError::Timeout { limit }),
+        }
+    }
+}
+
+/// What is not there is no error to a program that asks whether it is.
+fn found<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(DualResponseError::NotFound | DualResponseError::Expired) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn base(text: &str) -> Result<Url> {
+    let problem = |problem: &str| {
+        DualResponseError::Config(format!(
+            "`{text}` cannot be the base URL: {problem}; give the address the routes are reached at, like `https://api.example.com/resources`"
+        ))
+    };
+    let url = Url::parse(text).map_err(|error| problem(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(problem("it begins with neither `https://` nor `http://`"));
+    }
+    if url.query().is_some()
+        || url.fragment().is_some()
+        || !url.username().is_empty()
+        || url.password().is_some()
+    {
+        return Err(problem("it has more than a host and a path"));
+    }
+    Ok(url)
+}
+
+fn is_scheme(scheme: &str) -> bool {
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|character| character.is_ascii_alphanumeric() || "+-.".contains(character))
+}
+
+impl fmt::Debug for DualResponseServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("DualResponseServer").field(&self.inner.options).finish()
+    }
+}

@@ -1,0 +1,55 @@
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use super::{PageRequest, Source};
+use crate::{error::BoxError, rows::Rows};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+
+/// A source made of two closures: one that reads rows, one that counts them.
+pub struct Closures {
+    pub(crate) execute: Box<dyn Fn(PageRequest) -> BoxFuture<Rows> + Send + Sync>,
+    pub(crate) count: Box<dyn Fn() -> BoxFuture<u64> + Send + Sync>,
+    pub(crate) sorts: bool,
+}
+
+impl Source {
+    /// A source made of two closures. `execute` gets offset, limit and sort, and must sort if it is asked
+    /// to; where it cannot, use [`unsorted`](Self::unsorted).
+    pub fn closures<E, EF, R, C, CF>(execute: E, count: C) -> Self
+    where
+        E: Fn(PageRequest) -> EF + Send + Sync + 'static,
+        EF: Future<Output = Result<R, BoxError>> + Send + 'static,
+        R: TryInto<Rows>,
+        R::Error: Into<BoxError>,
+        C: Fn() -> CF + Send + Sync + 'static,
+        CF: Future<Output = Result<u64, BoxError>> + Send + 'static,
+    {
+        Self::Closures(Arc::new(Closures {
+            execute: Box::new(move |page| {
+                let rows = execute(page);
+                Box::pin(async move { rows.await?.try_into().map_err(Into::into) })
+            }),
+            count: Box::new(move || Box::pin(count())),
+            sorts: true,
+        }))
+    }
+
+    /// Says that the closures cannot sort: who asks for it is refused, rather than given one sorted page of
+    /// unsorted data.
+    #[must_use]
+    pub fn unsorted(self) -> Self {
+        match self {
+            Self::Closures(closures) => match Arc::try_unwrap(closures) {
+                Ok(closures) => Self::Closures(Arc::new(Closures { sorts: false, ..closures })),
+                Err(shared) => Self::Closures(shared),
+            },
+            other => other,
+        }
+    }
+}
+
+impl fmt::Debug for Closures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Closures").field("sorts", &self.sorts).finish_non_exhaustive()
+    }
+}

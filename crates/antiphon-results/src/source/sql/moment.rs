@@ -1,0 +1,72 @@
+use std::io::Write as _;
+
+/// A moment, as far as a database knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    pub(super) year: i32,
+    pub(super) month: u8,
+    pub(super) day: u8,
+    pub(super) hour: u8,
+    pub(super) minute: u8,
+    pub(super) second: u8,
+    pub(super) micros: u32,
+}
+
+impl Moment {
+    /// `2025-01-15`. A year before the first is written as PostgreSQL does, with ` BC` after all the rest.
+    pub(super) fn write_date(self, json: &mut Vec<u8>) {
+        let year = if self.year > 0 { self.year } else { 1 - self.year };
+        // Writing to memory does not fail.
+        let _ = write!(json, "{year:04}-{:02}-{:02}", self.month, self.day);
+    }
+
+    /// `10:30:00`, with three or six digits more if there is a fraction.
+    pub(super) fn write_time(self, json: &mut Vec<u8>) {
+        let _ = write!(json, "{:02}:{:02}:{:02}", self.hour, self.minute, self.second);
+        if !self.micros.is_multiple_of(1000) {
+            let _ = write!(json, ".{:06}", self.micros);
+        } else if self.micros != 0 {
+            let _ = write!(json, ".{:03}", self.micros / 1000);
+        }
+    }
+
+    pub(super) fn write_era(self, json: &mut Vec<u8>) {
+        if self.year <= 0 {
+            json.extend_from_slice(b" BC");
+        }
+    }
+
+    /// Date and time, RFC 3339 if the zone is known: it is UTC then.
+    pub(super) fn write(self, is_utc: bool, json: &mut Vec<u8>) {
+        json.push(b'"');
+        self.write_date(json);
+        json.push(b'T');
+        self.write_time(json);
+        if is_utc {
+            json.push(b'Z');
+        }
+        self.write_era(json);
+        json.push(b'"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut json = Vec::new();
+        write(&mut json);
+        String::from_utf8(json).unwrap()
+    }
+
+    #[test]
+    fn moments_are_written_with_as_many_digits_as_they_have() {
+        let moment = Moment { year: 2025, month: 1, day: 15, hour: 10, minute: 30, second: 5, micros: 0 };
+        assert_eq!(written(|json| moment.write(true, json)), "\"2025-01-15T10:30:05Z\"");
+        let moment = Moment { micros: 120_000, ..moment };
+        assert_eq!(written(|json| moment.write(false, json)), "\"2025-01-15T10:30:05.120\"");
+        let moment = Moment { micros: 1, year: -43, ..moment };
+        assert_eq!(written(|json| moment.write(false, json)), "\"0044-01-15T10:30:05.000001 BC\"");
+    }
+}

@@ -1,0 +1,315 @@
+use std::{borrow::Cow, time::Duration};
+
+use serde_json::Value;
+use sqlx::{
+    Arguments as _, Decode, Either, MySql, MySqlConnection, MySqlPool, Row as _, Type, TypeInfo as _,
+    error::DatabaseError,
+    mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow, MySqlTypeInfo, MySqlValueRef},
+};
+
+use super::{
+    SqlError, SqlQuery, decimal,
+    dialect::{Column, Described, Dialect},
+    moment::Moment,
+    write,
+};
+use crate::{column::ColumnType, error::BoxError, page::Order};
+
+impl SqlQuery<MySql> {
+    /// A query on MariaDB or MySQL. Parameters are `?`.
+    pub fn mysql(pool: MySqlPool, sql: impl Into<String>) -> Self {
+        Self::new(pool, sql)
+    }
+}
+
+/// What is in a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Integer,
+    Unsigned,
+    Bits,
+    Float,
+    Double,
+    Decimal,
+    Date,
+    Datetime,
+    Timestamp,
+    Time,
+    Text,
+    /// Of a list of texts, stored as their numbers.
+    Enum,
+    Json,
+    Bytes,
+}
+
+impl Kind {
+    fn of(info: &MySqlTypeInfo) -> Self {
+        if is_listed(info) {
+            return Self::Enum;
+        }
+        match info.name() {
+            // `TINYINT(1)`, with a sign or without.
+            "BOOLEAN" if <u64 as Type<MySql>>::compatible(info) => Self::Unsigned,
+            "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "BOOLEAN" => Self::Integer,
+            "BIT" => Self::Bits,
+            "FLOAT" => Self::Float,
+            "DOUBLE" => Self::Double,
+            "DECIMAL" => Self::Decimal,
+            "DATE" => Self::Date,
+            "DATETIME" => Self::Datetime,
+            "TIMESTAMP" => Self::Timestamp,
+            "TIME" => Self::Time,
+            "JSON" => Self::Json,
+            "YEAR" => Self::Unsigned,
+            name if name.ends_with(" UNSIGNED") => Self::Unsigned,
+            // The name tells text from bytes by a flag that text with a binary collation has, too.
+            _ if <str as Type<MySql>>::compatible(info) => Self::Text,
+            _ => Self::Bytes,
+        }
+    }
+}
+
+impl Dialect for MySql {
+    type Kind = Kind;
+    type Parameter = ();
+
+    const QUOTE: char = '`';
+
+    fn placeholder(_number: usize) -> String {
+        "?".to_owned()
+    }
+
+    async fn describe(
+        _connection: &mut MySqlConnection,
+        columns: &[MySqlTypeInfo],
+        parameters: Option<Either<&[MySqlTypeInfo], usize>>,
+    ) -> Result<Described<Self>, SqlError> {
+        let parameters = parameters.map_or(0, |it| it.either(<[_]>::len, |count| count));
+        Ok(Described { columns: columns.iter().map(Kind::of).collect(), parameters: vec![(); parameters] })
+    }
+
+    /// Rows say what they are. Where a type depends on a parameter's, nobody knows before it is bound.
+    fn found<'k>(kind: &'k Kind, found: &MySqlTypeInfo) -> Option<Cow<'k, Kind>> {
+        let found = Kind::of(found);
+        let is_same = *kind == found || *kind == Kind::Time;
+        Some(if is_same { Cow::Borrowed(kind) } else { Cow::Owned(found) })
+    }
+
+    fn selected(column: &Column<Self>) -> String {
+        match column.kind {
+            // It may be negative, and longer than a day.
+            Kind::Time => format!("CAST({} AS CHAR)", column.quoted),
+            _ => column.quoted.clone(),
+        }
+    }
+
+    fn sorted(column: &Column<Self>) -> Option<String> {
+        match (column.kind, &column.declared) {
+            (Kind::Json, _) | (_, Some(ColumnType::Json)) => None,
+            // What is written as one value must sort as one.
+            (Kind::Integer | Kind::Unsigned | Kind::Bits, Some(ColumnType::Boolean)) => {
+                Some(format!("({} <> 0)", column.quoted))
+            }
+            // Sorted as a number, but compared as text: as text, both.
+            (Kind::Enum, _) => Some(format!("CAST({} AS CHAR)", column.quoted)),
+            _ => Some(column.quoted.clone()),
+        }
+    }
+
+    fn ordered(expression: &str, order: Order, nullable: bool) -> String {
+        let direction = match order {
+            Order::Asc => "ASC",
+            Order::Desc => "DESC",
+        };
+        if nullable {
+            format!("{expression} IS NULL {direction}, {expression} {direction}")
+        } else {
+            format!("{expression} {direction}")
+        }
+    }
+
+    fn operand(
+        column: &Column<Self>,
+        value: &Value,
+        placeholder: String,
+        arguments: &mut MySqlArguments,
+    ) -> Result<String, BoxError> {
+        match (column.kind, value) {
+            (Kind::Float, Value::Number(number)) => {
+                // The column holds this very number, not the one that has its digits.
+                let number: f32 = number.to_string().parse()?;
+                arguments.add(f64::from(number))?;
+            }
+            (Kind::Decimal, Value::Number(_) | Value::String(_)) => {
+                let text = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+                let scale = scale(&text)?;
+                arguments.add(text)?;
+                return Ok(format!("CAST({placeholder} AS DECIMAL(65,{scale}))"));
+            }
+            (Kind::Date | Kind::Datetime | Kind::Timestamp, Value::String(text)) => {
+                arguments.add(moment(text)?)?;
+                return Ok(format!("CAST({placeholder} AS DATETIME(6))"));
+            }
+            (Kind::Time, Value::String(text)) => {
+                arguments.add(moment(text)?)?;
+                return Ok(format!("CAST({placeholder} AS TIME(6))"));
+            }
+            (Kind::Bytes, Value::String(text)) => arguments.add(write::from_base64(text)?)?,
+            (Kind::Text | Kind::Enum, Value::String(_))
+            | (
+                Kind::Integer | Kind::Unsigned | Kind::Bits | Kind::Double,
+                Value::Number(_) | Value::Bool(_),
+            ) => {
+                bind(value, arguments)?;
+            }
+            _ => return Err("is none of this column's".into()),
+        }
+        Ok(placeholder)
+    }
+
+    fn parameter(_parameter: &(), value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
+        bind(value, arguments)
+    }
+
+    fn number(number: i64, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
+        arguments.add(number)
+    }
+
+    fn write(
+        column: &Column<Self>,
+        kind: &Kind,
+        value: MySqlValueRef<'_>,
+        _is_anchor: bool,
+        json: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        let is_boolean = column.is_declared(&ColumnType::Boolean);
+        match kind {
+            Kind::Integer if is_boolean => {
+                write::json(&(<i64 as Decode<'_, Self>>::decode(value)? != 0), json)
+            }
+            Kind::Integer => write::json(&<i64 as Decode<'_, Self>>::decode(value)?, json),
+            Kind::Unsigned | Kind::Bits => {
+                let number = <u64 as Decode<'_, Self>>::decode(value)?;
+                if is_boolean { write::json(&(number != 0), json) } else { write::json(&number, json) }
+            }
+            Kind::Float => write::short_float(<f32 as Decode<'_, Self>>::decode(value)?, json),
+            Kind::Double => write::float(<f64 as Decode<'_, Self>>::decode(value)?, json),
+            Kind::Decimal => decimal::write(text(value)?, column.is_number(), json),
+            Kind::Date => {
+                json.push(b'"');
+                read_moment(value)?.write_date(json);
+                json.push(b'"');
+                Ok(())
+            }
+            Kind::Datetime | Kind::Timestamp => {
+                read_moment(value)?.write(*kind == Kind::Timestamp, json);
+                Ok(())
+            }
+            Kind::Json => {
+                write::raw(text(value)?, json);
+                Ok(())
+            }
+            Kind::Text if column.is_declared(&ColumnType::Json) => write::checked(text(value)?, json),
+            Kind::Text | Kind::Enum | Kind::Time => write::json(text(value)?, json),
+            Kind::Bytes => {
+                write::bytes(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
+                Ok(())
+            }
+        }
+    }
+
+    fn count(row: &MySqlRow) -> Result<i64, sqlx::Error> {
+        row.try_get(0)
+    }
+
+    /// Each of the two servers takes for a comment what is for the other.
+    fn limited(limit: Duration) -> (String, String) {
+        let millis = limit.as_millis().clamp(1, u128::from(u32::MAX));
+        (
+            format!(
+                "/*M!100101 SET STATEMENT max_statement_time={}.{:03} FOR */ ",
+                millis / 1000,
+                millis % 1000
+            ),
+            format!("/*+ MAX_EXECUTION_TIME({millis}) */ "),
+        )
+    }
+
+    fn is_timeout(error: &dyn DatabaseError) -> bool {
+        const MARIADB: u16 = 1969;
+        const MYSQL: u16 = 3024;
+        error
+            .try_downcast_ref::<MySqlDatabaseError>()
+            .is_some_and(|error| matches!(error.number(), MARIADB | MYSQL))
+    }
+}
+
+/// Whether it is an `ENUM` or a `SET`. The server says so in a flag, which the driver shows in no other way;
+/// the name alone may be that of ordinary text.
+fn is_listed(info: &MySqlTypeInfo) -> bool {
+    if !matches!(info.name(), "CHAR" | "BINARY" | "ENUM" | "SET") {
+        return false;
+    }
+    let shown = format!("{info:?}");
+    let flags = shown.split_once("flags:").map_or("", |(_, rest)| rest.split(',').next().unwrap_or_default());
+    flags.split(|character: char| !character.is_ascii_alphabetic()).any(|flag| matches!(flag, "ENUM" | "SET"))
+}
+
+fn text<'r>(value: MySqlValueRef<'r>) -> Result<&'r str, BoxError> {
+    <&str as Decode<'r, MySql>>::decode(value)
+}
+
+/// By the type that the value has in JSON.
+fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
+    match value {
+        Value::Null => arguments.add(None::<i64>),
+        Value::Bool(value) => arguments.add(*value),
+        Value::String(text) => arguments.add(text.clone()),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), ..) => arguments.add(number),
+            (_, Some(number), _) => arguments.add(number),
+            (.., Some(number)) => arguments.add(number),
+            _ => Err("is no number that can be bound".into()),
+        },
+        Value::Array(_) | Value::Object(_) => arguments.add(value.to_string()),
+    }
+}
+
+/// Thirty digits after the point, which is the most MySQL has. MariaDB has more, but then the value has them.
+/// All in all there are 65.
+fn scale(text: &str) -> Result<usize, BoxError> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_number =
+        |character: char| character.is_ascii_digit() || matches!(character, '.' | 'e' | 'E' | '-' | '+');
+    if digits.is_empty() || !digits.chars().all(is_number) {
+        return Err("is no number".into());
+    }
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    Ok(65_usize.saturating_sub(whole.len()).min(fraction.len().max(30)))
+}
+
+/// As the server writes moments: without the letters of RFC 3339.
+fn moment(text: &str) -> Result<String, BoxError> {
+    let text = text.strip_suffix('Z').unwrap_or(text).replacen('T', " ", 1);
+    let is_moment =
+        |character: char| character.is_ascii_digit() || matches!(character, '-' | ':' | '.' | ' ');
+    if text.chars().all(is_moment) { Ok(text) } else { Err("is no moment".into()) }
+}
+
+/// A length, then as many of year, month, day, hour, minute, second and microseconds as are not zero.
+fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
+    let bytes = <&[u8] as Decode<'_, MySql>>::decode(value)?;
+    let mut moment = Moment::default();
+    let rest = bytes.get(1..).unwrap_or_default();
+    if let [low, high, month, day, rest @ ..] = rest {
+        moment =
+            Moment { year: u16::from_le_bytes([*low, *high]).into(), month: *month, day: *day, ..moment };
+        if let [hour, minute, second, rest @ ..] = rest {
+            moment = Moment { hour: *hour, minute: *minute, second: *second, ..moment };
+            if let [a, b, c, d] = rest {
+                moment.micros = u32::from_le_bytes([*a, *b, *c, *d]);
+            }
+        }
+    }
+    Ok(moment)
+}

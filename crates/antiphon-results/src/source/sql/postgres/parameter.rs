@@ -1,0 +1,171 @@
+use serde_json::Value;
+use sqlx::{
+    Encode, Postgres, Type,
+    encode::IsNull,
+    postgres::{PgArgumentBuffer, PgTypeInfo, types::Oid},
+};
+
+use super::{
+    kind::{Form, Kind},
+    moment, numeric,
+};
+use crate::{error::BoxError, source::sql::write};
+
+/// A parameter of the type that the server has found for it.
+#[derive(Debug)]
+pub struct Parameter(pub(super) Kind);
+
+/// A value for it, as the server reads it.
+#[derive(Debug)]
+pub(super) struct Bound {
+    oid: Oid,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Bound {
+    pub(super) fn new(parameter: &Parameter, value: &Value) -> Result<Self, BoxError> {
+        let Parameter(kind) = parameter;
+        let bytes = if value.is_null() { None } else { Some(encode(kind, value)?) };
+        Ok(Self { oid: kind.oid, bytes })
+    }
+}
+
+/// What is declared is decided by the value, through [`Encode::produces`].
+impl Type<Postgres> for Bound {
+    fn type_info() -> PgTypeInfo {
+        <str as Type<Postgres>>::type_info()
+    }
+}
+
+impl Encode<'_, Postgres> for Bound {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxError> {
+        let Some(bytes) = &self.bytes else { return Ok(IsNull::Yes) };
+        buffer.extend_from_slice(bytes);
+        Ok(IsNull::No)
+    }
+
+    fn produces(&self) -> Option<PgTypeInfo> {
+        Some(PgTypeInfo::with_oid(self.oid))
+    }
+}
+
+/// The value in the form of this type, or what it must be instead.
+fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
+    let (bytes, expected) = match kind.form {
+        Form::Bool => (value.as_bool().map(|value| vec![value.into()]), "must be true or false"),
+        Form::Integer => (integer(kind, value), "must be a whole number that is not too great"),
+        Form::Float => (float(value).map(|number| number.to_be_bytes().to_vec()), "must be a number"),
+        Form::Double => (value.as_f64().map(|number| number.to_be_bytes().to_vec()), "must be a number"),
+        Form::Numeric => (decimal(value), "must be a number"),
+        Form::Text => (value.as_str().map(|text| text.as_bytes().to_vec()), "must be text"),
+        Form::Json => (Some(value.to_string().into_bytes()), ""),
+        Form::Jsonb => (Some([b"\x01", value.to_string().as_bytes()].concat()), ""),
+        Form::Bytes => (read(value, |text| write::from_base64(text).ok()), "must be text in base64"),
+        Form::Uuid => (read(value, uuid), "must be a uuid"),
+        Form::Date => (read(value, |text| be(moment::read_date(text))), "must be a date: 2025-01-15"),
+        Form::Time => (read(value, |text| be(moment::read_time(text))), "must be a time: 10:30:00"),
+        Form::Timestamp => {
+            (read(value, |text| be(moment::read_timestamp(text))), "must be a moment: 2025-01-15T10:30:00")
+        }
+        Form::TimestampTz => (
+            read(value, |text| be(moment::read_timestamp_tz(text))),
+            "must be a moment: 2025-01-15T10:30:00Z",
+        ),
+        Form::Composite if kind.element.is_some() => return array(kind, value),
+        Form::Composite | Form::Other => {
+            return Err(format!("is of type `{0}`; write `$1::text::{0}` in the SQL", kind.name).into());
+        }
+    };
+    bytes.ok_or_else(|| expected.into())
+}
+
+fn read<T>(value: &Value, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    value.as_str().and_then(parse)
+}
+
+fn be<T: ToBytes>(number: Option<T>) -> Option<Vec<u8>> {
+    number.map(T::to_bytes)
+}
+
+trait ToBytes {
+    fn to_bytes(self) -> Vec<u8>;
+}
+
+impl ToBytes for i32 {
+    fn to_bytes(self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+}
+
+impl ToBytes for i64 {
+    fn to_bytes(self) -> Vec<u8> {
+        self.to_be_bytes().to_vec()
+    }
+}
+
+/// Of the width that the type has. JSON makes no difference between 5 and 5.0, and neither do we.
+fn integer(kind: &Kind, value: &Value) -> Option<Vec<u8>> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "it is whole, and within what a double counts exactly"
+    )]
+    let whole = |number: f64| (number.fract() == 0.0 && number.abs() < 9e15).then_some(number as i64);
+    let number = value.as_i64().or_else(|| value.as_f64().filter(|_| !value.is_u64()).and_then(whole))?;
+    match kind.base.0 {
+        21 => i16::try_from(number).ok().map(|number| number.to_be_bytes().to_vec()),
+        23 => i32::try_from(number).ok().map(|number| number.to_be_bytes().to_vec()),
+        _ => Some(number.to_be_bytes().to_vec()),
+    }
+}
+
+/// The nearest to the digits, and not to the double that is nearest to them.
+fn float(value: &Value) -> Option<f32> {
+    match value {
+        Value::Number(number) => number.to_string().parse().ok().filter(|number: &f32| number.is_finite()),
+        _ => None,
+    }
+}
+
+/// Text has all of its digits; a number has those that JSON's reader has left.
+fn decimal(value: &Value) -> Option<Vec<u8>> {
+    match value {
+        Value::String(text) => numeric::encode(text),
+        Value::Number(number) => numeric::encode(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn uuid(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+    let is_uuid = digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit);
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    is_uuid.then(|| digits.chunks(2).map(pair).collect())?
+}
+
+/// One dimension: how many, then each with its length.
+fn array(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
+    let (Some(element), Value::Array(items)) = (&kind.element, value) else {
+        return Err("must be an array".into());
+    };
+    let count = i32::try_from(items.len()).map_err(|_| "has too many elements")?;
+    let has_null = items.iter().any(Value::is_null);
+    let mut bytes = Vec::new();
+    for number in [i32::from(count > 0), i32::from(has_null)] {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.extend(element.oid.0.to_be_bytes());
+    if count > 0 {
+        bytes.extend(count.to_be_bytes());
+        bytes.extend(1_i32.to_be_bytes());
+    }
+    for item in items {
+        if item.is_null() {
+            bytes.extend((-1_i32).to_be_bytes());
+            continue;
+        }
+        let item = encode(element, item).map_err(|error| format!("has an element that {error}"))?;
+        bytes.extend(i32::try_from(item.len()).map_err(|_| "has an element that is too long")?.to_be_bytes());
+        bytes.extend(item);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,187 @@
+use std::{
+    borrow::Cow,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use sqlx::{
+    Arguments as _, Decode, Either, Row as _, Sqlite, SqliteConnection, SqlitePool, TypeInfo as _,
+    ValueRef as _,
+    error::DatabaseError,
+    sqlite::{SqliteArguments, SqliteRow, SqliteTypeInfo, SqliteValueRef},
+};
+
+use super::{
+    SqlError, SqlQuery,
+    dialect::{Column, Described, Dialect, Guard},
+    write,
+};
+use crate::{column::ColumnType, error::BoxError, page::Order};
+
+/// How many steps of its machine SQLite takes before it looks at the clock.
+const STEPS: i32 = 10_000;
+
+impl SqlQuery<Sqlite> {
+    /// A query on SQLite. Parameters are `?`, or `?1` and so on.
+    pub fn sqlite(pool: SqlitePool, sql: impl Into<String>) -> Self {
+        Self::new(pool, sql)
+    }
+}
+
+/// What a column was declared as in its table. Values have types of their own; this only tells what a text
+/// was before it became JSON.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Blob,
+    Real,
+    Other,
+}
+
+impl Dialect for Sqlite {
+    type Kind = Kind;
+    type Parameter = ();
+
+    const QUOTE: char = '"';
+
+    fn placeholder(number: usize) -> String {
+        format!("?{number}")
+    }
+
+    async fn describe(
+        _connection: &mut SqliteConnection,
+        columns: &[SqliteTypeInfo],
+        parameters: Option<Either<&[SqliteTypeInfo], usize>>,
+    ) -> Result<Described<Self>, SqlError> {
+        let kind = |info: &SqliteTypeInfo| match info.name() {
+            "BLOB" => Kind::Blob,
+            "REAL" => Kind::Real,
+            _ => Kind::Other,
+        };
+        let parameters = parameters.map_or(0, |it| it.either(<[_]>::len, |count| count));
+        Ok(Described { columns: columns.iter().map(kind).collect(), parameters: vec![(); parameters] })
+    }
+
+    fn found<'k>(kind: &'k Kind, _found: &SqliteTypeInfo) -> Option<Cow<'k, Kind>> {
+        Some(Cow::Borrowed(kind))
+    }
+
+    fn sorted(column: &Column<Self>) -> Option<String> {
+        match column.declared {
+            Some(ColumnType::Json) => None,
+            // What is written as one value must sort as one.
+            Some(ColumnType::Boolean) => Some(format!("({} <> 0)", column.quoted)),
+            _ => Some(column.quoted.clone()),
+        }
+    }
+
+    fn ordered(expression: &str, order: Order, nullable: bool) -> String {
+        match order {
+            Order::Asc if nullable => format!("{expression} ASC NULLS LAST"),
+            Order::Asc => format!("{expression} ASC"),
+            Order::Desc if nullable => format!("{expression} DESC NULLS FIRST"),
+            Order::Desc => format!("{expression} DESC"),
+        }
+    }
+
+    fn operand(
+        column: &Column<Self>,
+        value: &Value,
+        placeholder: String,
+        arguments: &mut SqliteArguments,
+    ) -> Result<String, BoxError> {
+        match (column.kind, value) {
+            (Kind::Blob, Value::String(text)) => arguments.add(write::from_base64(text)?)?,
+            (Kind::Real, Value::String(text)) if text == "Infinity" => arguments.add(f64::INFINITY)?,
+            (Kind::Real, Value::String(text)) if text == "-Infinity" => arguments.add(f64::NEG_INFINITY)?,
+            (_, Value::String(_) | Value::Number(_) | Value::Bool(_)) => bind(value, arguments)?,
+            (_, Value::Null | Value::Array(_) | Value::Object(_)) => return Err("has no order".into()),
+        }
+        Ok(placeholder)
+    }
+
+    fn parameter(_parameter: &(), value: &Value, arguments: &mut SqliteArguments) -> Result<(), BoxError> {
+        bind(value, arguments)
+    }
+
+    fn number(number: i64, arguments: &mut SqliteArguments) -> Result<(), BoxError> {
+        arguments.add(number)
+    }
+
+    fn write(
+        column: &Column<Self>,
+        kind: &Kind,
+        value: SqliteValueRef<'_>,
+        is_anchor: bool,
+        json: &mut Vec<u8>,
+    ) -> Result<(), BoxError> {
+        let info = value.type_info();
+        let class = info.name();
+        if is_anchor && (class == "BLOB") != (*kind == Kind::Blob) {
+            return Err("bytes and other values are mixed: it can neither be sorted by nor be a key".into());
+        }
+        match class {
+            "INTEGER" => {
+                let number = <i64 as Decode<'_, Self>>::decode(value)?;
+                if column.is_declared(&ColumnType::Boolean) {
+                    write::json(&(number != 0), json)
+                } else {
+                    write::json(&number, json)
+                }
+            }
+            "REAL" => {
+                let number = <f64 as Decode<'_, Self>>::decode(value)?;
+                if is_anchor && number.is_infinite() && *kind != Kind::Real {
+                    return Err("it is infinite: declare the column REAL in its table".into());
+                }
+                write::float(number, json)
+            }
+            "BLOB" => {
+                write::bytes(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
+                Ok(())
+            }
+            _ => {
+                let text = <&str as Decode<'_, Self>>::decode(value)?;
+                if column.is_declared(&ColumnType::Json) {
+                    write::checked(text, json)
+                } else {
+                    write::json(text, json)
+                }
+            }
+        }
+    }
+
+    fn count(row: &SqliteRow) -> Result<i64, sqlx::Error> {
+        row.try_get(0)
+    }
+
+    /// SQLite runs in a thread of ours, where dropping the connection would not stop it.
+    async fn guard(connection: &mut SqliteConnection, limit: Duration) -> Result<Option<Guard>, sqlx::Error> {
+        let guard: Guard = Arc::new(Instant::now() + limit);
+        let deadline: Weak<Instant> = Arc::downgrade(&guard);
+        // Once the guard is gone, this lets everything pass: it need not be taken away again.
+        let may_go_on = move || deadline.upgrade().is_none_or(|deadline| Instant::now() < *deadline);
+        connection.lock_handle().await?.set_progress_handler(STEPS, may_go_on);
+        Ok(Some(guard))
+    }
+
+    fn is_timeout(error: &dyn DatabaseError) -> bool {
+        const INTERRUPTED: &str = "9";
+        error.code().is_some_and(|code| code == INTERRUPTED)
+    }
+}
+
+/// By the type that the value has in JSON.
+fn bind(value: &Value, arguments: &mut SqliteArguments) -> Result<(), BoxError> {
+    match value {
+        Value::Null => arguments.add(None::<i64>),
+        Value::Bool(value) => arguments.add(*value),
+        Value::String(text) => arguments.add(text.clone()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => arguments.add(number),
+            (None, Some(float)) if !number.is_u64() => arguments.add(float),
+            _ => Err("is a number too great for SQLite".into()),
+        },
+        Value::Array(_) | Value::Object(_) => arguments.add(value.to_string()),
+    }
+}

@@ -1,0 +1,168 @@
+//! The statements that are made from the author's.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::Value;
+
+use super::{
+    SqlError,
+    dialect::{Column, Dialect},
+};
+use crate::{page::Order, source::PageRequest};
+
+/// The author's SQL as a table named `q`. The line breaks end a comment that may be its last line.
+pub(super) fn table(sql: &str) -> String {
+    format!("(\n{sql}\n) AS q")
+}
+
+/// Which rows of the query, and in which order.
+#[derive(Debug)]
+pub(super) struct Page<'p, DB: Dialect> {
+    /// What the rows are sorted by, the most significant first.
+    terms: Vec<Term<'p, DB>>,
+    after: bool,
+    limit: i64,
+    offset: i64,
+}
+
+#[derive(Debug)]
+struct Term<'p, DB: Dialect> {
+    column: &'p Column<DB>,
+    /// What is sorted by.
+    expression: String,
+    order: Order,
+    nullable: bool,
+    /// What it was in the last row.
+    last: Option<&'p Value>,
+}
+
+impl<'p, DB: Dialect> Page<'p, DB> {
+    /// Finds the columns that are meant. A name that is not among `columns` goes no further than here.
+    pub(super) fn new(
+        columns: &'p [Column<DB>],
+        key: &[String],
+        request: &'p PageRequest,
+    ) -> Result<Self, SqlError> {
+        let sort = request.sort.iter().map(|sort| (sort.field.as_str(), sort.order, true));
+        let key_terms = key.iter().map(|name| (name.as_str(), Order::Asc, false));
+        let expected = key.len() + usize::from(request.sort.is_some());
+        if let Some(after) = &request.after {
+            if key.is_empty() {
+                return Err(SqlError::invalid("the query has no key to go on from"));
+            }
+            if after.len() != expected {
+                return Err(SqlError::invalid("the place to go on from is not one of this query"));
+            }
+        }
+        let mut terms: Vec<Term<'p, DB>> = Vec::with_capacity(expected);
+        for (at, (name, order, is_sort)) in sort.chain(key_terms).enumerate() {
+            let Some(column) = columns.iter().find(|column| column.name == name) else {
+                return Err(SqlError::invalid("the query has no such column to sort by"));
+            };
+            // The column of the sort may be of the key, too: it has decided already.
+            if terms.iter().any(|term| term.column.name == name) {
+                continue;
+            }
+            let expression = DB::sorted(column).ok_or_else(|| {
+                SqlError::invalid(format!("column `{name}` has no order, and cannot be sorted by"))
+            })?;
+            let nullable = is_sort && column.nullable && !key.iter().any(|key| key == name);
+            let last = request.after.as_ref().map(|after| &after[at]);
+            if last.is_some_and(Value::is_null) && !nullable {
+                return Err(SqlError::invalid(format!("column `{name}` is never null")));
+            }
+            terms.push(Term { column, expression, order, nullable, last });
+        }
+        // Where there is a place to go on from, the offset only says how far it is.
+        let offset = if request.after.is_some() { 0 } else { request.offset };
+        Ok(Self { terms, after: request.after.is_some(), limit: rows(request.limit)?, offset: rows(offset)? })
+    }
+
+    /// Whether the place to go on from is made of this column.
+    pub(super) fn has(&self, column: &Column<DB>) -> bool {
+        self.terms.iter().any(|term| term.column.name == column.name)
+    }
+
+    /// The statement. `arguments` hold the author's parameters; what is bound here comes after them.
+    pub(super) fn sql(
+        &self,
+        select: &str,
+        limit: Duration,
+        arguments: &mut DB::Arguments,
+        mut bound: usize,
+    ) -> Result<String, SqlError> {
+        let (before, hint) = DB::limited(limit);
+        let mut sql = format!("{before}SELECT {hint}{select}");
+        if self.after {
+            sql.push_str(" WHERE ");
+            sql.push_str(&self.condition(arguments, &mut bound)?);
+        }
+        let order = |term: &Term<'_, DB>| DB::ordered(&term.expression, term.order, term.nullable);
+        if !self.terms.is_empty() {
+            sql.push_str(" ORDER BY ");
+            sql.push_str(&self.terms.iter().map(order).collect::<Vec<_>>().join(", "));
+        }
+        let _ = write!(sql, " LIMIT {} OFFSET {}", DB::placeholder(bound + 1), DB::placeholder(bound + 2));
+        for number in [self.limit, self.offset] {
+            DB::number(number, arguments).map_err(|_| SqlError::invalid("the page cannot be bound"))?;
+        }
+        Ok(sql)
+    }
+
+    /// What is true of the rows after the last one: the first term is beyond, or it is equal and the second
+    /// is beyond, and so on. In front of that stands what an index can be entered with.
+    fn condition(&self, arguments: &mut DB::Arguments, bound: &mut usize) -> Result<String, SqlError> {
+        let mut operand = |term: &Term<'_, DB>, value: &Value| {
+            *bound += 1;
+            DB::operand(term.column, value, DB::placeholder(*bound), arguments).map_err(|_| {
+                SqlError::invalid(format!("no value like this is in column `{}`", term.column.name))
+            })
+        };
+        // Values are bound in the order in which they stand in the text: some databases know no other.
+        let mut sql = match self.terms.as_slice() {
+            [first, _, ..] => match first.last {
+                None | Some(Value::Null) => String::new(),
+                Some(value) => {
+                    let (left, right) = (&first.expression, operand(first, value)?);
+                    match first.order {
+                        Order::Asc if first.nullable => format!("({left} >= {right} OR {left} IS NULL) AND "),
+                        Order::Asc => format!("{left} >= {right} AND "),
+                        Order::Desc => format!("{left} <= {right} AND "),
+                    }
+                }
+            },
+            _ => String::new(),
+        };
+        let mut ways = Vec::with_capacity(self.terms.len());
+        for (at, term) in self.terms.iter().enumerate() {
+            let mut all = Vec::with_capacity(at + 1);
+            for equal in &self.terms[..at] {
+                let left = &equal.expression;
+                all.push(match equal.last {
+                    None | Some(Value::Null) => format!("{left} IS NULL"),
+                    Some(value) => format!("{left} = {}", operand(equal, value)?),
+                });
+            }
+            let left = &term.expression;
+            let beyond = match (term.last, term.order) {
+                // Nothing is greater than null, and everything else is less.
+                (None | Some(Value::Null), Order::Asc) => continue,
+                (None | Some(Value::Null), Order::Desc) => format!("{left} IS NOT NULL"),
+                (Some(value), Order::Asc) if term.nullable => {
+                    format!("({left} > {} OR {left} IS NULL)", operand(term, value)?)
+                }
+                (Some(value), Order::Asc) => format!("{left} > {}", operand(term, value)?),
+                (Some(value), Order::Desc) => format!("{left} < {}", operand(term, value)?),
+            };
+            all.push(beyond);
+            ways.push(format!("({})", all.join(" AND ")));
+        }
+        let _ = write!(sql, "({})", ways.join(" OR "));
+        Ok(sql)
+    }
+}
+
+/// A number of rows as databases count them.
+fn rows(number: u64) -> Result<i64, SqlError> {
+    i64::try_from(number).map_err(|_| SqlError::invalid("no result set has so many rows"))
+}

@@ -1,0 +1,297 @@
+//! Where result sets are kept.
+
+mod memory;
+mod shared;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+use std::{fmt, time::Duration};
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use self::{memory::MemoryStore, shared::SharedStore};
+use crate::{
+    column::ColumnDefinition,
+    error::Result,
+    owner::Owner,
+    rows::{Row, Rows},
+};
+
+/// Keeps result sets: what is known of each, the rows of those that are in hand, and for a while what became
+/// of those that are gone.
+///
+/// # Contract
+///
+/// - A resource that was [saved](Self::save) is seen by every later [`get`](Self::get), from whatever opening
+///   of the store, as it was last written. One that has expired is seen too, until it is deleted: who reads
+///   it looks at the clock.
+/// - [`update`](Self::update) changes what is given and nothing else, and is atomic: of any number of updates
+///   at once none is lost, and accesses add up. What is unknown, or has expired at
+///   [`ResourceUpdate::at`], is not updated.
+/// - [`delete`](Self::delete) happens once: of any number of callers one is told `true`. It removes the rows
+///   with the resource and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`] it removes only
+///   what has expired by then, whatever was pinned or extended meanwhile.
+/// - [`find_expired`](Self::find_expired) gives ids of resources that have expired, and never others. An id
+///   that was given to one caller is not given to another for a minute, so replicas do not clean up the same.
+/// - [`rows`](Self::rows) gives rows as they were [put](Self::put_rows), in that order.
+///
+/// The contract is written as tests in `store::conformance` (the feature `conformance`).
+#[async_trait]
+pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
+    /// Keeps a resource under its id, and returns the id.
+    async fn save(&self, resource: Resource) -> Result<String>;
+
+    /// The resource with this id.
+    async fn get(&self, id: &str) -> Result<Option<Resource>>;
+
+    /// Changes a resource, and returns what it then is; `None` if there is none to change.
+    async fn update(&self, id: &str, update: ResourceUpdate) -> Result<Option<Resource>>;
+
+    /// Removes a resource and its rows, and says whether there was one to remove.
+    async fn delete(&self, id: &str, removal: Removal) -> Result<bool>;
+
+    /// Ids of resources that have expired at `at`, up to a few hundred.
+    async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
+
+    /// What became of a resource that is gone, as long as anybody remembers.
+    async fn tombstone(&self, id: &str) -> Result<Option<Gone>>;
+
+    /// Keeps the rows of a resource. Called once, before it is saved.
+    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()>;
+
+    /// Rows of a resource from `offset` on, up to `limit`: as many as there are.
+    async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
+
+    /// Whether other processes see what is kept here. A closure cannot be kept in such a store.
+    fn is_shared(&self) -> bool;
+
+    /// Lets go of connections. May be called more than once.
+    async fn close(&self) -> Result<()>;
+}
+
+/// A result set, as far as it is not rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Resource {
+    /// Its id: at least 128 random bits.
+    pub id: String,
+    /// What people call it.
+    pub name: String,
+    /// Where its rows come from.
+    pub query: Origin,
+    /// Its columns.
+    pub columns: Vec<ColumnDefinition>,
+    /// The columns that tell its rows apart; empty if none are known to.
+    #[serde(default)]
+    pub key: Vec<String>,
+    /// Whether it can be sorted.
+    pub sorts: bool,
+    /// How many rows it had when it was made.
+    pub total_count: u64,
+    /// How many bytes its rows are as JSON, where that is known.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+    /// Its preview.
+    pub sample_data: Vec<Row>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it ends; never, if it is pinned.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// How long it was to live, and does again when it is unpinned.
+    pub life: Duration,
+    /// How often its rows were read.
+    pub access_count: u64,
+    /// When they were last.
+    pub last_accessed_at: Option<DateTime<Utc>>,
+    /// What its maker wants to keep with it.
+    pub metadata: Map<String, Value>,
+    /// Whose it is.
+    pub owner: Owner,
+    /// Links made for an earlier epoch are no longer good.
+    #[serde(default)]
+    pub link_epoch: u64,
+}
+
+impl Resource {
+    /// A resource without rows, for those who test a store of their own.
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        created_at: DateTime<Utc>,
+        life: Duration,
+    ) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            query: Origin::Rows,
+            columns: Vec::new(),
+            key: Vec::new(),
+            sorts: true,
+            total_count: 0,
+            bytes: None,
+            sample_data: Vec::new(),
+            created_at,
+            expires_at: created_at.checked_add_signed(chrono::TimeDelta::from_std(life).unwrap_or_default()),
+            life,
+            access_count: 0,
+            last_accessed_at: None,
+            metadata: Map::new(),
+            owner: Owner::nobody(),
+            link_epoch: 0,
+        }
+    }
+
+    /// Whether its time is over.
+    pub fn is_expired(&self, at: DateTime<Utc>) -> bool {
+        self.expires_at.is_some_and(|end| end <= at)
+    }
+}
+
+/// Where the rows of a result set come from, as a store can keep it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// They are kept with it: every page comes from the same data.
+    Rows,
+    /// A named query, run for every page: a page shows the data as they are when it is read.
+    Live {
+        /// The name it is registered under.
+        query: String,
+        /// Its parameters.
+        parameters: Value,
+    },
+    /// Closures in the process that made it.
+    Closures,
+}
+
+/// A change to a resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ResourceUpdate {
+    /// When the change is made.
+    pub at: DateTime<Utc>,
+    /// When it ends from now on; `Some(None)` is never.
+    pub expires_at: Option<Option<DateTime<Utc>>>,
+    /// How many accesses are added.
+    pub accesses: u64,
+    /// Its new name.
+    pub name: Option<String>,
+    /// Its new metadata.
+    pub metadata: Option<Map<String, Value>>,
+    /// Whether links made so far are no longer good.
+    pub revoke_links: bool,
+}
+
+impl ResourceUpdate {
+    /// No change, made at this time.
+    pub fn at(at: DateTime<Utc>) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// Its rows were read so many times.
+    #[must_use]
+    pub fn with_accesses(mut self, accesses: u64) -> Self {
+        self.accesses = accesses;
+        self
+    }
+
+    /// It ends then, or never.
+    #[must_use]
+    pub fn with_expires_at(mut self, expires_at: Option<DateTime<Utc>>) -> Self {
+        self.expires_at = Some(expires_at);
+        self
+    }
+
+    /// Changes its name.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Changes its metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// Makes the links made so far no longer good.
+    #[must_use]
+    pub fn revoking_links(mut self) -> Self {
+        self.revoke_links = true;
+        self
+    }
+
+    /// Makes the change, or says that the resource has expired. For those who write a store.
+    pub fn apply(&self, resource: &mut Resource) -> bool {
+        if resource.is_expired(self.at) {
+            return false;
+        }
+        if self.accesses > 0 {
+            resource.access_count = resource.access_count.saturating_add(self.accesses);
+            resource.last_accessed_at = resource.last_accessed_at.max(Some(self.at));
+        }
+        if let Some(expires_at) = self.expires_at {
+            resource.expires_at = expires_at;
+        }
+        if let Some(name) = &self.name {
+            resource.name.clone_from(name);
+        }
+        if let Some(metadata) = &self.metadata {
+            resource.metadata.clone_from(metadata);
+        }
+        if self.revoke_links {
+            resource.link_epoch += 1;
+        }
+        true
+    }
+}
+
+/// Why a resource is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Removal {
+    /// Somebody wants it gone.
+    Deleted,
+    /// Its time is over, if at this moment it still is.
+    Expired {
+        /// Now.
+        at: DateTime<Utc>,
+    },
+}
+
+/// What is remembered of a resource that is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    /// What became of it.
+    pub tombstone: Tombstone,
+    /// Whose it was: nobody else is told.
+    #[serde(default)]
+    pub owner: Owner,
+}
+
+/// What became of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Tombstone {
+    /// Somebody wanted it gone.
+    Deleted,
+    /// Its time was over.
+    Expired,
+}
+
+impl From<Removal> for Tombstone {
+    fn from(removal: Removal) -> Self {
+        match removal {
+            Removal::Deleted => Self::Deleted,
+            Removal::Expired { .. } => Self::Expired,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Updates of one set that come while another is being written are written together.
+
+use std::{
+    collections::HashMap,
+    error::Error as StdError,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use antiphon_store::Revision;
+use tokio::sync::oneshot;
+
+use super::{
+    Shared,
+    again::{Attempts, random_name},
+    record::{Id, Kept, Mark, Set, backstop, check_size},
+    storage,
+};
+use crate::{
+    error::{DualResponseError, Result},
+    store::{Resource, ResourceUpdate},
+};
+
+/// The updates that wait, by id. A set has a lane while a task writes its updates.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    waiting: Mutex<HashMap<String, Vec<Waiting>>>,
+    /// Who we are, in the marks we leave.
+    writer: String,
+    /// How many batches have been written.
+    batches: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    update: ResourceUpdate,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self { waiting: Mutex::default(), writer: random_name(), batches: AtomicU64::new(0) }
+    }
+}
+
+impl Lanes {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Vec<Waiting>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues an update, and says whether it is the first: then somebody must write it.
+    fn join(&self, id: &str, waiting: Waiting) -> bool {
+        let mut lanes = self.waiting();
+        match lanes.get_mut(id) {
+            Some(lane) => {
+                lane.push(waiting);
+                false
+            }
+            None => lanes.insert(id.to_owned(), vec![waiting]).is_none(),
+        }
+    }
+
+    /// What waits now. Where nothing does, the lane ends.
+    fn take(&self, id: &str) -> Option<Vec<Waiting>> {
+        let mut lanes = self.waiting();
+        let batch = lanes.get_mut(id).map(std::mem::take).filter(|batch| !batch.is_empty());
+        if batch.is_none() {
+            lanes.remove(id);
+        }
+        batch
+    }
+
+    fn next(&self) -> Mark {
+        Mark { writer: self.writer.clone(), number: self.batches.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Shared {
+    /// Makes a change, together with those that come at the same time, and returns when it is written.
+    ///
+    /// The writing is a task of its own. A caller that goes away takes nobody's update along.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        id: Id<'_>,
+        update: ResourceUpdate,
+    ) -> Result<Option<Resource>> {
+        let (answer, answered) = oneshot::channel();
+        if self.lanes.join(id.0, Waiting { update, answer }) {
+            let lane = Lane { shared: Arc::clone(self), id: id.0.to_owned(), ended: false };
+            tokio::spawn(lane.run());
+        }
+        match answered.await {
+            Ok(outcome) => outcome.answer(),
+            Err(_) => Err(storage("the task that writes updates has stopped")),
+        }
+    }
+}
+
+/// Writes the updates of one set until none waits.
+struct Lane {
+    shared: Arc<Shared>,
+    id: String,
+    ended: bool,
+}
+
+impl Lane {
+    async fn run(mut self) {
+        let mut known = None;
+        while let Some(batch) = self.shared.lanes.take(&self.id) {
+            let (updates, answers): (Vec<_>, Vec<_>) =
+                batch.into_iter().map(|waiting| (waiting.update, waiting.answer)).unzip();
+            let outcomes = match self.write(&updates, &mut known).await {
+                Ok(outcomes) => outcomes,
+                Err(error) => failed(error, updates.len()),
+            };
+            for (answer, outcome) in answers.into_iter().zip(outcomes) {
+                // Whoever has gone away needs no answer.
+                let _ = answer.send(outcome);
+            }
+        }
+        self.ended = true;
+    }
+
+    /// Makes all updates in one write. `known` is the set as this lane has last written it.
+    async fn write(
+        &self,
+        updates: &[ResourceUpdate],
+        known: &mut Option<(Box<Set>, Revision)>,
+    ) -> Result<Vec<Outcome>> {
+        let id = Id(&self.id);
+        let mark = self.shared.lanes.next();
+        let mut outcomes = Vec::new();
+        let mut attempts = Attempts::default();
+        loop {
+            let found = match known.take() {
+                Some((set, revision)) => Some((Kept::Set(set), revision)),
+                None => self.shared.read(id).await?,
+            };
+            let Some((Kept::Set(mut set), revision)) = found else {
+                return Ok(updates.iter().map(|_| Outcome::Refused).collect());
+            };
+            if set.has(&mark) {
+                // An answer was lost, and the write was made. It was the last attempt: had it been one before,
+                // the last would have found the mark.
+                *known = Some((set, revision));
+                return Ok(outcomes);
+            }
+            outcomes = apply(updates, &mut set.resource);
+            if !outcomes.iter().any(|outcome| matches!(outcome, Outcome::Made(_))) {
+                return Ok(outcomes);
+            }
+            set.leave(mark.clone());
+            let ttl = backstop(&set.resource);
+            let kept = Kept::Set(set);
+            match self.shared.store.update(&id.set(), kept.write()?, ttl, revision).await {
+                Ok(revision) => {
+                    *known = kept.into_set().map(|set| (set, revision));
+                    return Ok(outcomes);
+                }
+                Err(error) => attempts.again(error).await?,
+            }
+        }
+    }
+}
+
+/// A lane that ends before its time lets those who wait go; nobody would ever answer them.
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.shared.lanes.waiting().remove(&self.id);
+        }
+    }
+}
+
+/// What became of one update.
+#[derive(Clone, Debug)]
+enum Outcome {
+    /// It was made, and this is what the resource then was.
+    Made(Arc<Resource>),
+    /// There is no such resource, or it has expired.
+    Refused,
+    /// The resource would be too large.
+    TooLarge(String),
+    Busy(Duration),
+    Failed(Arc<dyn StdError + Send + Sync>),
+}
+
+impl Outcome {
+    fn answer(self) -> Result<Option<Resource>> {
+        match self {
+            Self::Made(resource) => Ok(Some(Arc::unwrap_or_clone(resource))),
+            Self::Refused => Ok(None),
+            Self::TooLarge(why) => Err(DualResponseError::TooLarge(why)),
+            Self::Busy(retry_after) => Err(DualResponseError::Busy { retry_after }),
+            Self::Failed(source) => Err(storage(source)),
+        }
+    }
+}
+
+/// The same for all whose updates were to be written together.
+fn failed(error: DualResponseError, updates: usize) -> Vec<Outcome> {
+    let outcome = match error {
+        DualResponseError::Busy { retry_after } => Outcome::Busy(retry_after),
+        DualResponseError::Storage(source) => Outcome::Failed(source.into()),
+        other => Outcome::Failed(Arc::new(other)),
+    };
+    vec![outcome; updates]
+}
+
+/// Makes all updates, one after the other, and says what became of each.
+fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
+    let mut counted = Vec::new();
+    let mut outcomes: Vec<_> = updates
+        .iter()
+        .enumerate()
+        .map(|(at, update)| {
+            if !is_only_accesses(update) {
+                return apply_alone(update, resource);
+            }
+            if update.apply(resource) {
+                counted.push(at);
+            }
+            Outcome::Refused
+        })
+        .collect();
+    if !counted.is_empty() {
+        // One for all: a thousand readers of a large preview have not a thousand of it.
+        let counted_in = Arc::new(resource.clone());
+        for at in counted {
+            outcomes[at] = Outcome::Made(Arc::clone(&counted_in));
+        }
+    }
+    outcomes
+}
+
+/// Makes an update that may make the resource larger. One that is too large must not fail the others.
+fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
+    let mut changed = resource.clone();
+    if !update.apply(&mut changed) {
+        return Outcome::Refused;
+    }
+    match check_size(&changed) {
+        Ok(()) => {
+            *resource = changed.clone();
+            Outcome::Made(Arc::new(changed))
+        }
+        Err(DualResponseError::TooLarge(why)) => Outcome::TooLarge(why),
+        Err(error) => Outcome::Failed(Arc::new(error)),
+    }
+}
+
+fn is_only_accesses(update: &ResourceUpdate) -> bool {
+    let ResourceUpdate { at: _, accesses: _, expires_at, name, metadata, revoke_links } = update;
+    expires_at.is_none() && name.is_none() && metadata.is_none() && !revoke_links
+}

@@ -1,0 +1,86 @@
+//! Rows: a log, an entry a row, so that a page is a part of it.
+
+use antiphon_store::{ENTRY_COST, MAX_VALUE, Steady, Store};
+use bytes::Bytes;
+use chrono::{TimeDelta, Utc};
+
+use super::{Shared, record::Id, storage};
+use crate::{
+    error::{DualResponseError, Result},
+    rows::Rows,
+};
+
+/// The most bytes of a row.
+const MAX_ROW: usize = Steady::<dyn Store>::MAX_VALUE;
+
+/// What a row costs in an append beside its bytes: as an entry, and for the stamp that makes writes safe.
+const ROW_COST: usize = ENTRY_COST + 16;
+
+/// How many rows are asked for at once.
+const PAGE: u64 = 2_000;
+
+/// How long it may take to write the rows of a set and to save it.
+const MAKING: TimeDelta = TimeDelta::hours(1);
+
+impl Shared {
+    pub(super) async fn put_rows(&self, id: Id<'_>, rows: &Rows) -> Result<()> {
+        if let Some((at, row)) = rows.iter().enumerate().find(|(_, row)| row.len() > MAX_ROW) {
+            return Err(too_large(at, row.len()));
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        // Whoever dies before the set is saved leaves nothing behind.
+        self.wake_by(id, Utc::now() + MAKING).await?;
+        let log = id.rows();
+        let mut written = 0;
+        while written < rows.len() {
+            let chunk = chunk(rows, written);
+            // Conditional on how many are there: a chunk whose answer was lost is not written twice.
+            written += chunk.len();
+            self.store.append(&log, (written - chunk.len()) as u64, chunk).await.map_err(storage)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn rows(&self, id: Id<'_>, offset: u64, limit: u64) -> Result<Rows> {
+        let log = id.rows();
+        let mut rows = Rows::new();
+        loop {
+            let read = rows.len() as u64;
+            let wanted = limit.saturating_sub(read).min(PAGE);
+            let Some(from) = offset.checked_add(read).filter(|_| wanted > 0) else { return Ok(rows) };
+            let wanted = usize::try_from(wanted).expect("a page is small");
+            let entries = self.store.read(&log, from, wanted).await.map_err(storage)?;
+            if entries.is_empty() {
+                return Ok(rows);
+            }
+            for entry in entries {
+                rows.push_json(std::str::from_utf8(&entry).map_err(storage)?).map_err(storage)?;
+            }
+        }
+    }
+}
+
+/// As many rows from `start` on as fit in one append: one, at least.
+fn chunk(rows: &Rows, start: usize) -> Vec<Bytes> {
+    let mut chunk = Vec::new();
+    // The stamps of many rows are more than the store's own limit leaves room for.
+    let (mut bytes, mut cost) = (0, 0);
+    for row in (start..rows.len()).map_while(|at| rows.get(at)) {
+        bytes += row.len();
+        cost += row.len() + ROW_COST;
+        if !chunk.is_empty() && (bytes > MAX_ROW || cost > MAX_VALUE) {
+            break;
+        }
+        chunk.push(Bytes::copy_from_slice(row.as_bytes()));
+    }
+    chunk
+}
+
+fn too_large(at: usize, bytes: usize) -> DualResponseError {
+    DualResponseError::TooLarge(format!(
+        "row {at} is {bytes} bytes, and a shared store keeps rows of up to {MAX_ROW}; leave out its largest column, \
+         or use a named query, whose rows are not kept"
+    ))
+}
