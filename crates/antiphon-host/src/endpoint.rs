@@ -80,13 +80,14 @@ impl Endpoint {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
 
         let url = url.into();
-        Self::at(url.clone(), move || {
+        Self::new(url.clone(), move || {
             let url = url.clone();
             // The connection is made again by the host, which knows what may be asked twice.
             async move {
                 WebSocketClient::connect(&url, WebSocketClientConfig::default().with_reconnect(None)).await
             }
         })
+        .at_its_name()
     }
 
     /// A server of 2024-11-05 behind HTTP+SSE: `https://mcp.example.com/sse`.
@@ -95,10 +96,11 @@ impl Endpoint {
         use antiphon_transport::sse::{SseClient, SseClientConfig};
 
         let url = url.into();
-        Self::at(url.clone(), move || {
+        Self::new(url.clone(), move || {
             let url = url.clone();
             async move { SseClient::connect(&url, SseClientConfig::default().with_reconnect(None)).await }
         })
+        .at_its_name()
     }
 
     /// A server behind a transport of any kind. `open` makes a new one for every connection.
@@ -149,24 +151,15 @@ impl Endpoint {
         }
     }
 
-    /// As [`new`](Self::new), at `url`.
+    /// Says that its name is where it is.
     #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
-    pub(crate) fn at<F, Fut, T, E, O, A>(url: String, open: F) -> Self
-    where
-        F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<T, O>> + Send + 'static,
-        T: IntoTransport<RoleClient, E, A> + Send + 'static,
-        E: std::error::Error + Send + Sync + 'static,
-        O: fmt::Display + Send + 'static,
-        A: 'static,
-    {
-        #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
-        let mut endpoint = Self::new(url, open);
+    #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
+    pub(crate) fn at_its_name(mut self) -> Self {
         #[cfg(feature = "results")]
         {
-            endpoint.url = Some(endpoint.name.clone());
+            self.url = Some(self.name.clone());
         }
-        endpoint
+        self
     }
 
     /// Where it is, if it is somewhere on a network.

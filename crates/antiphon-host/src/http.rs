@@ -95,19 +95,21 @@ impl From<HttpEndpoint> for Endpoint {
         if let Some(authority) = endpoint.authority.clone() {
             let endpoint = HttpEndpoint { token: None, ..endpoint };
             let opening = std::sync::Arc::clone(&authority);
-            return Self::at(name, move || {
+            return Self::new(name, move || {
                 let (config, authority) = (endpoint.config(), std::sync::Arc::clone(&opening));
                 async move {
                     let client = authority.client().await.map_err(|error| error.to_string())?;
                     Ok::<_, String>(StreamableHttpClientTransport::with_client(client, config?))
                 }
             })
+            .at_its_name()
             .with_authority(authority);
         }
-        Self::at(name, move || {
+        Self::new(name, move || {
             let open = |config| Ok(StreamableHttpClientTransport::with_client(client()?, config));
             std::future::ready(endpoint.config().and_then(open))
         })
+        .at_its_name()
     }
 }
 

@@ -6,7 +6,7 @@ mod shared;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -71,6 +71,50 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
 
     /// Lets go of connections. May be called more than once.
     async fn close(&self) -> Result<()>;
+}
+
+/// A handle on a store is one.
+#[async_trait]
+impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
+    async fn save(&self, resource: Resource) -> Result<String> {
+        (**self).save(resource).await
+    }
+
+    async fn get(&self, id: &str) -> Result<Option<Resource>> {
+        (**self).get(id).await
+    }
+
+    async fn update(&self, id: &str, update: ResourceUpdate) -> Result<Option<Resource>> {
+        (**self).update(id, update).await
+    }
+
+    async fn delete(&self, id: &str, removal: Removal) -> Result<bool> {
+        (**self).delete(id, removal).await
+    }
+
+    async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>> {
+        (**self).find_expired(at).await
+    }
+
+    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+        (**self).tombstone(id).await
+    }
+
+    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()> {
+        (**self).put_rows(id, rows, life).await
+    }
+
+    async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {
+        (**self).rows(id, offset, limit).await
+    }
+
+    fn is_shared(&self) -> bool {
+        (**self).is_shared()
+    }
+
+    async fn close(&self) -> Result<()> {
+        (**self).close().await
+    }
 }
 
 /// A result set, as far as it is not rows.

@@ -69,7 +69,7 @@ async fn clean_up_comes_by_itself_every_minute() {
     tokio::time::pause();
     let clock = Clock::new();
     let store = Arc::new(MemoryStore::new());
-    let server = DualResponseServer::new(options(&clock).with_store(Shared(Arc::clone(&store)))).unwrap();
+    let server = DualResponseServer::new(options(&clock).with_store(Arc::clone(&store))).unwrap();
     let id = kept(&server, 3).await.resource_id;
     clock.turn(TimeDelta::minutes(15));
     tokio::time::sleep(Duration::from_secs(59)).await;
@@ -150,7 +150,7 @@ async fn shutdown_closes_the_store_and_ends_the_clean_up() {
     tokio::time::pause();
     let clock = Clock::new();
     let store = Arc::new(MemoryStore::new());
-    let server = DualResponseServer::new(options(&clock).with_store(Shared(Arc::clone(&store)))).unwrap();
+    let server = DualResponseServer::new(options(&clock).with_store(Arc::clone(&store))).unwrap();
     let id = kept(&server, 3).await.resource_id;
     server.shutdown().await.unwrap();
     server.shutdown().await.unwrap();
@@ -195,60 +195,4 @@ async fn links_open_what_they_say_until_they_end_or_are_revoked() {
     clock.turn(TimeDelta::minutes(5));
     let token = link.url.split_once("?link=").unwrap().1;
     assert!(matches!(server.open_link(token), Err(DualResponseError::Unauthorized)));
-}
-
-/// A store that the test holds as well.
-#[derive(Debug)]
-struct Shared(Arc<MemoryStore>);
-
-#[async_trait::async_trait]
-impl ResourceStore for Shared {
-    async fn save(&self, resource: antiphon_results::store::Resource) -> antiphon_results::Result<String> {
-        self.0.save(resource).await
-    }
-    async fn get(&self, id: &str) -> antiphon_results::Result<Option<antiphon_results::store::Resource>> {
-        self.0.get(id).await
-    }
-    async fn update(
-        &self,
-        id: &str,
-        update: antiphon_results::store::ResourceUpdate,
-    ) -> antiphon_results::Result<Option<antiphon_results::store::Resource>> {
-        self.0.update(id, update).await
-    }
-    async fn delete(
-        &self,
-        id: &str,
-        removal: antiphon_results::store::Removal,
-    ) -> antiphon_results::Result<bool> {
-        self.0.delete(id, removal).await
-    }
-    async fn find_expired(&self, at: chrono::DateTime<chrono::Utc>) -> antiphon_results::Result<Vec<String>> {
-        self.0.find_expired(at).await
-    }
-    async fn tombstone(&self, id: &str) -> antiphon_results::Result<Option<antiphon_results::store::Gone>> {
-        self.0.tombstone(id).await
-    }
-    async fn put_rows(
-        &self,
-        id: &str,
-        rows: antiphon_results::Rows,
-        life: Option<Duration>,
-    ) -> antiphon_results::Result<()> {
-        self.0.put_rows(id, rows, life).await
-    }
-    async fn rows(
-        &self,
-        id: &str,
-        offset: u64,
-        limit: u64,
-    ) -> antiphon_results::Result<antiphon_results::Rows> {
-        self.0.rows(id, offset, limit).await
-    }
-    fn is_shared(&self) -> bool {
-        self.0.is_shared()
-    }
-    async fn close(&self) -> antiphon_results::Result<()> {
-        self.0.close().await
-    }
 }

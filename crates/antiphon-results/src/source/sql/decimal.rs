@@ -22,11 +22,7 @@ fn is_exact(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
-        let mut json = Vec::new();
-        write(&mut json);
-        String::from_utf8(json).unwrap()
-    }
+    use super::super::write::written;
 
     #[test]
     fn decimals_are_numbers_only_where_no_digit_can_be_lost() {

@@ -52,13 +52,7 @@ impl Moment {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
-        let mut json = Vec::new();
-        write(&mut json);
-        String::from_utf8(json).unwrap()
-    }
+    use super::{super::write::written, *};
 
     #[test]
     fn moments_are_written_with_as_many_digits_as_they_have() {

@@ -69,15 +69,17 @@ pub(super) fn checked(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(())
 }
 
+/// What `write` writes.
+#[cfg(test)]
+pub(super) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut json = Vec::new();
+    write(&mut json);
+    String::from_utf8(json).expect("JSON is UTF-8")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
-        let mut json = Vec::new();
-        write(&mut json);
-        String::from_utf8(json).unwrap()
-    }
 
     #[test]
     fn json_is_kept_as_it_is_but_for_line_breaks() {
