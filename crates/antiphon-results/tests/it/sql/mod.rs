@@ -11,6 +11,7 @@ mod pages;
 mod parameters;
 mod postgres_types;
 mod sqlite_types;
+mod types_paged;
 
 use std::{sync::Arc, time::Duration};
 
