@@ -13,7 +13,9 @@ impl HostBuilder {
     /// Says how result sets are fetched, and where else than at their server's own origin they may be.
     ///
     /// Default: at the origin of the MCP endpoint, with `https`, at addresses of the public internet; on this
-    /// machine, if the endpoint is. No credentials are sent along.
+    /// machine, if the endpoint is. No credentials are sent along. Headers need a base URL: a host connects to many
+    /// servers, and what is for one of them is not for the others. Where they differ, make a
+    /// [`DualResponseClient`] for each.
     pub fn with_results(mut self, options: DualResponseClientOptions) -> Self {
         self.results = options;
         self
@@ -44,6 +46,11 @@ impl Connection {
 
 /// A client for the result sets of the server at `url`.
 pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> Result<DualResponseClient> {
+    if options.has_headers_for_any_endpoint() {
+        return Err(Error::Misuse(
+            "the headers of `with_results` would be sent to every server that is connected to; say with `with_base_url` whose they are".into(),
+        ));
+    }
     let mut options = options.clone();
     if let Some(origin) = url.and_then(origin) {
         // Whoever connects to this machine has decided to go there; only that one port is meant.

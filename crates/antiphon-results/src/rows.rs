@@ -54,13 +54,18 @@ impl Rows {
         if !(row.starts_with('{') && row.ends_with('}')) {
             return Err(serde::de::Error::custom("a row must be a JSON object"));
         }
+        // Bytes are looked for faster than characters are.
+        let breaks = row.as_bytes().contains(&b'\n') || row.as_bytes().contains(&b'\r');
+        if breaks {
+            // Before anything is added: what is refused must leave nothing behind.
+            serde_json::from_str::<&RawValue>(row)?;
+        }
         if !self.ends.is_empty() {
             self.json.push(',');
         }
-        // Bytes are looked for faster than characters are.
-        if row.as_bytes().contains(&b'\n') || row.as_bytes().contains(&b'\r') {
-            // Between members a writer may break lines; within text it cannot.
-            self.json.push_str(&serde_json::from_str::<Value>(row)?.to_string());
+        if breaks {
+            // Between members a writer may break lines, where a space will do; within text it cannot.
+            self.json.push_str(&row.replace(['\n', '\r'], " "));
         } else {
             self.json.push_str(row);
         }

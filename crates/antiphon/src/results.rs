@@ -64,7 +64,11 @@ impl ServerBuilder {
         results: DualResponseServer,
         owner: impl Fn(&str) -> Owner + Send + Sync + 'static,
     ) -> Self {
-        let template = format!("{}://{{id}}", results.scheme());
+        // A scheme that is fetched stands before the whole URL.
+        let template = match results.scheme() {
+            "http" | "https" => format!("{}/{{id}}", results.base_url()),
+            scheme => format!("{scheme}://{{id}}"),
+        };
         let template = ResourceTemplate::new(template, "result set", read)
             .with_description("The first rows of a result set that a tool has answered with")
             .with_mime_type("application/json");

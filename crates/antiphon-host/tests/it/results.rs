@@ -79,6 +79,17 @@ async fn set_elsewhere_is_not_gone_to_unless_the_host_says_so() {
 }
 
 #[tokio::test]
+async fn headers_are_not_for_whoever_is_connected_to() {
+    let (piped, _) = server("https://api.example.com/resources");
+    let options = DualResponseClientOptions::new().with_header("authorization", "Bearer secret");
+    let host = Host::builder("h", "1").with_results(options.clone()).build();
+    let refused = host.connect(endpoint(&piped)).await.unwrap_err();
+    assert!(refused.to_string().contains("`with_base_url`"), "{refused}");
+    let options = options.with_base_url("https://api.example.com/resources");
+    assert!(Host::builder("h", "1").with_results(options).build().connect(endpoint(&piped)).await.is_ok());
+}
+
+#[tokio::test]
 async fn plain_result_is_no_dual_response() {
     let tool = Tool::new("plain", "Says something", async |_: &Ctx, _: ()| Ok("hello".to_owned()));
     let server = Server::builder("s", "1").tool(tool).build().unwrap();

@@ -105,6 +105,7 @@ impl ParsedDualResponse {
             let page = self.fetch_as::<T>(asked.clone()).await?;
             let next = page.follow(asked.offset)?;
             let total = page.total_count;
+            asked.cursor = page.cursor;
             rows.extend(page.data);
             let fetched = rows.len() as u64;
             let expected = if next.is_some() { total.max(fetched + 1) } else { fetched };

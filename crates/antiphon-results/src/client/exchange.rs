@@ -174,3 +174,13 @@ pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError 
     }
     DualResponseClientError::broken(message, error)
 }
+
+/// Where the next page goes on by key: the cursor in `Link: <…?cursor=…>; rel="next"`. Only that is taken; the URL is not
+/// gone to.
+pub(super) fn cursor(answer: &FetchResponse) -> Option<String> {
+    let links = answer.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
+    let next = links.flat_map(|links| links.split(',')).find(|link| link.contains("rel=\"next\""))?;
+    let (_, query) = next.trim_start().strip_prefix('<')?.split_once('>')?.0.split_once('?')?;
+    let mut members = url::form_urlencoded::parse(query.as_bytes());
+    members.find(|(name, _)| name == "cursor").map(|(_, cursor)| cursor.into_owned())
+}

@@ -48,12 +48,12 @@ impl Lines {
         })
     }
 
-    /// Up to `size` rows; fewer only at the end. Reads no further than it must.
+    /// Up to `size` rows; fewer at the end, or where they have as many bytes as a page may. Reads no further than it must.
     pub(super) async fn batch(&mut self, inner: &Inner, size: usize) -> Result<Rows> {
         let mut rows = Rows::new();
         loop {
-            self.cut(&mut rows, size)?;
-            if rows.len() == size || self.ended {
+            self.cut(&mut rows, size, inner.setup.max_body)?;
+            if rows.len() == size || rows.bytes() >= inner.setup.max_body || self.ended {
                 return Ok(rows);
             }
             match inner.within(async { Ok(self.body.next().await) }).await? {
@@ -67,8 +67,8 @@ impl Lines {
     }
 
     /// Reads rows from what came, until it is used up or there are `size`.
-    fn cut(&mut self, rows: &mut Rows, size: usize) -> Result<()> {
-        while rows.len() < size && !self.piece.is_empty() {
+    fn cut(&mut self, rows: &mut Rows, size: usize, bytes: usize) -> Result<()> {
+        while rows.len() < size && rows.bytes() < bytes && !self.piece.is_empty() {
             let mut rest = &self.piece[..];
             let length = rest.skip_until(b'\n').unwrap_or(self.piece.len());
             if self.begun.len() + length > MAX_LINE {

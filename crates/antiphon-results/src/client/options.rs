@@ -98,6 +98,12 @@ impl DualResponseClientOptions {
         self
     }
 
+    /// Whether headers are sent, and nobody has said with a base URL where to. They then go to whichever endpoint the
+    /// client is made for.
+    pub fn has_headers_for_any_endpoint(&self) -> bool {
+        (!self.headers.is_empty() || self.provider.is_some()) && self.base_url.is_none()
+    }
+
     /// How long an answer may take, with its body; of a stream, how long nothing may come. Default: 30 s.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

@@ -4,6 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     error::{DualResponseClientError, FetchError, Result},
+    exchange::{JSON, cursor},
     parsed::{Inner, ParsedDualResponse, read},
     wire::WirePage,
 };
@@ -23,12 +24,14 @@ pub struct FetchOptions {
     pub limit: u64,
     /// How they are sorted. Default: as the set is.
     pub sort: Option<Sort>,
+    /// Where the page before ended, if its server said so.
+    pub(super) cursor: Option<String>,
 }
 
 impl FetchOptions {
     /// The first rows, as the set is sorted.
     pub fn new() -> Self {
-        Self { offset: 0, limit: DEFAULT_LIMIT, sort: None }
+        Self { offset: 0, limit: DEFAULT_LIMIT, sort: None, cursor: None }
     }
 
     /// Begins here.
@@ -74,6 +77,8 @@ pub struct FetchResult<T = Row> {
     pub has_previous: bool,
     /// Where those that come after begin.
     pub next_offset: Option<u64>,
+    /// As [`FetchOptions::cursor`] of the next page.
+    pub(super) cursor: Option<String>,
 }
 
 impl ParsedDualResponse {
@@ -92,8 +97,16 @@ impl ParsedDualResponse {
     ///
     /// As for [`fetch`](Self::fetch), and when a row is no `T`.
     pub async fn fetch_as<T: DeserializeOwned>(&self, options: FetchOptions) -> Result<FetchResult<T>> {
-        let body = self.inner.ask(Method::POST, asked(&options, false)?).await?;
-        self.inner.read_page(&body, &options)
+        let inner = &self.inner;
+        let body = asked(&options, false)?;
+        inner
+            .within(async {
+                let answer = inner.send(Method::POST, JSON, body).await?;
+                let cursor = cursor(&answer);
+                let page = inner.read_page(&inner.page(answer).await?, &options)?;
+                Ok(FetchResult { cursor, ..page })
+            })
+            .await
     }
 }
 
@@ -122,6 +135,7 @@ impl Inner {
             has_next,
             has_previous: offset > 0,
             next_offset: next.filter(|_| has_next),
+            cursor: None,
         })
     }
 }
@@ -157,17 +171,21 @@ fn contradiction(message: String) -> DualResponseClientError {
 
 /// The body of a request for rows: so many, or all that the server gives at once.
 pub(super) fn asked(options: &FetchOptions, all: bool) -> Result<Bytes> {
-    let FetchOptions { offset, limit, sort } = options;
-    let (offset, limit, sort) = (*offset, (!all).then_some(*limit), sort.as_ref());
-    let body = serde_json::to_vec(&Asked { offset, limit, sort });
+    let FetchOptions { offset, limit, sort, cursor } = options;
+    let (limit, sort, cursor) = ((!all).then_some(*limit), sort.as_ref(), cursor.as_deref());
+    let offset = cursor.is_none().then_some(*offset);
+    let body = serde_json::to_vec(&Asked { offset, limit, sort, cursor });
     Ok(body.map_err(|error| DualResponseClientError::Config(error.to_string()))?.into())
 }
 
 #[derive(Serialize)]
 struct Asked<'a> {
-    offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sort: Option<&'a Sort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
 }

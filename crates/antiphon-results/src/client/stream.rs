@@ -8,7 +8,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 
 use super::{
     error::{DualResponseClientError, FetchError, Result},
-    exchange::{JSON, NDJSON, content_type},
+    exchange::{JSON, NDJSON, content_type, cursor},
     lines::{Lines, wrong},
     page::{FetchOptions, FetchResult, asked},
     parsed::{Inner, ParsedDualResponse},
@@ -219,8 +219,12 @@ enum State {
 
 impl Source {
     fn new(inner: Arc<Inner>, options: StreamOptions) -> Self {
-        let asked =
-            FetchOptions { offset: options.offset, limit: options.batch_size.max(1), sort: options.sort };
+        let asked = FetchOptions {
+            offset: options.offset,
+            limit: options.batch_size.max(1),
+            sort: options.sort,
+            cursor: None,
+        };
         Self { inner, asked, accept: NDJSON, state: State::Ask }
     }
 
@@ -233,6 +237,7 @@ impl Source {
                         self.state = match page.follow(self.asked.offset)? {
                             Some(next) => {
                                 self.asked.offset = next;
+                                self.asked.cursor.clone_from(&page.cursor);
                                 State::Ask
                             }
                             None => State::Done,
@@ -276,8 +281,9 @@ impl Source {
             return Ok(None);
         }
         self.accept = JSON;
+        let cursor = cursor(&answer);
         let body = inner.within(inner.page(answer)).await?;
-        Ok(Some(inner.read_page(&body, &self.asked)?))
+        Ok(Some(FetchResult { cursor, ..inner.read_page(&body, &self.asked)? }))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use self::preview::Cut;
-pub(crate) use self::preview::{Bounds, Preview};
+pub(crate) use self::preview::{Bounds, Preview, shown_columns};
 use crate::{column::ColumnDefinition, page::moment, rows::Row};
 
 /// What a data tool answers with: a preview for the model, and a link to the whole result set.

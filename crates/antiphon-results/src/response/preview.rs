@@ -118,3 +118,25 @@ fn fit(row: &Row, columns: &[ColumnDefinition], bounds: Bounds) -> (Row, u64, u6
     let omitted = row.len().saturating_sub(fitting.len()) as u64;
     (fitting, shortened, omitted)
 }
+
+/// The columns as a model may see them: clean, and as many as fit. Says how many do not.
+pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Vec<ColumnDefinition>, u64) {
+    let mut left = bounds.bytes;
+    let limit = bounds.cell.max(LEAST_NAME);
+    let clean = |text: &String| clean::text(text, limit).0;
+    let mut shown = Vec::new();
+    for column in columns {
+        let mut column = column.clone();
+        column.name = clean(&column.name);
+        column.format = column.format.as_ref().map(clean);
+        column.description = column.description.as_ref().map(clean);
+        let bytes = serde_json::to_string(&column).map_or(usize::MAX, |json| json.len() + 1);
+        if bytes > left {
+            break;
+        }
+        left -= bytes;
+        shown.push(column);
+    }
+    let omitted = (columns.len() - shown.len()) as u64;
+    (shown, omitted)
+}

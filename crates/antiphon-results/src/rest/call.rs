@@ -1,13 +1,13 @@
 //! Who asks for which set.
 
 use axum::extract::{FromRequestParts, RawPathParams};
-use http::{HeaderMap, request::Parts};
+use http::{HeaderMap, Method, request::Parts};
 
 use super::{ask::Query, error::ApiError};
 use crate::{
-    error::Result,
+    error::{DualResponseError, Result},
     owner::Owner,
-    server::{Access, DualResponseServer},
+    server::{Access, Action, DualResponseServer},
 };
 
 /// The longest query: the longest cursor fits, and a link beside it.
@@ -38,16 +38,34 @@ impl FromRequestParts<DualResponseServer> for Call {
             return Err(ApiError::query_too_long(MAX_QUERY));
         }
         let query = Query::read(text);
-        let access = match (&query.link, &server.inner.options.authenticate) {
+        let shown = match (&query.link, &server.inner.options.authenticate) {
             // Whoever brings a link is judged by it and by nothing else.
-            (Some(link), _) => server.open_link(link)?,
+            (Some(link), _) => server.open_link(link),
             (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
-                Some(owner) => Access::caller(owner),
-                None => return Err(ApiError::unauthorized()),
+                Some(owner) => Ok(Access::caller(owner)),
+                None => Err(DualResponseError::Unauthorized),
             },
-            (None, None) => Access::caller(Owner::nobody()),
+            (None, None) => Ok(Access::caller(Owner::nobody())),
         };
+        if let Err(error) = &shown {
+            let (action, by_link) = (action(parts), query.link.is_some());
+            server.inner.record(Owner::nobody(), by_link, action, &id, (0, 0), Some(error.code()));
+        }
+        let access = shown?;
         Ok(Self { id, access, query, headers: std::mem::take(&mut parts.headers) })
+    }
+}
+
+/// What the request is for.
+fn action(parts: &Parts) -> Action {
+    let path = parts.uri.path();
+    match parts.method {
+        _ if path.ends_with("/links") => Action::Link,
+        Method::PUT => Action::Pin,
+        Method::DELETE => Action::Delete,
+        Method::POST => Action::Read,
+        _ if path.ends_with("/rows") => Action::Read,
+        _ => Action::Describe,
     }
 }
 

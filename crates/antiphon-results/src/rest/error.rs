@@ -49,10 +49,6 @@ impl ApiError {
         DualResponseError::NotFound.into()
     }
 
-    pub(super) fn unauthorized() -> Self {
-        DualResponseError::Unauthorized.into()
-    }
-
     pub(super) fn not_acceptable() -> Self {
         Self::new(
             StatusCode::NOT_ACCEPTABLE,

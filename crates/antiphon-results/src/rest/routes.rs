@@ -55,7 +55,7 @@ pub(super) async fn page(State(server): State<DualResponseServer>, call: Call, b
         let page = server.page(&call.id, &call.access, options).await?;
         return Ok(page_answer(&server, &call, &page, limit));
     }
-    let resource = open(&server, &call).await?;
+    let resource = server.inner.open_rows(&call.id, &call.access).await?;
     stream::answer(&server, &call, &resource, options, format, csv_safe).await
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
     let format = Format::wanted(&call.headers).ok_or_else(ApiError::not_acceptable)?;
     let csv_safe = call.query.csv_safe()?;
     let options = call.query.page()?;
-    let resource = open(&server, &call).await?;
+    let resource = server.inner.open_rows(&call.id, &call.access).await?;
     let headers = [cache::control(&server.inner, &resource, &call.access), VARY];
     // A cursor is refused by a set that has none, and that is no page to say anything of.
     let fixed = Consistency::of(&resource) == Consistency::Fixed && options.cursor.is_none();
@@ -104,15 +104,6 @@ pub(super) async fn set_life(State(server): State<DualResponseServer>, call: Cal
 pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call) -> Answer {
     server.delete(&call.id, &call.access).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// The set, for who may read its rows. That they may not is for the audit too.
-async fn open(server: &DualResponseServer, call: &Call) -> Result<Resource, ApiError> {
-    let opened = server.inner.open(&call.id, &call.access, Action::Read).await;
-    if let Err(error) = &opened {
-        server.inner.audit(&call.access, Action::Read, &call.id, (0, 0), Some(error.code()));
-    }
-    Ok(opened?)
 }
 
 /// Whether the sort that is asked for is one the set has. A validator that somebody made up for one that it has not

@@ -80,6 +80,17 @@ impl Action {
     }
 }
 
+impl Scope {
+    /// What a link with it is for.
+    pub(crate) fn action(self) -> Action {
+        match self {
+            Self::Read => Action::Read,
+            Self::Pin => Action::Pin,
+            Self::Delete => Action::Delete,
+        }
+    }
+}
+
 /// Decides who may do what with which set.
 ///
 /// Every closure `Fn(&Resource, &Owner, Action) -> bool` is one.
@@ -100,6 +111,15 @@ where
 }
 
 impl Inner {
+    /// The set, for who may read its rows. That they may not is for the audit too.
+    pub(crate) async fn open_rows(&self, id: &str, access: &Access) -> Result<Resource> {
+        let opened = self.open(id, access, Action::Read).await;
+        if let Err(error) = &opened {
+            self.audit(access, Action::Read, id, (0, 0), Some(error.code()));
+        }
+        opened
+    }
+
     /// The set, for somebody who may do this with it.
     ///
     /// What is not there and what is not theirs are the same to a caller.

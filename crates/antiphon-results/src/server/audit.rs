@@ -38,18 +38,22 @@ impl Inner {
         (rows, bytes): (u64, u64),
         refused: Option<ErrorCode>,
     ) {
+        self.record(access.owner(), matches!(access, Access::Link(_)), action, id, (rows, bytes), refused);
+    }
+
+    /// The same, where there is nobody to speak of: the link or the credentials were no good.
+    pub(crate) fn record(
+        &self,
+        caller: Owner,
+        by_link: bool,
+        action: Action,
+        id: &str,
+        (rows, bytes): (u64, u64),
+        refused: Option<ErrorCode>,
+    ) {
         // An id that was refused may be anything at all.
         let id: String = id.chars().filter(|character| !character.is_control()).take(64).collect();
-        let event = AuditEvent {
-            at: self.now(),
-            action,
-            id,
-            caller: access.owner(),
-            by_link: matches!(access, Access::Link(_)),
-            rows,
-            bytes,
-            refused,
-        };
+        let event = AuditEvent { at: self.now(), action, id, caller, by_link, rows, bytes, refused };
         tracing::info!(
             target: "antiphon_results::audit",
             action = ?event.action,

@@ -8,7 +8,7 @@ use crate::{
     column::{ColumnDefinition, ColumnType},
     error::{DualResponseError, Result},
     owner::Owner,
-    response::{Bounds, DualResponse, Preview},
+    response::{Bounds, DualResponse, Preview, shown_columns},
     rows::{Row, Rows},
     source::{PageRequest, Source},
     store::{Origin, Resource},
@@ -105,7 +105,27 @@ impl Inner {
         within("the metadata", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
 
         let id = new_id();
-        let mut taken = self.take(&id, source, sample_size, life).await?;
+        let declared = columns.is_some();
+        let taken = self.take(&id, source, sample_size, life, declared).await?;
+        let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
+        resource.metadata = metadata;
+        resource.owner = owner;
+        let kept = self.keep(resource, taken, columns, sample_size).await;
+        if kept.is_err() {
+            self.forget(&id);
+        }
+        kept
+    }
+
+    /// Keeps a set of what was taken in.
+    async fn keep(
+        &self,
+        mut resource: Resource,
+        mut taken: Taken,
+        columns: Option<Vec<ColumnDefinition>>,
+        sample_size: u64,
+    ) -> Result<DualResponse> {
+        let limits = &self.options.limits;
         let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
         if columns.len() > MAX_COLUMNS {
             return Err(DualResponseError::TooLarge(format!(
@@ -119,8 +139,6 @@ impl Inner {
         let preview = Preview::new(&taken.sample, &columns, self.bounds(limits.preview_bytes))
             .map_err(|error| DualResponseError::Query(error.into()))?;
 
-        let created_at = self.now();
-        let mut resource = Resource::new(id, bounded(name), created_at, life);
         resource.query = taken.origin;
         resource.columns = columns;
         resource.key = taken.key;
@@ -128,14 +146,12 @@ impl Inner {
         resource.total_count = taken.total;
         resource.bytes = taken.bytes;
         resource.sample_data = preview.rows;
-        resource.metadata = metadata;
-        resource.owner = owner;
-        let response = self.respond(&resource, preview.cut);
-        let kept = self.options.store.save(resource).await;
-        if kept.is_err() {
-            self.forget(&response.resource_id);
-        }
-        kept.map(|_| response)
+        let mut cut = preview.cut;
+        let (columns, omitted) = shown_columns(&resource.columns, self.bounds(limits.preview_bytes));
+        cut.omitted_columns = cut.omitted_columns.max(omitted);
+        let response = self.respond(&resource, columns, cut);
+        self.options.store.save(resource).await?;
+        Ok(response)
     }
 
     /// A set that belongs to somebody must be reachable by them; where callers are known, one that belongs to
@@ -159,7 +175,14 @@ impl Inner {
     }
 
     /// Takes the rows in, or finds out how many there are and what the first ones are.
-    async fn take(&self, id: &str, source: Source, sample_size: u64, life: Duration) -> Result<Taken> {
+    async fn take(
+        &self,
+        id: &str,
+        source: Source,
+        sample_size: u64,
+        life: Duration,
+        declared: bool,
+    ) -> Result<Taken> {
         let limits = &self.options.limits;
         match source {
             Source::Rows(rows) => {
@@ -171,8 +194,21 @@ impl Inner {
                     )));
                 }
                 let sample = rows.slice(0, usize::try_from(sample_size).unwrap_or(usize::MAX));
+                let (rows, columns) = if declared {
+                    (rows, Vec::new())
+                } else {
+                    // All of them: a column that only the last row has is in the table of all rows too. Parsing
+                    // megabytes would keep others from their turn.
+                    let looked = tokio::task::spawn_blocking(move || {
+                        let columns = inferred(&rows);
+                        (rows, columns)
+                    });
+                    let (rows, columns) =
+                        looked.await.map_err(|error| DualResponseError::Query(error.into()))?;
+                    (rows, columns.map_err(|error| DualResponseError::Query(error.into()))?)
+                };
                 let taken = Taken {
-                    columns: inferred(&rows).map_err(|error| DualResponseError::Query(error.into()))?,
+                    columns,
                     origin: Origin::Rows,
                     key: Vec::new(),
                     sorts: true,
@@ -231,15 +267,20 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    fn respond(&self, resource: &Resource, cut: crate::response::Cut) -> DualResponse {
+    fn respond(
+        &self,
+        resource: &Resource,
+        columns: Vec<ColumnDefinition>,
+        cut: crate::response::Cut,
+    ) -> DualResponse {
         DualResponse {
-            resource_uri: format!("{}://{}", self.options.scheme, resource.id),
+            resource_uri: self.uri(&resource.id),
             resource_url: self.url(&resource.id),
             resource_id: resource.id.clone(),
             name: resource.name.clone(),
             sample: resource.sample_data.clone(),
             total_count: resource.total_count,
-            columns: resource.columns.clone(),
+            columns,
             expires_at: resource.expires_at,
             created_at: resource.created_at,
             bytes: resource.bytes,
@@ -260,15 +301,12 @@ struct Taken {
     sample: Rows,
 }
 
-/// How many rows are looked at to find out what the columns are.
-const LOOKED_AT: usize = 1000;
-
-/// The columns that rows have: all members of the first of them, with a type where they agree on one.
+/// The columns that rows have: all members of them, with a type where they agree on one.
 fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
     let mut order = Vec::new();
     let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();
     let mut looked = 0;
-    for row in rows.iter().take(LOOKED_AT) {
+    for row in rows.iter() {
         looked += 1;
         for (name, value) in serde_json::from_str::<Row>(row)? {
             if !found.contains_key(&name) {

@@ -180,7 +180,10 @@ impl DualResponseServer {
             },
             Err(error) => Err(error),
         };
-        self.inner.forget(id);
+        // Whoever may not delete it must not take its closures either.
+        if deleted.is_ok() {
+            self.inner.forget(id);
+        }
         self.inner.audit(
             access,
             Action::Delete,
@@ -226,7 +229,17 @@ impl DualResponseServer {
                 "a link must allow something: `read`, `pin` or `delete`".into(),
             ));
         }
-        let life = options.life.clamp(Duration::from_secs(1), self.inner.options.limits.link_life);
+        // A link allows no more than whoever makes it may do.
+        if let (Access::Caller(caller), Some(authorize)) = (access, &self.inner.options.authorize) {
+            for scope in &scopes {
+                if !authorize.authorize(&resource, caller, scope.action()).await {
+                    return Err(DualResponseError::Invalid(
+                        "`scopes` has what the caller may not do; a link cannot allow it".into(),
+                    ));
+                }
+            }
+        }
+        let life = options.life.max(Duration::from_secs(1)).min(self.inner.options.limits.link_life);
         let end = after(self.inner.now(), life).into_iter().chain(resource.expires_at).min();
         let end = end.ok_or(DualResponseError::NotFound)?.trunc_subsecs(0);
         let grant = Grant {
@@ -316,6 +329,14 @@ impl Inner {
         format!("{}/{id}", self.base.as_str().trim_end_matches('/'))
     }
 
+    /// Where the scheme is one that is fetched, the URI is the URL.
+    pub(crate) fn uri(&self, id: &str) -> String {
+        match self.options.scheme.as_str() {
+            "http" | "https" => self.url(id),
+            scheme => format!("{scheme}://{id}"),
+        }
+    }
+
     /// Whether callers must show who they are.
     #[cfg(feature = "rest")]
     pub(crate) fn knows_callers(&self) -> bool {
@@ -345,7 +366,7 @@ impl Inner {
     async fn timed<T>(&self, rows: impl Future<Output = Result<T, BoxError>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, rows).await {
-            Ok(rows) => rows.map_err(DualResponseError::Query),
+            Ok(rows) => rows.map_err(DualResponseError::of_source),
             Err(_) => Err(DualResponseError::Timeout { limit }),
         }
     }

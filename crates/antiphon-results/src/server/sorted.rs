@@ -77,11 +77,15 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 }
 
 fn numbers(a: &Number, b: &Number) -> Ordering {
-    let whole = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
-    match (whole(a), whole(b)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        _ => a.as_f64().unwrap_or(f64::NAN).total_cmp(&b.as_f64().unwrap_or(f64::NAN)),
-    }
+    let float = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
+    // Large ones that are the same as floats differ only as whole numbers, which such floats are too. One rule for
+    // all of them: whoever sorts by two gets no order, and a panic.
+    #[expect(clippy::cast_possible_truncation, reason = "what is too large is the largest")]
+    let whole = |number: &Number| {
+        let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+        whole.unwrap_or_else(|| float(number) as i128)
+    };
+    float(a).total_cmp(&float(b)).then_with(|| whole(a).cmp(&whole(b)))
 }
 
 fn kind(value: &Value) -> u8 {

@@ -48,6 +48,30 @@ pub trait Query: fmt::Debug + Send + Sync + 'static {
     async fn page(&self, parameters: &Value, page: &PageRequest) -> Result<Rows, BoxError>;
 }
 
+/// A handle on a query is one.
+#[async_trait]
+impl<Q: Query + ?Sized> Query for Arc<Q> {
+    fn columns(&self) -> &[ColumnDefinition] {
+        (**self).columns()
+    }
+
+    fn key(&self) -> &[String] {
+        (**self).key()
+    }
+
+    fn sorts(&self) -> bool {
+        (**self).sorts()
+    }
+
+    async fn count(&self, parameters: &Value) -> Result<u64, BoxError> {
+        (**self).count(parameters).await
+    }
+
+    async fn page(&self, parameters: &Value, page: &PageRequest) -> Result<Rows, BoxError> {
+        (**self).page(parameters, page).await
+    }
+}
+
 /// Which rows a source is asked for.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -61,18 +85,28 @@ pub struct PageRequest {
     /// The values of the sort's column, if there is a sort, and of the key's columns in the last row of the
     /// page before: begin after it.
     pub after: Option<Vec<Value>>,
+    /// When the rows have become more bytes than this, the source may stop, whatever `limit` says: the rest is asked
+    /// for later. One that stops sooner has no more rows.
+    pub max_bytes: usize,
 }
 
 impl PageRequest {
     /// `limit` rows from `offset` on.
     pub fn new(offset: u64, limit: u64) -> Self {
-        Self { offset, limit, sort: None, after: None }
+        Self { offset, limit, sort: None, after: None, max_bytes: usize::MAX }
     }
 
     /// Sorts them.
     #[must_use]
     pub fn with_sort(mut self, sort: Option<Sort>) -> Self {
         self.sort = sort;
+        self
+    }
+
+    /// Says how many bytes are enough.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
         self
     }
 

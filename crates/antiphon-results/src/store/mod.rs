@@ -221,6 +221,8 @@ pub struct ResourceUpdate {
     pub at: DateTime<Utc>,
     /// When it ends from now on; `Some(None)` is never.
     pub expires_at: Option<Option<DateTime<Utc>>>,
+    /// It ends no sooner than this, if it ends at all: what is pinned, or lives longer, is left as it is.
+    pub lives_until: Option<DateTime<Utc>>,
     /// How many accesses are added.
     pub accesses: u64,
     /// Its new name.
@@ -248,6 +250,13 @@ impl ResourceUpdate {
     #[must_use]
     pub fn with_expires_at(mut self, expires_at: Option<DateTime<Utc>>) -> Self {
         self.expires_at = Some(expires_at);
+        self
+    }
+
+    /// It ends no sooner than this. What is pinned stays so.
+    #[must_use]
+    pub fn living_until(mut self, end: DateTime<Utc>) -> Self {
+        self.lives_until = Some(end);
         self
     }
 
@@ -283,6 +292,9 @@ impl ResourceUpdate {
         }
         if let Some(expires_at) = self.expires_at {
             resource.expires_at = expires_at;
+        }
+        if let (Some(until), Some(end)) = (self.lives_until, resource.expires_at) {
+            resource.expires_at = Some(end.max(until));
         }
         if let Some(name) = &self.name {
             resource.name.clone_from(name);

@@ -3,6 +3,7 @@
 
 mod client;
 mod create;
+mod edges;
 mod life;
 mod pages;
 mod parts;

@@ -36,7 +36,7 @@ async fn source_is_asked_for_what_the_page_is() {
     page(&server, &response.resource_id, PageOptions::new(200, 50).with_sort(sort.clone())).await;
     page(&server, &response.resource_id, PageOptions::new(0, 5)).await;
     let requests = requests.lock().unwrap();
-    assert_eq!(requests[1], PageRequest::new(200, 50).with_sort(Some(sort)));
+    assert_eq!(requests[1], PageRequest::new(200, 50).with_sort(Some(sort)).with_max_bytes(16 << 20));
     assert_eq!(requests[2].sort, None);
 }
 

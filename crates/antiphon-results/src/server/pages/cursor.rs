@@ -13,6 +13,9 @@ use crate::{
 /// The longest cursor that is read.
 const MAX_CURSOR: usize = 16 * 1024;
 
+/// The longest that is given: it stands in a header, and proxies take few bytes of those.
+const LONGEST: usize = 4 * 1024;
+
 /// Where a page ended: the values that the next one begins after. They are the reader's own data and are only
 /// ever bound, so a cursor need not be signed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,15 +42,21 @@ impl Cursor {
         })
     }
 
-    pub(super) fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+    /// As text, unless nobody could come back with it: the page then has only its offset.
+    pub(super) fn encode(&self) -> Option<String> {
+        let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?);
+        (self.is_plain() && text.len() <= LONGEST).then_some(text)
+    }
+
+    /// Whether all values can be bound.
+    pub(super) fn is_plain(&self) -> bool {
+        self.key.iter().all(|value| !value.is_array() && !value.is_object())
     }
 
     pub(super) fn decode(text: &str) -> Result<Self> {
         let bytes = (text.len() <= MAX_CURSOR).then(|| URL_SAFE_NO_PAD.decode(text).ok()).flatten();
         let cursor: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let scalar = |value: &Value| !value.is_array() && !value.is_object();
-        cursor.filter(|cursor| cursor.key.iter().all(scalar)).ok_or_else(|| {
+        cursor.filter(Self::is_plain).ok_or_else(|| {
             DualResponseError::Invalid("the cursor is none; take it from a page as it is".into())
         })
     }

@@ -1,4 +1,13 @@
-use std::{borrow::Cow, fmt, future::Future, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::Value;
 use sqlx::{Database, Either, error::DatabaseError};
@@ -76,6 +85,16 @@ pub trait Dialect: Database {
         json: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
+    /// The author's statement that counts, so that it answers with a number that [`count`](Self::count) reads.
+    fn counted(sql: &str) -> String {
+        sql.to_owned()
+    }
+
+    /// Whether the value is `NULL`.
+    fn is_null(value: &Self::ValueRef<'_>) -> bool {
+        sqlx::ValueRef::is_null(value)
+    }
+
     /// Reads what a statement that counts has answered.
     fn count(row: &Self::Row) -> Result<i64, sqlx::Error>;
 
@@ -85,7 +104,7 @@ pub trait Dialect: Database {
         (String::new(), String::new())
     }
 
-    /// Asks the connection to give statements up after `limit`, as long as what is returned lives.
+    /// Asks the connection to give the next statement up after `limit`, or when what is returned says so.
     fn guard(
         _connection: &mut Self::Connection,
         _limit: Duration,
@@ -93,12 +112,41 @@ pub trait Dialect: Database {
         std::future::ready(Ok(None))
     }
 
+    /// Whether the server refused a value it was given, or an order that a type does not have.
+    fn is_refusal(_error: &dyn DatabaseError) -> bool {
+        false
+    }
+
     /// Whether the server gave up because the statement took too long.
     fn is_timeout(error: &dyn DatabaseError) -> bool;
 }
 
-/// Something that must live as long as a statement runs.
-pub(super) type Guard = std::sync::Arc<std::time::Instant>;
+/// What a connection is told of its statement: that it goes on, that it has ended, or that nobody waits for it any more.
+#[derive(Clone, Debug, Default)]
+pub struct Guard(Arc<AtomicU8>);
+
+impl Guard {
+    const ENDED: u8 = 1;
+    const GIVEN_UP: u8 = 2;
+
+    pub(super) fn end(&self) {
+        self.0.store(Self::ENDED, Ordering::Release);
+    }
+
+    pub(super) fn give_up(&self) {
+        self.0.store(Self::GIVEN_UP, Ordering::Release);
+    }
+
+    /// Whether what runs on the connection may go on. Once the statement has ended, that is somebody else's.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn may_go_on(&self, deadline: std::time::Instant) -> bool {
+        match self.0.load(Ordering::Acquire) {
+            Self::ENDED => true,
+            Self::GIVEN_UP => false,
+            _ => std::time::Instant::now() < deadline,
+        }
+    }
+}
 
 /// What a database says of a statement: its columns and its parameters.
 #[derive(Debug)]

@@ -10,14 +10,15 @@ pub(super) struct Moment {
     pub(super) minute: u8,
     pub(super) second: u8,
     pub(super) micros: u32,
+    /// Whether the year is counted backwards, before the first.
+    pub(super) is_bc: bool,
 }
 
 impl Moment {
     /// `2025-01-15`. A year before the first is written as PostgreSQL does, with ` BC` after all the rest.
     pub(super) fn write_date(self, json: &mut Vec<u8>) {
-        let year = if self.year > 0 { self.year } else { 1 - self.year };
         // Writing to memory does not fail.
-        let _ = write!(json, "{year:04}-{:02}-{:02}", self.month, self.day);
+        let _ = write!(json, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
     }
 
     /// `10:30:00`, with three or six digits more if there is a fraction.
@@ -31,7 +32,7 @@ impl Moment {
     }
 
     pub(super) fn write_era(self, json: &mut Vec<u8>) {
-        if self.year <= 0 {
+        if self.is_bc {
             json.extend_from_slice(b" BC");
         }
     }
@@ -56,11 +57,12 @@ mod tests {
 
     #[test]
     fn moments_are_written_with_as_many_digits_as_they_have() {
-        let moment = Moment { year: 2025, month: 1, day: 15, hour: 10, minute: 30, second: 5, micros: 0 };
+        let moment =
+            Moment { year: 2025, month: 1, day: 15, hour: 10, minute: 30, second: 5, ..Moment::default() };
         assert_eq!(written(|json| moment.write(true, json)), "\"2025-01-15T10:30:05Z\"");
         let moment = Moment { micros: 120_000, ..moment };
         assert_eq!(written(|json| moment.write(false, json)), "\"2025-01-15T10:30:05.120\"");
-        let moment = Moment { micros: 1, year: -43, ..moment };
+        let moment = Moment { micros: 1, year: 44, is_bc: true, ..moment };
         assert_eq!(written(|json| moment.write(false, json)), "\"0044-01-15T10:30:05.000001 BC\"");
     }
 }

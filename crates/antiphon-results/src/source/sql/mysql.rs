@@ -3,6 +3,7 @@ use std::{borrow::Cow, time::Duration};
 use serde_json::Value;
 use sqlx::{
     Arguments as _, Decode, Either, MySql, MySqlConnection, MySqlPool, Row as _, Type, TypeInfo as _,
+    ValueRef as _,
     error::DatabaseError,
     mysql::{MySqlArguments, MySqlDatabaseError, MySqlRow, MySqlTypeInfo, MySqlValueRef},
 };
@@ -205,10 +206,7 @@ impl Dialect for MySql {
                 read_moment(value)?.write(*kind == Kind::Timestamp, json);
                 Ok(())
             }
-            Kind::Json => {
-                write::raw(text(value)?, json);
-                Ok(())
-            }
+            Kind::Json => write::raw(text(value)?, json),
             Kind::Text if column.is_declared(&ColumnType::Json) => write::checked(text(value)?, json),
             Kind::Text | Kind::Enum | Kind::Time => write::json(text(value)?, json),
             Kind::Bytes => {
@@ -218,8 +216,22 @@ impl Dialect for MySql {
         }
     }
 
+    /// The driver takes a date of zeros for null; the database does not.
+    fn is_null(value: &MySqlValueRef<'_>) -> bool {
+        value.is_null() && <&[u8] as Decode<'_, Self>>::decode(value.clone()).is_err()
+    }
+
     fn count(row: &MySqlRow) -> Result<i64, sqlx::Error> {
-        row.try_get(0)
+        let value = row.try_get_raw(0)?;
+        let read = match Kind::of(&value.type_info()) {
+            _ if value.is_null() => return row.try_get(0),
+            Kind::Unsigned => {
+                <u64 as Decode<'_, Self>>::decode(value).and_then(|number| Ok(i64::try_from(number)?))
+            }
+            Kind::Decimal => text(value).and_then(|text| Ok(text.parse::<i64>()?)),
+            _ => return row.try_get(0),
+        };
+        read.map_err(sqlx::Error::Decode)
     }
 
     /// Each of the two servers takes for a comment what is for the other.

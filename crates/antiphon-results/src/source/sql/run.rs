@@ -6,7 +6,7 @@ use futures_util::TryStreamExt as _;
 use serde_json::Value;
 use sqlx::{
     AssertSqlSafe, Column as _, ColumnIndex, Executor, IntoArguments, Row as _, SqlSafeStr as _, SqlStr,
-    Statement as _, ValueRef as _,
+    Statement as _,
 };
 use tokio::time::timeout_at;
 
@@ -52,7 +52,7 @@ where
         let arguments = self.bind(kinds, &values)?;
         let (before, hint) = DB::limited(self.timeout);
         let sql = match &self.count {
-            Some(count) => format!("{before}{count}"),
+            Some(count) => format!("{before}{}", DB::counted(count)),
             None => format!("{before}SELECT {hint}count(*) FROM {}", table(&self.sql)),
         };
         let mut lease = self.lease("count the rows").await?;
@@ -77,6 +77,7 @@ where
         let sql = page.sql(&plan.select, self.timeout, &mut arguments, values.len())?;
         let anchors: Vec<bool> = plan.columns.iter().map(|column| page.has(column)).collect();
         let mut lease = self.lease("read the rows").await?;
+        lease.asked = request.after.is_some() || request.sort.is_some();
         let reading = async {
             let mut found = sqlx::query_with(safe(sql), arguments).fetch(&mut *lease.connection);
             let mut rows = Rows::new();
@@ -90,6 +91,10 @@ where
                 plan.write(&row, &kinds, &anchors, &mut json)?;
                 let text = std::str::from_utf8(&json).map_err(Failure::row)?;
                 rows.push_json(text).map_err(Failure::row)?;
+                // The rest is thrown away when the pool has the connection back.
+                if rows.bytes() > request.max_bytes {
+                    break;
+                }
             }
             Ok(rows)
         };
@@ -217,7 +222,7 @@ impl<DB: Dialect> Plan<DB> {
             }
             json.extend_from_slice(column.member.as_bytes());
             let value = row.try_get_raw(at).map_err(|error| SqlError::value(&column.name, error))?;
-            if value.is_null() {
+            if DB::is_null(&value) {
                 json.extend_from_slice(b"null");
             } else {
                 DB::write(column, &kinds[at], value, anchors[at], json)

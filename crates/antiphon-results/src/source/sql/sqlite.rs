@@ -1,6 +1,5 @@
 use std::{
     borrow::Cow,
-    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -134,7 +133,11 @@ impl Dialect for Sqlite {
                 if is_anchor && number.is_infinite() && *kind != Kind::Real {
                     return Err("it is infinite: declare the column REAL in its table".into());
                 }
-                write::float(number, json)
+                if column.is_declared(&ColumnType::Boolean) {
+                    write::json(&(number != 0.0), json)
+                } else {
+                    write::float(number, json)
+                }
             }
             "BLOB" => {
                 write::bytes(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
@@ -157,11 +160,10 @@ impl Dialect for Sqlite {
 
     /// SQLite runs in a thread of ours, where dropping the connection would not stop it.
     async fn guard(connection: &mut SqliteConnection, limit: Duration) -> Result<Option<Guard>, sqlx::Error> {
-        let guard: Guard = Arc::new(Instant::now() + limit);
-        let deadline: Weak<Instant> = Arc::downgrade(&guard);
-        // Once the guard is gone, this lets everything pass: it need not be taken away again.
-        let may_go_on = move || deadline.upgrade().is_none_or(|deadline| Instant::now() < *deadline);
-        connection.lock_handle().await?.set_progress_handler(STEPS, may_go_on);
+        let guard = Guard::default();
+        let (watched, deadline) = (guard.clone(), Instant::now() + limit);
+        // Once the statement has ended, this lets everything pass: it need not be taken away again.
+        connection.lock_handle().await?.set_progress_handler(STEPS, move || watched.may_go_on(deadline));
         Ok(Some(guard))
     }
 

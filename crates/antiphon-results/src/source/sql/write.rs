@@ -58,15 +58,20 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// JSON that a database vouches for. It breaks lines only between values, where a space will do.
-pub(super) fn raw(text: &str, json: &mut Vec<u8>) {
+/// JSON that a database vouches for. It breaks lines only between values, where a space will do. Numbers, escapes and
+/// depths that databases have and readers refuse would make the whole page unreadable: those are text.
+pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
+    // A page is three levels above its cells.
+    if serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_err() {
+        return self::json(text, json);
+    }
     json.extend(text.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    Ok(())
 }
 
 /// JSON that nobody vouches for.
 pub(super) fn checked(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
-    raw(serde_json::from_str::<&RawValue>(text)?.get(), json);
-    Ok(())
+    raw(serde_json::from_str::<&RawValue>(text)?.get(), json)
 }
 
 /// What `write` writes.

@@ -253,6 +253,7 @@ fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
 }
 
 fn is_only_accesses(update: &ResourceUpdate) -> bool {
-    let ResourceUpdate { at: _, accesses: _, expires_at, name, metadata, revoke_links } = update;
+    let ResourceUpdate { at: _, accesses: _, lives_until: _, expires_at, name, metadata, revoke_links } =
+        update;
     expires_at.is_none() && name.is_none() && metadata.is_none() && !revoke_links
 }

@@ -19,6 +19,7 @@ use self::{
 use super::{
     SqlError, SqlQuery, decimal,
     dialect::{Column, Described, Dialect},
+    statement::table,
     write,
 };
 use crate::{column::ColumnType, error::BoxError, page::Order};
@@ -122,8 +123,8 @@ impl Dialect for Postgres {
             Form::Numeric => decimal::write(value.as_str()?, column.is_number(), json)?,
             Form::Text if column.is_declared(&ColumnType::Json) => write::checked(value.as_str()?, json)?,
             Form::Text | Form::Other => write::json(value.as_str()?, json)?,
-            Form::Json | Form::Composite => write::raw(value.as_str()?, json),
-            Form::Jsonb => write::raw(jsonb(value.as_bytes()?)?, json),
+            Form::Json | Form::Composite => write::raw(value.as_str()?, json)?,
+            Form::Jsonb => write::raw(jsonb(value.as_bytes()?)?, json)?,
             Form::Bytes => write::bytes(value.as_bytes()?, json),
             Form::Uuid => uuid(value.as_bytes()?, json)?,
             Form::Date => moment::write_date(value.as_bytes()?, json)?,
@@ -134,8 +135,18 @@ impl Dialect for Postgres {
         Ok(())
     }
 
+    fn counted(sql: &str) -> String {
+        format!("SELECT q.c::bigint FROM {}(c)", table(sql))
+    }
+
     fn count(row: &PgRow) -> Result<i64, sqlx::Error> {
         row.try_get(0)
+    }
+
+    /// Text that is no value of the type, or is beyond it, and an order that the type does not have.
+    fn is_refusal(error: &dyn DatabaseError) -> bool {
+        const CODES: [&str; 6] = ["22P02", "22003", "22007", "22008", "22021", "42883"];
+        error.code().is_some_and(|code| CODES.contains(&&*code))
     }
 
     fn is_timeout(error: &dyn DatabaseError) -> bool {

@@ -56,8 +56,11 @@ fn civil(days: i64) -> Moment {
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let is_next_year = month >= 10;
+    let year = (year_of_era + era * 400 + i64::from(is_next_year)) as i32;
+    let is_bc = year <= 0;
     Moment {
-        year: (year_of_era + era * 400 + i64::from(is_next_year)) as i32,
+        year: if is_bc { 1 - year } else { year },
+        is_bc,
         month: (if is_next_year { month - 9 } else { month + 3 }) as u8,
         day: day as u8,
         ..Moment::default()
@@ -113,7 +116,8 @@ mod tests {
         for days in (-800_000..800_000).step_by(13) {
             let date = epoch().date() + chrono::Duration::days(days);
             let moment = civil(days);
-            let found = NaiveDate::from_ymd_opt(moment.year, moment.month.into(), moment.day.into());
+            let year = if moment.is_bc { 1 - moment.year } else { moment.year };
+            let found = NaiveDate::from_ymd_opt(year, moment.month.into(), moment.day.into());
             assert_eq!(found, Some(date));
         }
     }

@@ -18,8 +18,11 @@ pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     }
     // Where the point is after the exponent has moved it.
     let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
+    if digits.len() > REACH || point.unsigned_abs() as usize > REACH {
+        return None;
+    }
     let scale = usize::try_from(i32::try_from(digits.len()).ok()? - point).unwrap_or(0);
-    if digits.len() > REACH || point.unsigned_abs() as usize > REACH || scale > REACH {
+    if scale > REACH {
         return None;
     }
     // Groups of four start at the point, so zeros fill both ends.
