@@ -133,8 +133,8 @@ impl ResourceStore for Doomed {
         self.kept.tombstone(id).await
     }
 
-    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()> {
-        self.kept.put_rows(id, rows, life).await
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()> {
+        self.kept.put_rows(id, rows).await
     }
 
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {

@@ -90,7 +90,7 @@ pub use self::{
     column::{ColumnDefinition, ColumnType},
     error::{BoxError, DualResponseError, ErrorCode, Result},
     owner::Owner,
-    page::{DEFAULT_LIMIT, ErrorBody, LifeBody, MetadataBody, Order, PageBody, Sort},
+    page::{DEFAULT_LIMIT, ErrorBody, LifeBody, MetadataBody, Order, Sort},
     rows::{Row, Rows},
 };
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::{column::ColumnDefinition, rows::Row};
+use crate::column::ColumnDefinition;
 
 /// How many rows a page has if nobody says.
 pub const DEFAULT_LIMIT: u64 = 100;
@@ -40,23 +40,6 @@ pub enum Order {
     Asc,
     /// From the greatest.
     Desc,
-}
-
-/// The answer to `POST /:id`, as a client reads it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PageBody<T = Row> {
-    /// The rows.
-    pub data: Vec<T>,
-    /// How many the whole set has.
-    pub total_count: u64,
-    /// How many are here.
-    pub returned_count: u64,
-    /// Where they begin.
-    pub offset: u64,
-    /// Whether more come after them.
-    pub has_next: bool,
-    /// Where those begin.
-    pub next_offset: Option<u64>,
 }
 
 /// The answer to `GET /:id`.

@@ -15,6 +15,18 @@ use crate::{
 };
 
 /// What a result set is made from, and how.
+///
+/// ```
+/// use antiphon_results::{CreateOptions, Owner, Source};
+/// use serde_json::json;
+/// use std::time::Duration;
+///
+/// let options = CreateOptions::new("Institutions", Source::query("institutions", json!({"state": "NJ"})))
+///     .with_sample_size(20)
+///     .with_expiration(Duration::from_secs(30 * 60))
+///     .for_owner(Owner::principal("ada").with_tenant("acme"));
+/// # let _ = options;
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a result set is made by `DualResponseServer::create_response`"]
 pub struct CreateOptions {
@@ -106,7 +118,7 @@ impl Inner {
 
         let id = new_id();
         let declared = columns.is_some();
-        let taken = self.take(&id, source, sample_size, life, declared).await?;
+        let taken = self.take(&id, source, sample_size, declared).await?;
         let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
         resource.metadata = metadata;
         resource.owner = owner;
@@ -175,14 +187,7 @@ impl Inner {
     }
 
     /// Takes the rows in, or finds out how many there are and what the first ones are.
-    async fn take(
-        &self,
-        id: &str,
-        source: Source,
-        sample_size: u64,
-        life: Duration,
-        declared: bool,
-    ) -> Result<Taken> {
+    async fn take(&self, id: &str, source: Source, sample_size: u64, declared: bool) -> Result<Taken> {
         let limits = &self.options.limits;
         match source {
             Source::Rows(rows) => {
@@ -217,7 +222,7 @@ impl Inner {
                     bytes: Some(rows.bytes() as u64 + 2),
                     sample,
                 };
-                self.options.store.put_rows(id, rows, Some(life)).await?;
+                self.options.store.put_rows(id, rows).await?;
                 Ok(taken)
             }
             Source::Query { name, parameters } => {

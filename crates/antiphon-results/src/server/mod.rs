@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod cleanup;
 mod create;
+mod links;
 mod options;
 mod pages;
 mod sorted;
@@ -30,7 +31,6 @@ pub use self::{
 use self::{create::after, sorted::Sorted};
 use crate::{
     error::{BoxError, DualResponseError, Result},
-    link::{Grant, Link, LinkOptions, Scope},
     response::DualResponse,
     source::Closures,
     store::{Removal, Resource, ResourceUpdate},
@@ -192,95 +192,6 @@ impl DualResponseServer {
             deleted.as_ref().err().map(DualResponseError::code),
         );
         deleted
-    }
-
-    /// Signs a link to a set, for somebody who may.
-    ///
-    /// # Errors
-    ///
-    /// [`DualResponseError::Config`] when the server has no keys for links.
-    pub async fn mint_link(&self, id: &str, access: &Access, options: LinkOptions) -> Result<Link> {
-        let minted = self.mint_unaudited(id, access, options).await;
-        self.inner.audit(
-            access,
-            Action::Link,
-            id,
-            (0, 0),
-            minted.as_ref().err().map(DualResponseError::code),
-        );
-        minted
-    }
-
-    async fn mint_unaudited(&self, id: &str, access: &Access, options: LinkOptions) -> Result<Link> {
-        let resource = self.inner.open(id, access, Action::Link).await?;
-        let Some(keys) = &self.inner.options.link_keys else {
-            return Err(DualResponseError::Config(
-                "this server signs no links; give it keys with `with_link_keys`".into(),
-            ));
-        };
-        let mut scopes: Vec<Scope> = Vec::new();
-        for scope in options.scopes {
-            if !scopes.contains(&scope) {
-                scopes.push(scope);
-            }
-        }
-        if scopes.is_empty() {
-            return Err(DualResponseError::Invalid(
-                "a link must allow something: `read`, `pin` or `delete`".into(),
-            ));
-        }
-        // A link allows no more than whoever makes it may do.
-        if let (Access::Caller(caller), Some(authorize)) = (access, &self.inner.options.authorize) {
-            for scope in &scopes {
-                if !authorize.authorize(&resource, caller, scope.action()).await {
-                    return Err(DualResponseError::Invalid(
-                        "`scopes` has what the caller may not do; a link cannot allow it".into(),
-                    ));
-                }
-            }
-        }
-        let life = options.life.max(Duration::from_secs(1)).min(self.inner.options.limits.link_life);
-        let end = after(self.inner.now(), life).into_iter().chain(resource.expires_at).min();
-        let end = end.ok_or(DualResponseError::NotFound)?.trunc_subsecs(0);
-        let grant = Grant {
-            id: resource.id,
-            scopes: scopes.clone(),
-            end: end.timestamp(),
-            epoch: resource.link_epoch,
-        };
-        let url = format!("{}?link={}", self.inner.url(&grant.id), keys.sign(&grant));
-        Ok(Link::new(url, scopes, end))
-    }
-
-    /// Makes all links to a set that were signed so far no longer good, for somebody who may.
-    pub async fn revoke_links(&self, id: &str, access: &Access) -> Result<()> {
-        let revoked = match self.inner.open(id, access, Action::Link).await {
-            Ok(_) => {
-                let update = ResourceUpdate::at(self.inner.now()).revoking_links();
-                let updated = self.inner.options.store.update(id, update).await;
-                updated.and_then(|updated| updated.map(drop).ok_or(DualResponseError::Expired))
-            }
-            Err(error) => Err(error),
-        };
-        self.inner.audit(
-            access,
-            Action::Link,
-            id,
-            (0, 0),
-            revoked.as_ref().err().map(DualResponseError::code),
-        );
-        revoked
-    }
-
-    /// What a signed link allows, if it is good.
-    ///
-    /// # Errors
-    ///
-    /// [`DualResponseError::Unauthorized`], whatever is wrong with it.
-    pub fn open_link(&self, token: &str) -> Result<Access> {
-        let keys = self.inner.options.link_keys.as_ref();
-        let grant = keys.and_then(|keys| keys.open(token, self.inner.now()));
-        grant.map(|grant| Access::Link(LinkAccess(grant))).ok_or(DualResponseError::Unauthorized)
     }
 
     /// The base URL, without a slash at its end.

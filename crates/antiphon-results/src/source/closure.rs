@@ -15,6 +15,24 @@ pub struct Closures {
 impl Source {
     /// A source made of two closures. `execute` gets offset, limit and sort, and must sort if it is asked
     /// to; where it cannot, use [`unsorted`](Self::unsorted).
+    ///
+    /// ```
+    /// use antiphon_results::{Rows, Source, source::PageRequest};
+    /// use serde_json::json;
+    ///
+    /// let numbers = Source::closures(
+    ///     |page: PageRequest| async move {
+    ///         let mut rows = Rows::new();
+    ///         for n in page.offset..1000.min(page.offset + page.limit) {
+    ///             rows.push(&json!({"n": n}))?;
+    ///         }
+    ///         Ok(rows)
+    ///     },
+    ///     || async { Ok(1000) },
+    /// )
+    /// .unsorted();
+    /// # let _ = numbers;
+    /// ```
     pub fn closures<E, EF, R, C, CF>(execute: E, count: C) -> Self
     where
         E: Fn(PageRequest) -> EF + Send + Sync + 'static,

@@ -135,7 +135,7 @@ impl ResourceStore for MemoryStore {
         Ok(inner.gone.get(id).cloned().filter(|_| !is_there))
     }
 
-    async fn put_rows(&self, id: &str, rows: Rows, _: Option<Duration>) -> Result<()> {
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()> {
         self.inner().kept.entry(id.to_owned()).or_default().rows = Arc::new(rows);
         Ok(())
     }

@@ -61,7 +61,7 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     async fn tombstone(&self, id: &str) -> Result<Option<Gone>>;
 
     /// Keeps the rows of a resource. Called once, before it is saved.
-    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()>;
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()>;
 
     /// Rows of a resource from `offset` on, up to `limit`: as many as there are.
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
@@ -100,8 +100,8 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
         (**self).tombstone(id).await
     }
 
-    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()> {
-        (**self).put_rows(id, rows, life).await
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()> {
+        (**self).put_rows(id, rows).await
     }
 
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     super::{Removal, ResourceStore},
-    fixture::{HOUR, Stores, clean_up, live, over},
+    fixture::{Stores, clean_up, live, over},
 };
 use crate::rows::Rows;
 
@@ -18,7 +18,7 @@ fn numbered(count: usize, letters: impl Fn(usize) -> usize) -> Rows {
 }
 
 async fn put(store: &dyn ResourceStore, id: &str, rows: &Rows) {
-    store.put_rows(id, rows.clone(), Some(HOUR)).await.unwrap();
+    store.put_rows(id, rows.clone()).await.unwrap();
 }
 
 async fn assert_page(store: &dyn ResourceStore, id: &str, rows: &Rows, offset: u64, limit: u64) {

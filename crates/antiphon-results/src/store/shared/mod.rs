@@ -216,7 +216,7 @@ impl ResourceStore for SharedStore {
         }
     }
 
-    async fn put_rows(&self, id: &str, rows: Rows, _: Option<Duration>) -> Result<()> {
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()> {
         self.shared.put_rows(Id::made(id)?, &rows).await
     }
 

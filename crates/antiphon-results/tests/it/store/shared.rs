@@ -51,7 +51,7 @@ async fn nothing_is_left_when_the_tombstone_is_forgotten() {
     let memory = Memory::default();
     let store = open(&memory).with_tombstones(HOUR);
     for id in ["deleted", "over"] {
-        store.put_rows(id, rows(100), Some(HOUR)).await.unwrap();
+        store.put_rows(id, rows(100)).await.unwrap();
         store.save(set(id, 2 * HOUR)).await.unwrap();
     }
     assert!(store.delete("deleted", Removal::Deleted).await.unwrap());
@@ -71,7 +71,7 @@ async fn nothing_is_left_when_the_tombstone_is_forgotten() {
 async fn rows_that_were_never_saved_are_removed() {
     let memory = Memory::default();
     let store = open(&memory);
-    store.put_rows("orphan", rows(100), None).await.unwrap();
+    store.put_rows("orphan", rows(100)).await.unwrap();
     advance(2 * HOUR).await;
     assert!(store.find_expired(Utc::now()).await.unwrap().is_empty());
     assert!(is_empty(&memory, &["orphan"]).await);
@@ -82,7 +82,7 @@ async fn rows_of_a_set_that_was_removed_in_a_crash_are_removed_later() {
     let memory = Memory::default();
     let (dying, living) = (open(&memory), open(&memory));
     for (id, life) in [("ending", Some(HOUR)), ("pinned", None)] {
-        dying.put_rows(id, rows(100), life).await.unwrap();
+        dying.put_rows(id, rows(100)).await.unwrap();
         let mut set = set(id, HOUR);
         set.expires_at = set.expires_at.filter(|_| life.is_some());
         dying.save(set).await.unwrap();
@@ -104,7 +104,7 @@ async fn rows_of_a_set_that_was_removed_in_a_crash_are_removed_later() {
 async fn set_whose_alarm_was_lost_is_removed_after_a_week() {
     let memory = Memory::default();
     let store = open(&memory);
-    store.put_rows("set", rows(10), Some(HOUR)).await.unwrap();
+    store.put_rows("set", rows(10)).await.unwrap();
     store.save(set("set", HOUR)).await.unwrap();
     let alarm = memory.store().get("results/ends/set").await.unwrap().unwrap();
     memory.store().delete(&alarm.key, alarm.revision).await.unwrap();
@@ -164,7 +164,7 @@ async fn what_does_not_fit_is_refused_with_advice() {
 
     let mut rows = rows(3);
     rows.push(&json!({"text": "x".repeat(600_000)})).unwrap();
-    let error = store.put_rows("rows", rows, None).await.unwrap_err();
+    let error = store.put_rows("rows", rows).await.unwrap_err();
     assert!(matches!(&error, DualResponseError::TooLarge(why) if why.contains("row 3")), "{error:?}");
     assert!(store.rows("rows", 0, 10).await.unwrap().is_empty());
 }
@@ -189,7 +189,7 @@ async fn largest_resource_and_row_can_be_kept_and_counted() {
     }
     let mut row = Rows::new();
     row.push_json(&format!("{{\"t\":\"{}\"}}", "x".repeat(523_264 - 8))).unwrap();
-    store.put_rows("large", row.clone(), None).await.unwrap();
+    store.put_rows("large", row.clone()).await.unwrap();
     assert!(store.rows("large", 0, 10).await.unwrap() == row);
 }
 
@@ -198,10 +198,7 @@ async fn bad_id_is_not_saved() {
     let store = open(&Memory::default());
     for id in ["", "a/b", "..", "ä", &"x".repeat(65)] {
         assert!(matches!(store.save(set(id, HOUR)).await, Err(DualResponseError::Invalid(_))), "{id:?}");
-        assert!(
-            matches!(store.put_rows(id, rows(1), None).await, Err(DualResponseError::Invalid(_))),
-            "{id:?}"
-        );
+        assert!(matches!(store.put_rows(id, rows(1)).await, Err(DualResponseError::Invalid(_))), "{id:?}");
     }
 }
 

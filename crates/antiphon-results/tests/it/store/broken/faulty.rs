@@ -253,7 +253,7 @@ impl ResourceStore for Faulty {
         })
     }
 
-    async fn put_rows(&self, id: &str, rows: Rows, life: Option<Duration>) -> Result<()> {
+    async fn put_rows(&self, id: &str, rows: Rows) -> Result<()> {
         let id = &self.id(id);
         let mut kept = rows;
         match self.fault {
@@ -276,7 +276,7 @@ impl ResourceStore for Faulty {
         }
         lock(&self.space.rows).insert(id.clone(), kept.clone());
         lock(&self.space.rows).insert(String::new(), kept.clone());
-        self.store().put_rows(id, kept, life).await
+        self.store().put_rows(id, kept).await
     }
 
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {

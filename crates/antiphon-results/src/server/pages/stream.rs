@@ -1,0 +1,138 @@
+//! Whole sets, some rows at a time.
+
+use std::sync::Arc;
+
+use futures_util::{Stream, stream};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Consistency, PageOptions, cursor::Cursor, request};
+use crate::{
+    error::{DualResponseError, ErrorCode, Result},
+    rows::Rows,
+    server::{Access, Action, DualResponseServer, Inner},
+    source::PageRequest,
+    store::Resource,
+};
+
+/// How many rows of a stream are read at once.
+const CHUNK: u64 = 1000;
+
+/// How many bytes of them are enough.
+const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+
+impl DualResponseServer {
+    /// All rows of a set from an offset on, some at a time, for somebody who may read them. What breaks off with an
+    /// error is not the whole.
+    pub async fn stream(
+        &self,
+        id: &str,
+        access: &Access,
+        options: PageOptions,
+    ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
+        let begun = Arc::clone(&self.inner).stream(id, access, options).await;
+        if let Err(error) = &begun {
+            self.inner.audit(access, Action::Read, id, (0, 0), Some(error.code()));
+        }
+        begun
+    }
+}
+
+impl Inner {
+    async fn stream(
+        self: Arc<Self>,
+        id: &str,
+        access: &Access,
+        options: PageOptions,
+    ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
+        let limits = &self.options.limits;
+        let turn = tokio::time::timeout(limits.wait, Arc::clone(&self.streams).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(DualResponseError::Busy { retry_after: limits.wait }) };
+        let resource = self.open(id, access, Action::Read).await?;
+        let left = options.limit.unwrap_or(u64::MAX);
+        let request = request(&resource, options, CHUNK.min(left))?.with_max_bytes(CHUNK_BYTES);
+        self.count_access(&resource).await?;
+        let access = access.clone();
+        let flow = Flow {
+            inner: self,
+            access,
+            resource,
+            request,
+            left,
+            begun: false,
+            handed: (0, 0),
+            broken: None,
+            _turn: turn,
+        };
+        Ok(stream::try_unfold(Some(flow), async |flow| match flow {
+            Some(flow) => flow.next().await,
+            None => Ok(None),
+        }))
+    }
+}
+
+/// A stream of rows under way.
+struct Flow {
+    inner: Arc<Inner>,
+    access: Access,
+    resource: Resource,
+    request: PageRequest,
+    /// How many rows are still wanted.
+    left: u64,
+    /// Whether rows were read already.
+    begun: bool,
+    /// How many rows and bytes were handed out, for the audit.
+    handed: (u64, u64),
+    broken: Option<ErrorCode>,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// However it ends, it is known how much was read.
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.inner.audit(&self.access, Action::Read, &self.resource.id, self.handed, self.broken);
+    }
+}
+
+impl Flow {
+    async fn next(mut self) -> Result<Option<(Rows, Option<Self>)>> {
+        match self.read().await {
+            Ok(None) => Ok(None),
+            Ok(Some((rows, ended))) => {
+                self.handed.0 += rows.len() as u64;
+                self.handed.1 += rows.bytes() as u64;
+                Ok(Some((rows, (!ended).then_some(self))))
+            }
+            Err(error) => {
+                self.broken = Some(error.code());
+                Err(error)
+            }
+        }
+    }
+
+    /// The next rows, and whether they are the last.
+    async fn read(&mut self) -> Result<Option<(Rows, bool)>> {
+        self.request.limit = CHUNK.min(self.left);
+        if self.request.limit == 0 {
+            return Ok(None);
+        }
+        // A set that was deleted under the reader must not go on as if it were there.
+        if self.begun && self.inner.options.store.get(&self.resource.id).await?.is_none() {
+            return Err(DualResponseError::NotFound);
+        }
+        self.begun = true;
+        let rows = self.inner.rows(&self.resource, &self.request).await?;
+        let fixed = Consistency::of(&self.resource) == Consistency::Fixed;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let count = rows.len() as u64;
+        self.left -= count;
+        self.request.offset = self.request.offset.saturating_add(count);
+        if Consistency::of(&self.resource) == Consistency::Keyset {
+            let cursor = Cursor::after(&self.resource, &self.request, &rows)?;
+            self.request.after = cursor.is_plain().then_some(cursor.key);
+        }
+        let ended = !fixed && count < self.request.limit && rows.bytes() <= self.request.max_bytes;
+        Ok(Some((rows, ended)))
+    }
+}
