@@ -32,6 +32,9 @@ const VAIN: Duration = Duration::from_millis(200);
 /// After an offer that led to nothing.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// No server is killed, started, and done with a job within this time of being asked for it.
+const RESTART: Duration = Duration::from_millis(20);
+
 /// What a lease's token says.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
@@ -80,11 +83,13 @@ struct Offer {
     gone: bool,
     /// Whether it was offered before.
     again: bool,
+    /// When it was asked for.
+    asked: Instant,
     reply: String,
 }
 
 impl Offer {
-    fn read(queue: &str, message: &Message) -> Option<Self> {
+    fn read(queue: &str, message: &Message, asked: Instant) -> Option<Self> {
         let info = message.info().ok()?;
         let id = message.subject.rsplit('.').next()?.to_owned();
         let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name));
@@ -94,6 +99,7 @@ impl Offer {
             due: header(DUE).and_then(|due| due.as_str().parse().ok()).unwrap_or_default(),
             gone: header(GONE).is_some(),
             again: info.delivered > 1,
+            asked,
             reply: message.reply.as_ref()?.to_string(),
         })
     }
@@ -143,6 +149,7 @@ impl NatsQueue {
             request = request.expires(wait);
             patience = wait + self.link.timeout();
         }
+        let asked = Instant::now();
         let mut messages = request.messages().await.map_err(failed)?;
         let mut offers = Vec::new();
         let interruption = async {
@@ -157,7 +164,7 @@ impl NatsQueue {
                     self.forget_dispatcher(queue);
                     failed(error)
                 })?;
-                offers.extend(Offer::read(queue, &offer));
+                offers.extend(Offer::read(queue, &offer, asked));
             }
             Ok(())
         };
@@ -216,7 +223,9 @@ impl NatsQueue {
                 doubtful = true;
                 continue;
             };
-            // Without a fence, and not new, it may have been finished and removed while this offer was on its way.
+            // Without a fence, and not new, it may have been finished and removed while this offer was on its way. So it
+            // may if the server was killed since: it has then forgotten this offer, and made it anew to another.
+            let doubtful = doubtful || offer.asked.elapsed() > RESTART;
             if at == 0 && doubtful && self.link.message(Kind::Jobs, place.number).await?.is_none() {
                 self.link.forget(Kind::Fences, number).await;
                 self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
