@@ -64,6 +64,20 @@ impl Journal {
         }
     }
 
+    /// The journal as it was before the failures it ends with, so that what failed is tried again. Failures that are
+    /// final, and those the code went on after, stay.
+    #[must_use]
+    pub fn without_last_failures(mut self) -> Self {
+        let failed = |entry: &Entry| {
+            entry.kind != Kind::Fold
+                && matches!(&entry.outcome, Outcome::Failed(failure) if !failure.terminal)
+        };
+        while self.entries.last().is_some_and(failed) {
+            self.entries.pop();
+        }
+        self
+    }
+
     /// Writes the journal in format [`FORMAT`].
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a journal holds only JSON values and string keys")

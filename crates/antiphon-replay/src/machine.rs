@@ -367,6 +367,33 @@ impl Machine {
         self.record(Entry::new(key.clone(), slot.op, outcome));
     }
 
+    /// A step that was started has ended, and the code is to be given that when it is polled next: it is recorded, as it
+    /// would be replayed. Call it while the code is at rest. Says whether anybody still waits for it.
+    pub fn deliver(&mut self, key: &Key, outcome: Result<Value, Failure>) -> bool {
+        let Some(slot) = self.slots.get_mut(key).filter(|slot| matches!(slot.state, State::Running)) else {
+            return false;
+        };
+        self.running -= 1;
+        let outcome = match outcome {
+            Ok(value) => Outcome::Done(value),
+            Err(failure) => Outcome::Failed(failure),
+        };
+        slot.state = State::Ready { outcome: outcome.clone(), recorded: true };
+        let entry = Entry::new(key.clone(), slot.op.clone(), outcome);
+        self.record(entry);
+        true
+    }
+
+    /// What has been recorded so far.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Gives up the run as it is.
+    pub fn into_journal(self) -> Journal {
+        self.journal
+    }
+
     /// The question at `key` was answered while the code waited.
     pub fn answer(&mut self, key: &Key, answer: Value) {
         self.complete(key, Outcome::Answer(answer));

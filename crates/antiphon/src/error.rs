@@ -233,6 +233,7 @@ impl Error {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
             ErrorKind::Model(tried) => (tried.clone(), Some(NO_MODEL)),
             ErrorKind::Indeterminate(step) => (step.clone(), Some(INDETERMINATE)),
+            ErrorKind::Cancelled => ("the run was cancelled".to_owned(), Some(CANCELLED)),
             _ => (format!("{self:#}"), None),
         };
         Failure { message, code, terminal: self.0.terminal }
@@ -242,6 +243,7 @@ impl Error {
         let error = match failure.code {
             Some(NO_MODEL) => Self::new(ErrorKind::Model(failure.message)),
             Some(INDETERMINATE) => Self::new(ErrorKind::Indeterminate(failure.message)),
+            Some(CANCELLED) => Self::new(ErrorKind::Cancelled),
             Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
             None => Self::tool(failure.message),
         };
@@ -265,6 +267,8 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
 const NO_MODEL: i32 = i32::MIN;
 /// The same for [`ErrorKind::Indeterminate`].
 const INDETERMINATE: i32 = i32::MIN + 1;
+/// The same for [`ErrorKind::Cancelled`].
+const CANCELLED: i32 = i32::MIN + 2;
 
 /// `{}` says the error; `{:#}` says its causes too.
 impl fmt::Display for Error {

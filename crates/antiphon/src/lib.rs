@@ -76,6 +76,7 @@ pub mod sampling;
 mod schema;
 mod seal;
 mod server;
+mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
@@ -87,7 +88,7 @@ pub use crate::{
     ctx::{
         Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, Level, ParseError, Progress, Prompted,
         Root, Roots, Sample, SampleConfig, SampleMethod, SampleValidationError, Sampled, SampledCalls,
-        SampledParsed, SampledSchema, SampledTools, SampledValue, Step, ToolCalls, UrlElicited,
+        SampledParsed, SampledSchema, SampledTools, SampledValue, Sleep, Step, ToolCalls, UrlElicited,
     },
     error::{Capability, Error, ErrorKind, Result},
     exchange::{AnyExchange, ElicitExchange, Exchange, History, HistoryError, OpenExchange, SampleExchange},
@@ -96,6 +97,10 @@ pub use crate::{
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
     seal::{KeyRing, KeyRingError, SealConfig},
     server::{BuildError, Changes, Limits, ServeError, Server, ServerBuilder},
+    task::{
+        RetryPolicy, RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig,
+        TaskPolicy, TaskStatus,
+    },
     tool::{
         ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,
     },

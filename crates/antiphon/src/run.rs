@@ -1,18 +1,21 @@
 //! One invocation, as its context and its driver share it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::Waker,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use antiphon_replay::{Drift, Journal, Key, Machine};
+use antiphon_replay::{Drift, Failure, Journal, Key, Machine};
+use serde_json::Value;
 
 use crate::{
+    error::Result as RunResult,
     server::Shared,
-    wire::{Link, Note, fits},
+    task::{Keeper, Promoting, Promotion},
+    wire::{Link, Note, Revision, fits},
 };
 
 /// A run in progress.
@@ -25,6 +28,12 @@ pub(crate) struct Run {
     state: Mutex<State>,
     /// The waker the driver polls with. See [`Run::park`].
     root: OnceLock<Waker>,
+    /// Whoever writes down what the run comes to, if it is a task.
+    keeper: OnceLock<Arc<Keeper>>,
+    kept: tokio::sync::Notify,
+    /// When it may become a task, and how.
+    promoting: Option<Promoting>,
+    promotion: Mutex<Option<Promotion>>,
 }
 
 pub(crate) struct State {
@@ -37,6 +46,8 @@ pub(crate) struct State {
     last_progress: Option<f64>,
     /// When which branch runs out of time, in milliseconds since 1970.
     pub(crate) deadlines: BTreeMap<Key, u64>,
+    /// Steps of a task that have ended, and that the tool is told of when that is written down.
+    finished: VecDeque<(Key, Result<Value, Failure>)>,
 }
 
 /// A tool that never yields could fill memory with log lines nobody has been sent yet.
@@ -52,6 +63,7 @@ impl Run {
             dropped_notes: 0,
             last_progress: None,
             deadlines: BTreeMap::new(),
+            finished: VecDeque::new(),
         };
         Self {
             link,
@@ -60,7 +72,96 @@ impl Run {
             declared: None,
             state: Mutex::new(state),
             root: OnceLock::new(),
+            keeper: OnceLock::new(),
+            kept: tokio::sync::Notify::new(),
+            promoting: None,
+            promotion: Mutex::new(None),
         }
+    }
+
+    /// Lets the run become a task.
+    pub(crate) fn with_promotion(mut self, promotion: Option<(Promotion, Promoting)>) -> Self {
+        let (promotion, promoting) = promotion.unzip();
+        self.promotion = Mutex::new(promotion);
+        self.promoting = promoting;
+        self
+    }
+
+    /// In how long the run becomes a task; `None` is never.
+    pub(crate) fn promotes_in(&self) -> Option<std::time::Duration> {
+        let promoting = self.promoting.as_ref()?;
+        let can = self.promotion.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if can { promoting.due() } else { None }
+    }
+
+    /// Whether the tool wants to be a task, and can be.
+    pub(crate) fn wants_promotion(&self) -> bool {
+        self.promotes_in().is_some() && self.promoting.as_ref().is_some_and(Promoting::is_wanted)
+    }
+
+    /// Has the run become a task as soon as it rests, if it may.
+    pub(crate) fn want_promotion(&self) {
+        if let Some(promoting) = &self.promoting {
+            promoting.want();
+        }
+    }
+
+    /// What makes a task of the run, taken by whoever does it.
+    pub(crate) fn take_promotion(&self) -> Option<Promotion> {
+        self.promotion.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Makes the run a task, if it is not one.
+    pub(crate) async fn promote(&self) -> RunResult<()> {
+        let Some(promotion) = self.take_promotion() else { return Ok(()) };
+        let keeper = promotion.promote(self).await?;
+        self.keep(keeper);
+        Ok(())
+    }
+
+    /// From now on the run is a task.
+    pub(crate) fn keep(&self, keeper: Arc<Keeper>) {
+        let _ = self.keeper.set(keeper);
+        self.kept.notify_one();
+    }
+
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.get()
+    }
+
+    /// The keeper, when there is one.
+    pub(crate) async fn kept(&self) -> &Arc<Keeper> {
+        loop {
+            if let Some(keeper) = self.keeper() {
+                return keeper;
+            }
+            self.kept.notified().await;
+        }
+    }
+
+    /// Whether the client is asked while the tool waits.
+    pub(crate) fn is_live(&self) -> bool {
+        self.link.revision() == Revision::Session && !self.link.is_of_task() && self.keeper.get().is_none()
+    }
+
+    /// Whether whoever began the run has given up.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        match self.keeper() {
+            Some(keeper) => keeper.is_cancelled(),
+            None => self.link.cancelled().is_cancelled(),
+        }
+    }
+
+    /// What the run has seen so far.
+    pub(crate) fn journal(&self) -> Journal {
+        let mut state = self.state();
+        state.id();
+        state.machine().journal().clone()
+    }
+
+    /// When the run has to be looked at again, in milliseconds since 1970, whatever else happens.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.state().deadlines.values().min().copied()
     }
 
     /// The lock is never held while the tool's code runs, so it cannot be poisoned half-way.
@@ -117,6 +218,13 @@ impl Run {
             }
             state.last_progress = Some(*progress);
         }
+        if let (Some(keeper), Note::Progress { progress, total, message }) = (self.keeper.get(), &note) {
+            keeper.say(match (message, total) {
+                (Some(message), _) => message.clone(),
+                (None, Some(total)) => format!("{progress} of {total}"),
+                (None, None) => progress.to_string(),
+            });
+        }
         if state.outbox.len() < OUTBOX {
             state.outbox.push(note);
         } else {
@@ -152,6 +260,21 @@ impl State {
             machine.set_run(random_id());
         }
         machine.run()
+    }
+
+    /// A step of a task has ended.
+    pub(crate) fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
+        self.finished.push_back((key.clone(), outcome));
+    }
+
+    /// The next step that has ended and that somebody still waits for: it is now in the journal.
+    pub(crate) fn deliver(&mut self) -> Option<Key> {
+        while let Some((key, outcome)) = self.finished.pop_front() {
+            if self.machine().deliver(&key, outcome) {
+                return Some(key);
+            }
+        }
+        None
     }
 
     pub(crate) fn take_waker(&mut self, key: &Key) -> Option<Waker> {

@@ -9,6 +9,7 @@ use crate::project::{self, Profile, Project};
 mod call;
 mod client;
 mod measure;
+mod restate;
 mod results;
 mod store;
 mod transport;
@@ -20,6 +21,9 @@ const PACKAGE: &str = "antiphon-bench";
 pub(crate) enum Kind {
     /// A tool call over HTTP, ours beside bare rmcp, both revisions.
     Call(call::Options),
+    /// Three steps and one wait on Restate, to be set beside ours; needs npm.
+    #[command(hide = true)]
+    Restate(restate::Options),
     /// A page of a result set, beside the same query on bare sqlx and axum; a stream of one, beside `curl`.
     Results(results::Options),
     /// Replaying a journal and sealing it.
@@ -39,6 +43,7 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
             let binary = project.build(PACKAGE, "replay-bench", Profile::Release)?;
             project::run(&mut Command::new(binary))
         }
+        Kind::Restate(options) => restate::main(&project, options),
         Kind::Results(options) => results::main(&project, options),
         Kind::Store(options) => store::main(&project, options),
         Kind::Transport(options) => transport::main(&project, options),

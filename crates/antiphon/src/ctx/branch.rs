@@ -10,13 +10,10 @@ use std::{
     time::Duration,
 };
 
-use antiphon_replay::{Key, Op, Turn};
+use antiphon_replay::Key;
 
-use super::{Ctx, step::recorded};
-use crate::{
-    error::{Error, ErrorKind, Result},
-    run::now_millis,
-};
+use super::{Ctx, timer::Timer};
+use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
     /// A part of the conversation with a scope of its own: its questions and steps are named under
@@ -180,70 +177,7 @@ impl<T, B: Future<Output = Result<T>>> Future for Branch<'_, B> {
 impl<B> Drop for Branch<'_, B> {
     fn drop(&mut self) {
         if let Some(timer) = &self.timer {
-            let mut state = self.ctx.run.state();
-            state.leave(&timer.begin);
-            state.leave(&timer.passed);
-        }
-    }
-}
-
-/// A deadline that replays: when it was set, and that it passed, are steps like any other.
-struct Timer {
-    timeout: Duration,
-    begin: Key,
-    passed: Key,
-    due: Option<u64>,
-}
-
-impl Timer {
-    fn new(key: &Key, timeout: Duration) -> Self {
-        let at = |name: &str| Key::from(format!("{key}/~{name}"));
-        Self { timeout, begin: at("deadline"), passed: at("passed"), due: None }
-    }
-
-    fn poll_begin(&mut self, ctx: &Ctx, cx: &Context<'_>) -> Result<Poll<()>> {
-        if self.due.is_some() {
-            return Ok(Poll::Ready(()));
-        }
-        let mut state = ctx.run.state();
-        let due = match state.machine().step(&self.begin, &Op::step("deadline")) {
-            Turn::Ready(outcome) => recorded(outcome)?,
-            Turn::Start => {
-                let due =
-                    now_millis().saturating_add(self.timeout.as_millis().try_into().unwrap_or(u64::MAX));
-                state.machine().finish(&self.begin, Ok(due.into()));
-                due
-            }
-            Turn::Wait => {
-                ctx.run.park(&mut state, &self.begin, cx.waker());
-                return Ok(Poll::Pending);
-            }
-        };
-        self.due = Some(due);
-        state.deadlines.insert(self.passed.clone(), due);
-        Ok(Poll::Ready(()))
-    }
-
-    /// Whether the time is up, now or in an earlier leg.
-    fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
-        let mut state = ctx.run.state();
-        let replaying = !state.machine().is_open();
-        let late = self.due.is_some_and(|due| now_millis() >= due);
-        if !replaying && !late {
-            state.machine().leave(&self.passed);
-            ctx.run.park(&mut state, &self.passed, cx.waker());
-            return false;
-        }
-        match state.machine().step(&self.passed, &Op::step("deadline passed")) {
-            Turn::Ready(_) => true,
-            Turn::Start => {
-                state.machine().finish(&self.passed, Ok(true.into()));
-                true
-            }
-            Turn::Wait => {
-                ctx.run.park(&mut state, &self.passed, cx.waker());
-                false
-            }
+            timer.leave(self.ctx);
         }
     }
 }

@@ -7,7 +7,9 @@ mod fold;
 mod notes;
 mod roots;
 mod sample;
+mod sleep;
 mod step;
+mod timer;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -23,6 +25,7 @@ pub use self::{
         SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed, SampledSchema,
         SampledTools, SampledValue, Schema, ToolCalls, Tools,
     },
+    sleep::Sleep,
     step::Step,
 };
 use crate::{
@@ -122,8 +125,12 @@ impl Ctx {
 
     /// Whether the caller has given up. The run is dropped at its next await, so only code that works
     /// for long without one needs to look.
+    ///
+    /// A task is not dropped: what it waits for, and whatever it asks from then on, fails with
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled), a step that is being taken goes on, and the tool may take
+    /// further steps to clean up before it returns.
     pub fn is_cancelled(&self) -> bool {
-        self.run.link.cancelled().is_cancelled()
+        self.run.is_cancelled()
     }
 
     /// Whether the client can be asked what needs `capability`.

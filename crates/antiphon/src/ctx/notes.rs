@@ -72,7 +72,7 @@ impl Ctx {
     /// # }
     /// ```
     pub fn notify(&self, progress: impl Into<Progress>) {
-        if self.run.link.has_progress_token() {
+        if self.run.keeper().is_some() || self.run.link.has_progress_token() {
             let Progress { done, total, message } = progress.into();
             self.run.note(Note::Progress { progress: done, total, message });
         }

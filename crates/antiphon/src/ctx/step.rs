@@ -158,6 +158,17 @@ where
         }
         let running = this.running.as_mut().expect("the step was started above");
         let result = std::task::ready!(running.as_mut().poll(cx));
+        if run.keeper().is_some() {
+            // Of a task, the tool sees what is written down and nothing else: the driver does that when the tool is at
+            // rest, and then this is polled again.
+            this.running = None;
+            let outcome =
+                result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
+            let mut state = run.state();
+            state.finish(&this.key, outcome);
+            run.park(&mut state, &this.key, cx.waker());
+            return Poll::Pending;
+        }
         this.left = true;
         let written = match &result {
             Ok(value) => serde_json::to_value(value).map_err(Error::from),

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     ladder::{self, Because, Rung, Situation, Way},
     run::{Run, State},
-    wire::{Note, Revision},
+    wire::Note,
 };
 
 /// What is said once: that a provider is asked instead of the client.
@@ -96,7 +96,12 @@ impl<'a> Asking<'a> {
 
     fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
         let run = self.run;
-        let rounds_left = run.shared.limits.rounds.saturating_sub(state.machine().round());
+        // A task has no rounds to run out of.
+        let rounds_left = match run.keeper() {
+            Some(_) => u32::MAX,
+            None => run.shared.limits.rounds.saturating_sub(state.machine().round()),
+        };
+        let cancelled = run.keeper().is_some_and(|keeper| keeper.is_cancelled());
         let machine = &*state.machine();
         let pending = machine.pending_since();
         let unanswered: BTreeSet<&Key> =
@@ -107,7 +112,7 @@ impl<'a> Asking<'a> {
         };
         self.requests.retain(|id, _| waits(id));
         self.tried.retain(|id, _| waits(id));
-        let live = run.link.revision() == Revision::Session;
+        let live = run.is_live();
         let is_form = |request: &Value| request["method"] == "elicitation/create";
         let mut form_open = pending.iter().any(|(key, since, request)| {
             is_form(request) && self.requests.contains_key(&((*key).clone(), *since))
@@ -116,11 +121,16 @@ impl<'a> Asking<'a> {
         let mut decided = Vec::new();
         for (key, since, request) in pending {
             let id = (key.clone(), since);
-            if self.requests.contains_key(&id) {
+            if self.requests.contains_key(&id) && !cancelled {
                 continue;
             }
             let tried = self.tried.get(&id).map(Vec::as_slice).unwrap_or_default();
             let unanswered = !live && unanswered.contains(key);
+            if cancelled {
+                let failure = Error::new(ErrorKind::Cancelled).to_failure();
+                decided.push((id, Decided::End(Outcome::Failed(failure))));
+                continue;
+            }
             let situation = Situation { link: &run.link, rounds_left, round_is_made, unanswered, tried };
             let decision = match run.shared.ladder.way(request, &situation) {
                 Way::Client if !live || (form_open && is_form(request)) => continue,

@@ -1,8 +1,9 @@
 //! Obeys the replay machine over a connection.
 //!
-//! One loop serves both ways. It polls the tool until it is at rest, hands over what the journal
-//! holds, and then either asks the client and waits ([`Revision::Session`]) or gives the questions
-//! back to be asked in a round ([`Revision::Rounds`]). What a provider is asked is asked here, either way.
+//! One loop serves all ways. It polls the tool until it is at rest, hands over what the journal
+//! holds, and then either asks the client and waits (live, on 2025-11-25) or gives the questions
+//! back to be asked in a round (on 2026-07-28) or by whoever looks at the task. What a provider is asked is asked here, either way.
+//! Of a task, a step's end is written down before the tool sees it.
 
 mod asking;
 
@@ -27,7 +28,7 @@ use self::asking::Asking;
 use crate::{
     error::{Error, ErrorKind, Result},
     run::{Run, now_millis},
-    wire::Revision,
+    task::Stop,
 };
 
 /// How a leg ended.
@@ -35,8 +36,11 @@ use crate::{
 pub(crate) enum Leg<T> {
     /// The tool returned.
     Done(Result<T>),
-    /// The tool waits for answers: [`antiphon_replay::Machine::suspend`] has them.
+    /// The tool waits for answers: [`antiphon_replay::Machine::suspend`] has them. Of a task, it may wait for time only:
+    /// [`Run::next_due`] has that.
     Suspended,
+    /// It must not go on: what it comes to cannot be written down.
+    Stopped(Stop),
 }
 
 /// What bounds a leg.
@@ -84,7 +88,16 @@ pub(crate) async fn drive<T>(
     run.set_root(waker.clone());
     let mut asking = Asking::new(run);
     let mut left = pace.limit;
+    let mut cleaning: Option<Instant> = None;
     loop {
+        if let Some(keeper) = run.keeper() {
+            if keeper.is_lost() {
+                return Leg::Stopped(Stop::Lost);
+            }
+            if keeper.is_cancelled() && cleaning.is_none() {
+                cleaning = Some(Instant::now() + keeper.clean_up());
+            }
+        }
         wake_due(run);
         loop {
             root.woken.store(false, Ordering::SeqCst);
@@ -124,6 +137,11 @@ pub(crate) async fn drive<T>(
             }
             Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
         };
+        match write_down(run).await {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(stop) => return Leg::Stopped(stop),
+        }
         if asking.start() {
             continue;
         }
@@ -138,8 +156,14 @@ pub(crate) async fn drive<T>(
         if idle && blocked.asks == 0 && due.is_none() {
             return Leg::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
-        match run.link.revision() {
-            Revision::Session => {
+        // What is about to ask need not become a task for that, unless it wants to.
+        let asks = idle && blocked.asks > 0;
+        if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
+            promote(run).await;
+            continue;
+        }
+        match () {
+            () if run.is_live() => {
                 let working = blocked.asks == 0 || running > 0;
                 let began = Instant::now();
                 tokio::select! {
@@ -154,8 +178,8 @@ pub(crate) async fn drive<T>(
                     left = left.map(|left| left.saturating_sub(began.elapsed()));
                 }
             }
-            Revision::Rounds if idle && blocked.asks > 0 => return Leg::Suspended,
-            Revision::Rounds => {
+            () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Leg::Suspended,
+            () => {
                 // Somebody holds our waker: a timer, a socket, a combinator. With a question out and
                 // no step running it may be a mere `timeout` around the question, so it gets a
                 // moment and no more.
@@ -166,12 +190,53 @@ pub(crate) async fn drive<T>(
                     () = root.notify.notified() => {}
                     () = asking.answered() => {}
                     () = until(due) => {}
+                    () = news(run) => {}
+                    () = until(run.promotes_in()) => {}
+                    () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
+                        return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
+                    }
                     () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Leg::Suspended,
                     () = sleep_or_never(left) => return timed_out(pace.limit),
                 }
                 left = left.map(|left| left.saturating_sub(began.elapsed()));
             }
         }
+    }
+}
+
+/// A task that waits for less than this stays where it is.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Whether the tool waits for time only, for long enough to let go of it.
+fn sleeps(run: &Run, due: Option<Duration>) -> bool {
+    run.keeper().is_some() && due.is_some_and(|due| due > NAP)
+}
+
+/// Something happened to the task that is run.
+async fn news(run: &Run) {
+    match run.keeper() {
+        Some(keeper) => keeper.news().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes down the next step of a task that has ended, and hands it over. Says whether there was one.
+async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
+    let Some(keeper) = run.keeper() else { return Ok(false) };
+    let (journal, waker) = {
+        let mut state = run.state();
+        let Some(key) = state.deliver() else { return Ok(false) };
+        (state.machine().journal().clone(), state.take_waker(&key))
+    };
+    keeper.save(&journal).await?;
+    waker.into_iter().for_each(Waker::wake);
+    Ok(true)
+}
+
+/// Makes the run a task. If that cannot be done now, it goes on as it was.
+async fn promote(run: &Run) {
+    if let Err(error) = run.promote().await {
+        tracing::warn!(%error, run = run.id(), "a run could not become a task");
     }
 }
 
@@ -203,8 +268,14 @@ fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();
         let now = now_millis();
-        let due: Vec<_> =
-            state.deadlines.iter().filter(|(_, due)| **due <= now).map(|(key, _)| key.clone()).collect();
+        // Who is cancelled waits for nothing.
+        let cancelled = run.keeper().is_some_and(|keeper| keeper.is_cancelled());
+        let due: Vec<_> = state
+            .deadlines
+            .iter()
+            .filter(|(_, due)| **due <= now || cancelled)
+            .map(|(key, _)| key.clone())
+            .collect();
         due.iter().filter_map(|key| state.take_waker(key)).collect()
     };
     wakers.into_iter().for_each(Waker::wake);

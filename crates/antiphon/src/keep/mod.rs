@@ -9,11 +9,9 @@ mod pieces;
 mod single;
 mod spill;
 
-#[cfg(feature = "http")]
-pub(crate) use self::pieces::PIECE;
 pub(crate) use self::{
     once::at_most_once,
-    pieces::Pieces,
+    pieces::{PIECE, Pieces},
     single::{Entered, enter},
     spill::{load, seal},
 };
@@ -33,7 +31,7 @@ const SEALS: &str = "seal";
 /// Records of steps that are taken at most once.
 const STEPS: &str = "step";
 /// What is removed when it has expired.
-pub(crate) const KINDS: [&str; 3] = ["seal/", "step/", "pieces/"];
+pub(crate) const KINDS: [&str; 4] = ["seal/", "step/", "pieces/", crate::task::RECORDS];
 
 /// A name made of something that may have any length and any characters.
 fn key(kind: &str, what: &[u8]) -> String {

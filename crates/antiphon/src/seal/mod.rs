@@ -296,6 +296,29 @@ impl SealConfig {
         Self::read(&plain[TIMES..], self.max_kept_bytes)
     }
 
+    /// Seals what stays with the servers under `name`, and opens under no other.
+    pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
+        let mut body = self.times(SystemTime::now());
+        if self.compress {
+            body.push(COMPRESSED);
+            body.extend(zstd::bulk::compress(plain, 1).expect("compressing into memory does not fail"));
+        } else {
+            body.push(PLAIN);
+            body.extend_from_slice(plain);
+        }
+        self.encrypt(&body, &[b"kept", name].concat())
+    }
+
+    /// Opens what was sealed under `name`. It has no time limit of its own: whoever keeps it has.
+    pub(crate) fn open_kept(&self, sealed: &[u8], name: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let plain = self.decrypt(sealed, &[b"kept", name].concat())?;
+        match plain[TIMES..].split_first() {
+            Some((&COMPRESSED, compressed)) => decompress(compressed, max_json(self.max_kept_bytes)),
+            Some((&PLAIN, json)) => Ok(json.to_vec()),
+            _ => Err(OpenError::Malformed),
+        }
+    }
+
     fn times(&self, now: SystemTime) -> Vec<u8> {
         let issued = millis(now);
         let expires = issued.saturating_add(self.ttl.as_millis().try_into().unwrap_or(u64::MAX));

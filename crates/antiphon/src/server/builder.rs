@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use antiphon_llm::Model;
-use antiphon_store::Backend;
+use antiphon_store::{Backend, QueueConfig};
 
 use super::{About, Changes, Limits, PrincipalHook, Registry, Server, Shared, replicas::Replicas};
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
     seal::SealConfig,
+    task::{TaskConfig, Tasks},
     tool::Tool,
     wire::{DynHandler, Wrapped},
 };
@@ -32,6 +33,7 @@ pub struct ServerBuilder {
     seal: SealConfig,
     ladder: Ladder,
     backend: Option<Backend>,
+    tasks: Option<TaskConfig>,
     inner: Option<Arc<dyn DynHandler>>,
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
@@ -47,6 +49,7 @@ impl ServerBuilder {
             seal: SealConfig::default(),
             ladder: Ladder::default(),
             backend: None,
+            tasks: None,
             inner: None,
             principal: None,
             states: HashMap::new(),
@@ -175,6 +178,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Lets runs become tasks: they outlive the request that began them, wait for people and for time without
+    /// anything in memory, and go on wherever there is a worker.
+    ///
+    /// With a [backend](Self::with_backend) tasks are its replicas' together and survive all of them. Without one they live
+    /// and die with this process.
+    pub fn with_tasks(mut self, tasks: TaskConfig) -> Self {
+        self.tasks = Some(tasks);
+        self
+    }
+
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
     #[cfg(feature = "http")]
@@ -219,6 +232,11 @@ impl ServerBuilder {
             changes = Changes::shared(told, Arc::clone(&replicas));
             replicas
         });
+        let tasks = self.tasks.map(|config| {
+            let alone = || antiphon_store::Memory::default().backend(QueueConfig::default());
+            let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
+            Tasks::new(config, self.backend.clone().unwrap_or_else(alone), audience, shutdown.clone())
+        });
         let shared = Shared {
             in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
             about: self.about,
@@ -230,6 +248,7 @@ impl ServerBuilder {
             backend: self.backend,
             inner: self.inner,
             replicas,
+            tasks,
             shutdown,
             _replicas_stop: stop.drop_guard(),
             principal: self.principal,

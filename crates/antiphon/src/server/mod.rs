@@ -5,6 +5,8 @@ mod changes;
 #[cfg(feature = "http")]
 mod http;
 mod limits;
+#[cfg(feature = "http")]
+mod operators;
 mod registry;
 pub(crate) mod replicas;
 #[cfg(feature = "stdio")]
@@ -41,6 +43,7 @@ use crate::{
     ladder::Ladder,
     model::Icon,
     seal::SealConfig,
+    task::{Runs, Tasks},
     tool::{Tool, ToolCall, ToolResult},
     wire::{DynHandler, Handler},
 };
@@ -78,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Backend>,
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
+    /// The tasks, where the server has them.
+    pub(crate) tasks: Option<Arc<Tasks>>,
     pub(crate) shutdown: CancellationToken,
     /// Nobody is left to tell when the server is gone.
     _replicas_stop: DropGuard,
@@ -205,9 +210,7 @@ impl Server {
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        if let Some(replicas) = &self.shared.replicas {
-            replicas.begin();
-        }
+        self.begin();
         let shutdown = self.shared.shutdown.child_token();
         let running =
             rmcp::service::serve_server_with_ct(Handler::new(Arc::clone(&self.shared)), transport, shutdown)
@@ -220,6 +223,38 @@ impl Server {
             // A client that leaves before it has said anything is not a failure of the server's.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(ServeError::new("the client does not speak MCP")(error)),
+        }
+    }
+
+    /// The runs of all callers, for whoever operates the server; `None` where it has no tasks.
+    pub fn runs(&self) -> Option<Runs> {
+        Runs::new(&self.shared)
+    }
+
+    /// Works on the tasks of this server's replicas without serving anybody, until `shutdown` ends; then lets the legs in hand
+    /// come to their end, for a while.
+    ///
+    /// A server that is served works on tasks by itself, unless its [`TaskConfig::workers`](crate::TaskConfig::workers)
+    /// is 0.
+    pub async fn work(&self, shutdown: impl Future<Output = ()>) {
+        self.begin();
+        tokio::select! {
+            () = shutdown => {}
+            () = self.shared.shutdown.cancelled() => {}
+        }
+        self.shared.shutdown.cancel();
+        if let Some(tasks) = &self.shared.tasks {
+            tasks.drained().await;
+        }
+    }
+
+    /// Begins what goes on beside the requests.
+    fn begin(&self) {
+        if let Some(replicas) = &self.shared.replicas {
+            replicas.begin();
+        }
+        if let Some(tasks) = &self.shared.tasks {
+            tasks.begin(&self.shared);
         }
     }
 

@@ -26,6 +26,7 @@ use crate::{
     function::{Erased, Function, erase},
     model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
+    task::{RetryPolicy, TaskPolicy},
 };
 
 /// The tool by which a model is made to answer with data. Nobody else may use its name.
@@ -66,6 +67,10 @@ pub struct Tool {
     pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
     /// Whether it cannot do its work without a store.
     pub(crate) needs_backend: bool,
+    /// Whether its runs may become tasks.
+    pub(crate) tasks: TaskPolicy,
+    /// What becomes of its errors in a task, where it is not as the server says.
+    pub(crate) retry: Option<RetryPolicy>,
     /// Whether an argument travels in a header as well (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// Set where the output schema was written by hand; a type's own needs no checking.
@@ -146,6 +151,8 @@ impl Tool {
             timeout: None,
             elicits: None,
             needs_backend: false,
+            tasks: TaskPolicy::default(),
+            retry: None,
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
         }
@@ -209,6 +216,22 @@ impl Tool {
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
         self.needs_backend = true;
+        self
+    }
+
+    /// Says whether the tool's runs may become tasks, where the server has them
+    /// ([`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks)). Default: [`TaskPolicy::WhenLong`].
+    #[must_use]
+    pub fn with_tasks(mut self, tasks: TaskPolicy) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Says how often a task of this tool is tried whose tool returned an error that is not
+    /// [terminal](crate::Error::terminal). Default: as the server's [`TaskConfig::retry`](crate::TaskConfig::retry) says.
+    #[must_use]
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
         self
     }
 

@@ -44,6 +44,10 @@ fn capabilities(shared: &Shared, registry: &Registry) -> ServerCapabilities {
     if completes {
         capabilities.completions = ours.completions;
     }
+    if shared.tasks.is_some() {
+        let extension = rmcp::model::TASKS_EXTENSION_ID.to_owned();
+        capabilities.extensions.get_or_insert_default().insert(extension, rmcp::model::JsonObject::new());
+    }
     #[cfg(feature = "results")]
     if let Some(results) = shared.results() {
         capabilities.experimental.get_or_insert_default().extend(results.capability());

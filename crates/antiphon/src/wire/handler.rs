@@ -9,12 +9,13 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CompletionInfo,
-        CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
-        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-        Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-        UnsubscribeRequestParams,
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
+        CompletionInfo, CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse,
+        GetPromptResult, GetTaskParams, GetTaskResult, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerConfig,
+        SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+        UpdateTaskParams,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -26,12 +27,15 @@ use super::{
     describe::describe,
     invoke::{Call, Reply, invoke},
     once::{Use, once},
+    promote,
     reply::{to_call_result, to_error_data, tool_error},
     session::{self, Session, Setting, next_change},
+    tasks,
 };
 use crate::{
     prompt::{Completer, Completion},
     server::{Shared, Told},
+    task::{TaskPolicy, Tasks},
 };
 
 /// Serves one connection, or one request outside of any.
@@ -129,6 +133,29 @@ impl ServerHandler for Handler {
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
             };
         };
+        let link = self.link(context);
+        if let Some(tasks) = self
+            .shared
+            .tasks
+            .as_ref()
+            .filter(|_| tool.tasks == TaskPolicy::Always && link.revision() == Revision::Rounds)
+        {
+            return tasks::call(&self.shared, tasks, tool, request, &link).await;
+        }
+        if let Some(tasks) =
+            self.shared.tasks.as_ref().filter(|_| link.knows_tasks() && tool.tasks == TaskPolicy::WhenLong)
+        {
+            let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+            let call = Call {
+                responses: request.input_responses.clone(),
+                state: request.request_state.as_deref(),
+                ..self.plain_call("tools/call", &request.name, &arguments)
+            };
+            let used = Use::of(&self.shared, &call, &link);
+            let tool = Arc::clone(tool);
+            return once(used, Box::pin(promote::call(&self.shared, tasks, tool, request.clone(), link)))
+                .await;
+        }
         let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = Call {
             responses: request.input_responses,
@@ -137,7 +164,6 @@ impl ServerHandler for Handler {
             declared: tool.elicits.clone(),
             ..self.plain_call("tools/call", &request.name, &arguments)
         };
-        let link = self.link(context);
         let checked = tool.arguments.check(&arguments, self.shared.limits.argument_depth);
         let taken = checked.map(|()| tool.arguments.taken(&arguments));
         let used = Use::of(&self.shared, &call, &link);
@@ -353,6 +379,33 @@ impl ServerHandler for Handler {
         }
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let owner = tasks::owner(&self.shared, &context.extensions);
+        tasks::get(&self.shared, self.tasks()?, &owner, request).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let owner = tasks::owner(&self.shared, &context.extensions);
+        tasks::update(&self.shared, self.tasks()?, &owner, request).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let owner = tasks::owner(&self.shared, &context.extensions);
+        tasks::cancel(&self.shared, self.tasks()?, &owner, request).await
+    }
+
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         self.session(&context.extensions).forward(&self.shared.changes, context.peer);
     }
@@ -370,6 +423,11 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
+    /// The tasks. The SDK asks for them only where they were declared.
+    fn tasks(&self) -> Result<&Arc<Tasks>, ErrorData> {
+        self.shared.tasks.as_ref().ok_or_else(tasks::unknown)
+    }
+
     fn link(&self, context: RequestContext<RoleServer>) -> Link {
         let level = self.level(&context.extensions);
         Link::new(context, level)

@@ -58,13 +58,7 @@ pub(super) async fn invoke<T>(
     function: &Erased<T>,
     arguments: Result<&Value>,
 ) -> Result<Reply<T>, ErrorData> {
-    let Ok(_permit) = shared.in_flight.try_acquire() else {
-        let limit = shared.limits.in_flight;
-        return Err(ErrorData::internal_error(
-            format!("the server is working on {limit} requests, its limit; try again later"),
-            None,
-        ));
-    };
+    let Ok(_permit) = shared.in_flight.try_acquire() else { return Err(full(shared)) };
     let revision = link.revision();
     let principal = shared.principal(link.extensions());
     let caller = principal.clone().unwrap_or_default();
@@ -100,6 +94,8 @@ pub(super) async fn invoke<T>(
         () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
     };
     let result = match leg {
+        // Only tasks are stopped.
+        Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Done(Err(error)) => Err(error),
         Leg::Done(Ok(value)) => run.check_complete().map(|()| value).map_err(drifted),
         Leg::Suspended => {
@@ -119,7 +115,13 @@ pub(super) async fn invoke<T>(
     Ok(Reply::Done(result, revision))
 }
 
-fn drifted(drift: antiphon_replay::Drift) -> Error {
+pub(super) fn full(shared: &Shared) -> ErrorData {
+    let limit = shared.limits.in_flight;
+    let message = format!("the server is working on {limit} requests, its limit; try again later");
+    ErrorData::internal_error(message, None)
+}
+
+pub(super) fn drifted(drift: antiphon_replay::Drift) -> Error {
     Error::new(ErrorKind::Drift(drift)).terminal()
 }
 
@@ -133,7 +135,12 @@ pub(super) fn refuse(reason: &impl std::fmt::Debug, name: &str) -> ErrorData {
     ErrorData::invalid_params(REFUSED, None)
 }
 
-async fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Result<Journal, ErrorData> {
+pub(super) async fn open(
+    shared: &Shared,
+    state: &str,
+    binding: &Binding,
+    name: &str,
+) -> Result<Journal, ErrorData> {
     let opened = shared.seal.open(state, binding, SystemTime::now());
     match opened.map_err(|reason| refuse(&reason, name))? {
         Opened::Journal(journal) => Ok(journal),
@@ -144,7 +151,11 @@ async fn open(shared: &Shared, state: &str, binding: &Binding, name: &str) -> Re
     }
 }
 
-async fn input_required(run: &Run, suspension: Suspension, binding: &Binding) -> Result<InputRequiredResult> {
+pub(super) async fn input_required(
+    run: &Run,
+    suspension: Suspension,
+    binding: &Binding,
+) -> Result<InputRequiredResult> {
     let Suspension { journal, asks } = suspension;
     let shared = &run.shared;
     let limit = shared.limits.rounds;

@@ -43,6 +43,8 @@ pub(crate) enum Note {
 enum Client {
     /// Boxed, because a link is moved into its run and this is most of it.
     Remote(Box<RequestContext<RoleServer>>),
+    /// Nobody at this moment: it may ask for what comes of its task later.
+    Task { id: String, cancelled: CancellationToken, extensions: Extensions },
     /// Nobody: the program that has the tool calls it.
     None { request_id: String, cancelled: CancellationToken, extensions: Extensions },
 }
@@ -77,10 +79,36 @@ impl Link {
         }
     }
 
+    /// A leg of a task: its client can be asked what it has declared, but not now.
+    pub(crate) fn of_task(id: &str, capabilities: &Value, revision: Revision) -> Self {
+        let declared = serde_json::from_value(capabilities.clone()).unwrap_or_default();
+        let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
+        Self {
+            revision,
+            session_level: LoggingLevel::Emergency,
+            capabilities: OnceLock::from(Box::new(declared)),
+            client: Client::Task { id: id.to_owned(), cancelled, extensions },
+        }
+    }
+
+    pub(crate) fn is_of_task(&self) -> bool {
+        matches!(self.client, Client::Task { .. })
+    }
+
+    /// What the client has declared, as it is kept.
+    pub(crate) fn declared(&self) -> Value {
+        serde_json::to_value(self.capabilities()).unwrap_or_default()
+    }
+
+    /// Whether the client has declared that it knows tasks, as 2026-07-28 has them.
+    pub(crate) fn knows_tasks(&self) -> bool {
+        self.revision == Revision::Rounds && self.capabilities().supports_tasks()
+    }
+
     fn context(&self) -> Option<&RequestContext<RoleServer>> {
         match &self.client {
             Client::Remote(context) => Some(context),
-            Client::None { .. } => None,
+            Client::Task { .. } | Client::None { .. } => None,
         }
     }
 
@@ -91,20 +119,21 @@ impl Link {
     pub(crate) fn cancelled(&self) -> &CancellationToken {
         match &self.client {
             Client::Remote(context) => &context.ct,
-            Client::None { cancelled, .. } => cancelled,
+            Client::Task { cancelled, .. } | Client::None { cancelled, .. } => cancelled,
         }
     }
 
     pub(crate) fn extensions(&self) -> &Extensions {
         match &self.client {
             Client::Remote(context) => &context.extensions,
-            Client::None { extensions, .. } => extensions,
+            Client::Task { extensions, .. } | Client::None { extensions, .. } => extensions,
         }
     }
 
     pub(crate) fn request_id(&self) -> String {
         match &self.client {
             Client::Remote(context) => context.id.to_string(),
+            Client::Task { id, .. } => id.clone(),
             Client::None { request_id, .. } => request_id.clone(),
         }
     }
@@ -141,6 +170,7 @@ impl Link {
     fn is_sessionless(&self) -> bool {
         let parts = self.extensions().get::<http::request::Parts>();
         self.revision == Revision::Session
+            && !self.is_of_task()
             && parts.is_some_and(|parts| !parts.headers.contains_key("mcp-session-id"))
     }
 
@@ -152,7 +182,9 @@ impl Link {
 
     pub(crate) fn supports(&self, capability: Capability) -> bool {
         match capability {
-            Capability::Session => self.revision == Revision::Session && !self.is_sessionless(),
+            Capability::Session => {
+                self.revision == Revision::Session && !self.is_of_task() && !self.is_sessionless()
+            }
             capability => declares(self.capabilities(), capability),
         }
     }
@@ -213,7 +245,8 @@ impl Link {
     }
 
     pub(crate) fn has_progress_token(&self) -> bool {
-        self.progress_token().is_some()
+        // Of a task, it is how far it has come: whoever looks is told.
+        self.is_of_task() || self.progress_token().is_some()
     }
 
     /// Sends a note, or drops it: what it tells of goes on either way.

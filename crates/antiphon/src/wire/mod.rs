@@ -8,12 +8,16 @@ mod invoke;
 mod link;
 mod local;
 mod once;
+mod promote;
 mod reply;
 mod session;
+mod tasks;
 
 pub(crate) use handler::Handler;
 pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use link::{Link, Note, Revision, fits};
 pub(crate) use local::execute;
+pub(crate) use reply::ended;
 #[cfg(feature = "http")]
 pub(crate) use session::{Setting, Settings};
+pub(crate) use tasks::timestamp;

@@ -82,10 +82,11 @@ fn field<T: DeserializeOwned>(kept: &mut Value, name: &str) -> Option<T> {
 }
 
 macro_rules! kept {
-    ($($response:ident)*) => {
+    ($($response:ident $($task:ident)?;)*) => {
         $(impl Kept for $response {
             fn keep(&self) -> Option<Value> {
                 match self {
+                    $(Self::$task(result) => Some(json!({"task": result})),)?
                     Self::Complete(result) => Some(json!({"complete": result})),
                     Self::InputRequired(result) => Some(json!({"required": result})),
                     _ => None,
@@ -96,9 +97,12 @@ macro_rules! kept {
                 if let Some(result) = field(&mut kept, "complete") {
                     return Some(Self::Complete(result));
                 }
+                $(if let Some(result) = field(&mut kept, "task") {
+                    return Some(Self::$task(result));
+                })?
                 field::<InputRequiredResult>(&mut kept, "required").map(Self::InputRequired)
             }
         })*
     };
 }
-kept!(CallToolResponse GetPromptResponse ReadResourceResponse);
+kept!(CallToolResponse Task; GetPromptResponse; ReadResourceResponse;);

@@ -1,14 +1,13 @@
 //! Results and errors, as the SDK sends them.
 
-use rmcp::model::{
-    CallToolResult, ClientCapabilities, ContentBlock, ErrorCode, ErrorData, MetaObject, ResultType,
-};
+use rmcp::model::{CallToolResult, ClientCapabilities, ErrorCode, ErrorData, MetaObject, ResultType};
 use serde_json::json;
 
 use super::Revision;
 use crate::{
     elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
     error::{Capability, Error, ErrorKind},
+    task::Ended,
     tool::ToolOutput,
 };
 
@@ -26,6 +25,21 @@ pub(super) fn to_call_result(output: ToolOutput, revision: Revision) -> CallTool
 
 /// A tool's error: an answer for the model to read, unless MCP has a code for it.
 pub(super) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolResult, ErrorData> {
+    error_output(error, revision).map(|output| to_call_result(output, revision))
+}
+
+/// How a task ends whose tool has returned this.
+pub(crate) fn ended(result: Result<ToolOutput, Error>, revision: Revision) -> Ended {
+    let result = result.or_else(|error| error_output(&error, revision));
+    match result {
+        Ok(output) => Ended::Output(output.into()),
+        Err(ErrorData { code, message, data, .. }) => {
+            Ended::Error { code: code.0, message: message.into_owned(), data }
+        }
+    }
+}
+
+fn error_output(error: &Error, revision: Revision) -> Result<ToolOutput, ErrorData> {
     match (error.kind(), revision) {
         (ErrorKind::Protocol { .. } | ErrorKind::Cancelled, _)
         | (ErrorKind::Unsupported(_), Revision::Rounds)
@@ -41,9 +55,7 @@ pub(super) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolRe
             text = format!("{text}\n{}: {}", page.message, page.url);
         }
     }
-    let mut result = CallToolResult::error(vec![ContentBlock::text(text)]);
-    result.result_type = Some(ResultType::COMPLETE);
-    Ok(result)
+    Ok(ToolOutput::error(text))
 }
 
 /// An error as JSON-RPC has it.

@@ -32,4 +32,5 @@ mod sampling_again;
 mod sampling_edges;
 mod seal;
 mod shapes;
+mod tasks;
 mod tools;

@@ -1,0 +1,170 @@
+//! `antiphon runs`: what an operator does with the runs of a server.
+
+mod endpoint;
+mod show;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
+
+use self::endpoint::Endpoint;
+
+/// What to do with which runs of which server.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// Where the server's operators' routes are, for example http://localhost:9000.
+    #[arg(long, env = "ANTIPHON_OPERATORS_URL", global = true, default_value = "http://127.0.0.1:9000")]
+    url: String,
+    /// The operators' token. Better in the environment than on the command line, where others see it.
+    #[arg(long, env = "ANTIPHON_OPERATORS_TOKEN", global = true, hide_env_values = true)]
+    token: Option<String>,
+    /// Print what the server says, as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List runs.
+    List {
+        /// Only those that are so.
+        #[arg(long)]
+        status: Option<Status>,
+        /// Only those somebody has to look at.
+        #[arg(long)]
+        dead: bool,
+        /// How many at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show one run: what happened to it and what it has seen, without its values.
+    Show {
+        /// The run, as `list` names it.
+        run: String,
+    },
+    /// Have a run tried again that failed or was given up, from where it was.
+    Retry {
+        /// The run, as `list` names it.
+        run: String,
+    },
+    /// Cancel a run.
+    Cancel {
+        /// The run, as `list` names it.
+        run: String,
+    },
+    /// Remove runs that have ended, with their results.
+    Purge {
+        /// The runs, as `list` names them.
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Status {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::InputRequired => "input_required",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done,
+    /// There is no such run, or there was nothing to do.
+    Nothing,
+}
+
+impl Runs {
+    pub(crate) async fn run(self) -> Result<Outcome> {
+        let Self { url, token, json, command } = self;
+        let endpoint = Endpoint::new(&url, token)?;
+        match command {
+            Command::List { status, dead, limit } => {
+                let runs = list(&endpoint, status, dead, limit).await?;
+                print(json, &Value::from(runs.clone()), || show::list(&runs));
+                Ok(Outcome::Done)
+            }
+            Command::Show { run } => match endpoint.inspect(&run).await? {
+                Some(report) => {
+                    print(json, &report, || show::report(&report));
+                    Ok(Outcome::Done)
+                }
+                None => Ok(unknown(&run)),
+            },
+            Command::Retry { run } => changed(&run, endpoint.change(&run, "retry").await?, "is tried again"),
+            Command::Cancel { run } => changed(&run, endpoint.change(&run, "cancel").await?, "is cancelled"),
+            Command::Purge { runs } => {
+                let mut outcome = Outcome::Done;
+                for run in runs {
+                    if changed(&run, endpoint.purge(&run).await?, "is removed")? == Outcome::Nothing {
+                        outcome = Outcome::Nothing;
+                    }
+                }
+                Ok(outcome)
+            }
+        }
+    }
+}
+
+/// The runs that are wanted, page by page until there are enough.
+async fn list(endpoint: &Endpoint, status: Option<Status>, dead: bool, limit: usize) -> Result<Vec<Value>> {
+    let mut runs = Vec::new();
+    let mut after = None;
+    while runs.len() < limit {
+        let mut page = endpoint.list(status.map(Status::name), after.as_deref(), limit.min(500)).await?;
+        if let Value::Array(found) = page["runs"].take() {
+            runs.extend(found.into_iter().filter(|run| !dead || run["dead"] == true));
+        }
+        after = page["next"].as_str().map(ToOwned::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    runs.truncate(limit);
+    Ok(runs)
+}
+
+fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
+    if json {
+        println!("{value:#}");
+    } else {
+        println!("{}", text());
+    }
+}
+
+fn unknown(run: &str) -> Outcome {
+    eprintln!("there is no run `{run}`; `antiphon runs list` names them");
+    Outcome::Nothing
+}
+
+fn changed(run: &str, result: Option<String>, done: &str) -> Result<Outcome> {
+    match result.as_deref() {
+        None => Ok(unknown(run)),
+        Some("done") => {
+            println!("{run} {done}");
+            Ok(Outcome::Done)
+        }
+        Some(_) => {
+            eprintln!("{run} is as it was: there was nothing to do");
+            Ok(Outcome::Nothing)
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Runs as people read them.
+
+use std::fmt::Write as _;
+
+use comfy_table::{ContentArrangement, Table, presets::NOTHING};
+use serde_json::Value;
+
+fn table<const N: usize>(heads: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heads);
+    table
+}
+
+/// Runs, a line each.
+pub(super) fn list(runs: &[Value]) -> String {
+    if runs.is_empty() {
+        return "there are no such runs".to_owned();
+    }
+    let mut table = table(["RUN", "TOOL", "STATUS", "LEGS", "UPDATED", "WAITS FOR"]);
+    for run in runs {
+        let status = if run["dead"] == true {
+            format!("{} (given up)", text(&run["status"]))
+        } else {
+            text(&run["status"])
+        };
+        let waits = match names(&run["waitsFor"]) {
+            keys if !keys.is_empty() => keys,
+            _ => text(&run["message"]),
+        };
+        table.add_row([
+            text(&run["run"]),
+            text(&run["tool"]),
+            status,
+            text(&run["legs"]),
+            text(&run["updated"]),
+            waits,
+        ]);
+    }
+    trimmed(&table)
+}
+
+/// One run: its head, its timeline, its journal.
+pub(super) fn report(report: &Value) -> String {
+    let mut out = String::new();
+    let mut head = table(["", ""]);
+    for (name, field) in [
+        ("run", "run"),
+        ("tool", "tool"),
+        ("status", "status"),
+        ("message", "message"),
+        ("created", "created"),
+        ("expires", "expires"),
+        ("next leg", "due"),
+        ("failures", "failures"),
+    ] {
+        if !report[field].is_null() {
+            head.add_row([name.to_owned(), text(&report[field])]);
+        }
+    }
+    head.add_row(["arguments".to_owned(), report["arguments"].to_string()]);
+    if !names(&report["waitsFor"]).is_empty() {
+        head.add_row(["waits for".to_owned(), names(&report["waitsFor"])]);
+    }
+    out.push_str(trimmed(&head).trim_start_matches('\n'));
+    let _ = write!(out, "\n\nTimeline\n");
+    let mut timeline = table(["AT", "WHAT", ""]);
+    for event in report["timeline"].as_array().into_iter().flatten() {
+        timeline.add_row([text(&event["at"]), text(&event["what"]), text(&event["detail"])]);
+    }
+    out.push_str(&trimmed(&timeline));
+    let _ = write!(out, "\n\nJournal (values are hidden)\n");
+    let mut journal = table(["#", "KEY", "OP", "OUTCOME", "SHAPE"]);
+    for (number, entry) in report["journal"].as_array().into_iter().flatten().enumerate() {
+        let shape = match &entry["shape"] {
+            Value::String(shape) => shape.clone(),
+            shape => shape.to_string(),
+        };
+        let cells = [
+            (number + 1).to_string(),
+            text(&entry["key"]),
+            text(&entry["op"]),
+            text(&entry["outcome"]),
+            shape,
+        ];
+        journal.add_row(cells);
+    }
+    out.push_str(&trimmed(&journal));
+    out
+}
+
+fn trimmed(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+fn names(value: &Value) -> String {
+    let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,93 @@
+//! A deadline that replays: when it was set, and that it passed, are steps like any other.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use antiphon_replay::{Key, Op, Outcome, Turn};
+use serde_json::Value;
+
+use super::{Ctx, step::recorded};
+use crate::{error::Result, run::now_millis};
+
+pub(super) struct Timer {
+    timeout: Duration,
+    begin: Key,
+    passed: Key,
+    due: Option<u64>,
+}
+
+impl Timer {
+    pub(super) fn new(key: &Key, timeout: Duration) -> Self {
+        let at = |name: &str| Key::from(format!("{key}/~{name}"));
+        Self { timeout, begin: at("deadline"), passed: at("passed"), due: None }
+    }
+
+    pub(super) fn poll_begin(&mut self, ctx: &Ctx, cx: &Context<'_>) -> Result<Poll<()>> {
+        if self.due.is_some() {
+            return Ok(Poll::Ready(()));
+        }
+        let mut state = ctx.run.state();
+        let due = match state.machine().step(&self.begin, &Op::step("deadline")) {
+            Turn::Ready(outcome) => recorded(outcome)?,
+            Turn::Start => {
+                let due =
+                    now_millis().saturating_add(self.timeout.as_millis().try_into().unwrap_or(u64::MAX));
+                state.machine().finish(&self.begin, Ok(due.into()));
+                due
+            }
+            Turn::Wait => {
+                ctx.run.park(&mut state, &self.begin, cx.waker());
+                return Ok(Poll::Pending);
+            }
+        };
+        self.due = Some(due);
+        state.deadlines.insert(self.passed.clone(), due);
+        Ok(Poll::Ready(()))
+    }
+
+    /// Whether the time is up, now or in an earlier leg.
+    pub(super) fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
+        self.poll(ctx, cx, false).is_ready()
+    }
+
+    /// Ready when the time is up, with `true`, or when the run was cancelled before, with `false`.
+    pub(super) fn poll_over(&self, ctx: &Ctx, cx: &Context<'_>) -> Poll<bool> {
+        let cancelled = ctx.run.keeper().is_some_and(|keeper| keeper.is_cancelled());
+        self.poll(ctx, cx, cancelled)
+    }
+
+    fn poll(&self, ctx: &Ctx, cx: &Context<'_>, cancelled: bool) -> Poll<bool> {
+        let mut state = ctx.run.state();
+        let replaying = !state.machine().is_open();
+        let late = self.due.is_some_and(|due| now_millis() >= due);
+        if !replaying && !late && !cancelled {
+            state.machine().leave(&self.passed);
+            ctx.run.park(&mut state, &self.passed, cx.waker());
+            return Poll::Pending;
+        }
+        match state.machine().step(&self.passed, &Op::step("deadline passed")) {
+            Turn::Ready(outcome) => {
+                state.deadlines.remove(&self.passed);
+                Poll::Ready(outcome != Outcome::Done(Value::Bool(false)))
+            }
+            Turn::Start => {
+                state.machine().finish(&self.passed, Ok(late.into()));
+                state.deadlines.remove(&self.passed);
+                Poll::Ready(late)
+            }
+            Turn::Wait => {
+                ctx.run.park(&mut state, &self.passed, cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn leave(&self, ctx: &Ctx) {
+        let mut state = ctx.run.state();
+        state.leave(&self.begin);
+        state.leave(&self.passed);
+    }
+}

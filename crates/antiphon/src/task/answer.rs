@@ -1,0 +1,121 @@
+//! What a task's owner may do to it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::Value;
+
+use super::{Ended, Owner, TaskStatus, TaskView, Tasks, keeping::Change, record::TaskRecord};
+use crate::{error::Result, run::now_millis, server::Shared, wire::fits};
+
+/// What became of a wish to cancel.
+#[derive(Debug)]
+pub(crate) enum Cancelled {
+    Now(TaskView),
+    /// It had ended before.
+    Before(TaskView),
+}
+
+impl Tasks {
+    /// Brings answers. Keys that are not asked, or no longer, are ignored. `None` where there is no such task.
+    pub(crate) async fn answer(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        id: &str,
+        answers: &BTreeMap<String, Value>,
+    ) -> Result<Option<TaskView>> {
+        self.begin(shared);
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let changed = self
+            .change(shared, &key, |record| {
+                let now = now_millis();
+                if !take(record, answers) {
+                    return Change::Leave(None);
+                }
+                // Whoever works on the run looks for answers before it lets go.
+                let awake = record.is_awake(now);
+                Change::Write((!awake).then(|| record.next_job(now)))
+            })
+            .await?;
+        let Some((due, record, revision)) = changed else { return Ok(None) };
+        match due {
+            Some(due) => self.push(&key, &record, due, due.at).await,
+            None => self.heal(&key, &record).await,
+        }
+        self.announce(id, false).await;
+        Ok(Some(record.view(revision.0)))
+    }
+
+    /// Cancels a task: at once for whoever looks, and at its next step for whoever works on it.
+    pub(crate) async fn cancel(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        id: &str,
+    ) -> Result<Option<Cancelled>> {
+        self.begin(shared);
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        self.cancel_key(shared, &key).await
+    }
+
+    pub(super) async fn cancel_key(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        key: &str,
+    ) -> Result<Option<Cancelled>> {
+        let changed = self
+            .change(shared, key, |record| {
+                if record.status.is_final() {
+                    return Change::Leave(None);
+                }
+                let now = now_millis();
+                record.set_status(TaskStatus::Cancelled);
+                record.message = Some("the task was cancelled".into());
+                record.ended = Some(Ended::Cancelled);
+                record.asks.clear();
+                record.answers.clear();
+                record.cleaning = true;
+                record.note("cancelled", None);
+                let awake = record.is_awake(now);
+                Change::Write(Some((!awake).then(|| record.next_job(now))))
+            })
+            .await?;
+        let Some((cancelled, record, revision)) = changed else { return Ok(None) };
+        let view = record.view(revision.0);
+        let Some(due) = cancelled else { return Ok(Some(Cancelled::Before(view))) };
+        if let Some(due) = due {
+            self.push(key, &record, due, due.at).await;
+        }
+        self.announce(&record.id, true).await;
+        Ok(Some(Cancelled::Now(view)))
+    }
+}
+
+/// Takes over the answers to what is asked, and says whether there were any.
+fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
+    if record.status.is_final() {
+        return false;
+    }
+    let mut taken = Vec::new();
+    let mut misfits = false;
+    for (wire, answer) in answers {
+        let Some(asked) = record.asks.remove(wire) else { continue };
+        if fits(&asked.request, answer) {
+            record.answers.insert(asked.key, answer.clone());
+            taken.push(wire.clone());
+        } else {
+            // It has been answered, so its key is used up; the question is not.
+            record.ask(&asked.key, asked.request);
+            misfits = true;
+        }
+    }
+    if taken.is_empty() {
+        if misfits {
+            record.set_status(TaskStatus::InputRequired);
+        }
+        return misfits;
+    }
+    record.note("answered", taken.join(", "));
+    record.set_status(if record.asks.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired });
+    true
+}

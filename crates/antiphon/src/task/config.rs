@@ -1,0 +1,205 @@
+use std::time::Duration;
+
+/// Whether a tool's runs may become tasks.
+///
+/// A task outlives the request that began it: the client is given its id, and asks for the result later. On 2025-11-25
+/// the client says that it wants one (`execution.taskSupport` tells it whether it may); on 2026-07-28 the server decides,
+/// for clients that have declared the extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TaskPolicy {
+    /// Never: the client waits for the answer. `taskSupport: "forbidden"`.
+    Never,
+    /// When it takes long: when the rounds a client will take run out, or after
+    /// [`TaskConfig::promote_after`]. What the run has seen so far stays. On 2025-11-25: when the client wants one,
+    /// `taskSupport: "optional"`.
+    #[default]
+    WhenLong,
+    /// Always: a client that knows no tasks cannot call it. `taskSupport: "required"`.
+    Always,
+}
+
+/// How often, and after which time, a run is tried again whose tool returned an error that is not
+/// [terminal](crate::Error::terminal).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RetryPolicy {
+    /// How often a run is tried, the first time included. Default: 3.
+    pub attempts: u32,
+    /// How long to wait before it is tried again at first. Default: 1 second.
+    pub backoff: Duration,
+    /// By how much longer each time. Default: 2.
+    pub factor: f64,
+    /// How long at most. Default: 1 minute.
+    pub max_backoff: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            backoff: Duration::from_secs(1),
+            factor: 2.0,
+            max_backoff: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// An error is final at once.
+    pub fn never() -> Self {
+        Self { attempts: 1, ..Self::default() }
+    }
+
+    /// Sets how often a run is tried, the first time included.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts.max(1);
+        self
+    }
+
+    /// Sets how long to wait before it is tried again at first.
+    #[must_use]
+    pub fn with_backoff(mut self, backoff: Duration) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How long to wait after so many failures.
+    pub(crate) fn wait(&self, failures: u32) -> Duration {
+        let exponent = failures.saturating_sub(1).min(64);
+        let factor = self.factor.max(1.0).powi(i32::try_from(exponent).unwrap_or(64));
+        let wait = self.backoff.as_secs_f64() * factor;
+        Duration::try_from_secs_f64(wait).map_or(self.max_backoff, |wait| wait.min(self.max_backoff))
+    }
+}
+
+/// How a server keeps and runs tasks.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use antiphon::{Server, TaskConfig};
+///
+/// let tasks = TaskConfig::default().with_ttl(Duration::from_secs(3600)).with_workers(8);
+/// let server = Server::builder("reports", "1.0.0").with_tasks(tasks).build()?;
+/// # let _ = server;
+/// # Ok::<(), antiphon::BuildError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TaskConfig {
+    /// For how long a task and its result are kept, from when it was created, where the client does not say. Default: a
+    /// day. `None` keeps them until somebody purges them.
+    pub ttl: Option<Duration>,
+    /// The most a client may ask for. Default: 7 days.
+    pub max_ttl: Duration,
+    /// How long clients are told to wait between two looks. Default: 1 second.
+    pub poll_interval: Duration,
+    /// How many legs this process works on at once; 0 has it create tasks and leave the work to others. Default: 16.
+    pub workers: usize,
+    /// How many legs of one tool this process works on at once. Default: as many as there are workers.
+    pub per_tool: usize,
+    /// How many legs of one caller's runs this process works on at once. Default: as many as there are workers.
+    pub per_caller: usize,
+    /// Among how many queues runs are spread by tool and caller, so that one who begins ten thousand keeps nobody
+    /// else waiting. All replicas must agree. Default: 4.
+    pub lanes: u32,
+    /// How many legs may wait for a worker before no more tasks are created. Default: 100,000.
+    pub backlog: u64,
+    /// How often a worker shows that it is alive. Less than a third of the queue's
+    /// [lease](antiphon_store::QueueConfig::lease). Default: 5 seconds.
+    pub beat: Duration,
+    /// How often a leg is begun whose worker died over it, before the run is dead. Less than the queue's own
+    /// [limit](antiphon_store::QueueConfig::max_attempts). Default: 8.
+    pub deaths: u32,
+    /// What becomes of errors that are not terminal.
+    pub retry: RetryPolicy,
+    /// How long a cancelled tool may clean up. Default: 30 seconds.
+    pub clean_up: Duration,
+    /// After which time of work a run becomes a task, if its tool lets it and the client knows tasks. Default: 10 seconds.
+    pub promote_after: Option<Duration>,
+    /// How many rounds before the last a run becomes a task. Default: 1.
+    pub promote_rounds_left: u32,
+    /// Whether somebody of whom nothing is known may list the tasks of all such. Only where all of them trust each other:
+    /// over stdio they do. Default: no.
+    pub anonymous_list: bool,
+}
+
+impl Default for TaskConfig {
+    fn default() -> Self {
+        Self {
+            ttl: Some(Duration::from_secs(24 * 3600)),
+            max_ttl: Duration::from_secs(7 * 24 * 3600),
+            poll_interval: Duration::from_secs(1),
+            workers: 16,
+            per_tool: usize::MAX,
+            per_caller: usize::MAX,
+            lanes: 4,
+            backlog: 100_000,
+            beat: Duration::from_secs(5),
+            deaths: 8,
+            retry: RetryPolicy::default(),
+            clean_up: Duration::from_secs(30),
+            promote_after: Some(Duration::from_secs(10)),
+            promote_rounds_left: 1,
+            anonymous_list: false,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident $field:ident: $kind:ty;)*) => {
+        impl TaskConfig {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $field: $kind) -> Self {
+                self.$field = $field.into();
+                self
+            })*
+        }
+    };
+}
+
+setters! {
+    /// Sets for how long a task is kept where the client does not say.
+    with_ttl ttl: impl Into<Option<Duration>>;
+    /// Sets the most a client may ask for.
+    with_max_ttl max_ttl: Duration;
+    /// Sets how long clients are told to wait between two looks.
+    with_poll_interval poll_interval: Duration;
+    /// Sets how many legs this process works on at once.
+    with_workers workers: usize;
+    /// Sets how many legs of one tool this process works on at once.
+    with_per_tool per_tool: usize;
+    /// Sets how many legs of one caller's runs this process works on at once.
+    with_per_caller per_caller: usize;
+    /// Sets among how many queues runs are spread.
+    with_lanes lanes: u32;
+    /// Sets how many legs may wait before no more tasks are created.
+    with_backlog backlog: u64;
+    /// Sets how often a worker shows that it is alive.
+    with_beat beat: Duration;
+    /// Sets how often a leg is begun whose worker died over it.
+    with_deaths deaths: u32;
+    /// Sets what becomes of errors that are not terminal.
+    with_retry retry: RetryPolicy;
+    /// Sets how long a cancelled tool may clean up.
+    with_clean_up clean_up: Duration;
+    /// Sets after which time of work a run becomes a task.
+    with_promote_after promote_after: impl Into<Option<Duration>>;
+    /// Sets whether somebody of whom nothing is known may list the tasks of all such.
+    with_anonymous_list anonymous_list: bool;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_grows_to_its_limit() {
+        let retry = RetryPolicy::default();
+        let waits: Vec<_> = [1, 2, 3, 10, 1000].map(|failures| retry.wait(failures).as_secs()).into();
+        assert_eq!(waits, [1, 2, 4, 60, 60]);
+    }
+}

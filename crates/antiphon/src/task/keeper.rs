@@ -1,0 +1,336 @@
+//! Who writes down what a leg comes to.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex as StdMutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use antiphon_replay::{Journal, Suspension};
+use antiphon_store::{Error as StoreError, Lease, Revision};
+use serde_json::Value;
+use tokio::sync::{Mutex, Notify};
+use tokio_util::sync::CancellationToken;
+
+use super::{Ended, TaskStatus, Tasks, record::TaskRecord};
+use crate::{error::Error, run::now_millis, server::Shared};
+
+/// One leg's hold on its run.
+pub(crate) struct Keeper {
+    tasks: Arc<Tasks>,
+    shared: Weak<Shared>,
+    pub(super) key: String,
+    pub(super) id: String,
+    held: Mutex<(TaskRecord, Revision)>,
+    /// What the tool said last, to be written with the next write or the next beat.
+    message: StdMutex<Option<String>>,
+    /// Wakes the driver.
+    news: Notify,
+    lost: CancellationToken,
+    cancelled: CancellationToken,
+}
+
+/// Why a leg stops in the middle.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Another has the run now, or nobody: it is gone.
+    Lost,
+    /// It could not be written. Whoever gets the job next goes on from what was.
+    Failed(Error),
+}
+
+impl Keeper {
+    pub(super) fn new(
+        tasks: &Arc<Tasks>,
+        shared: &Arc<Shared>,
+        key: String,
+        record: TaskRecord,
+        revision: Revision,
+    ) -> Arc<Self> {
+        let keeper = Arc::new(Self {
+            tasks: Arc::clone(tasks),
+            shared: Arc::downgrade(shared),
+            key,
+            id: record.id.clone(),
+            message: StdMutex::new(None),
+            news: Notify::new(),
+            lost: CancellationToken::new(),
+            cancelled: CancellationToken::new(),
+            held: Mutex::new((record, revision)),
+        });
+        tasks.working().insert(keeper.id.clone(), Arc::downgrade(&keeper));
+        keeper
+    }
+
+    /// The run was cancelled: the tool is told at its next question.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.cancel();
+        self.news.notify_one();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    /// Somebody else has the run: nothing more is begun.
+    pub(crate) fn lose(&self) {
+        self.lost.cancel();
+        self.news.notify_one();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_cancelled()
+    }
+
+    /// Ends when there is something the driver should look at.
+    pub(crate) async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    /// How long the tool may clean up once it was cancelled.
+    pub(crate) fn clean_up(&self) -> Duration {
+        self.tasks.config.clean_up
+    }
+
+    /// The run as this leg knows it.
+    pub(super) async fn record(&self) -> TaskRecord {
+        self.held.lock().await.0.clone()
+    }
+
+    /// Says how far the run has come.
+    pub(crate) fn say(&self, message: String) {
+        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    /// Writes down the journal: what is in it has happened.
+    pub(crate) async fn save(&self, journal: &Journal) -> Result<(), Stop> {
+        self.amend(|record| {
+            record
+                .answers
+                .retain(|key, _| journal.asked.contains_key(&antiphon_replay::Key::from(key.as_str())));
+            record.journal = journal.clone();
+        })
+        .await
+    }
+
+    /// The tool waits: for answers, or until `due`, or both. Says whether answers have come meanwhile, so that it can
+    /// go on at once.
+    pub(super) async fn suspend(
+        &self,
+        suspension: &Suspension,
+        due: Option<u64>,
+        adapt: impl Fn(&Value) -> Value,
+    ) -> Result<bool, Stop> {
+        let Suspension { journal, asks } = suspension;
+        let (more, record, push) = self
+            .amend(|record| {
+                record
+                    .answers
+                    .retain(|key, _| journal.asked.contains_key(&antiphon_replay::Key::from(key.as_str())));
+                record.journal = journal.clone();
+                record.held = None;
+                record.failures = 0;
+                if record.status.is_final() {
+                    record.job = None;
+                    return (record.cleaning, record.clone(), None);
+                }
+                let more = asks.keys().any(|key| record.answers.contains_key(key.as_str()));
+                put(record, asks, &adapt);
+                if more {
+                    return (true, record.clone(), None);
+                }
+                let names: Vec<_> = record.asks.keys().cloned().collect();
+                if names.is_empty() {
+                    record.set_status(TaskStatus::Working);
+                } else {
+                    record.note("asked", names.join(", "));
+                    record.set_status(TaskStatus::InputRequired);
+                }
+                record.job = None;
+                let push = due.map(|due| {
+                    record.note("waits", format!("{} ms", due.saturating_sub(now_millis())));
+                    record.next_job(due)
+                });
+                (false, record.clone(), push)
+            })
+            .await?;
+        if let Some(due) = push {
+            self.tasks.push(&self.key, &record, due, now_millis()).await;
+        }
+        if !more {
+            self.tasks.announce(&self.id, false).await;
+        }
+        Ok(more)
+    }
+
+    /// The run has ended. If it was cancelled before, it stays so.
+    pub(super) async fn end(&self, ended: &Ended, message: Option<&str>, what: &str) -> Result<(), Stop> {
+        self.amend(|record| {
+            record.job = None;
+            record.held = None;
+            record.cleaning = false;
+            if record.status.is_final() {
+                record.note("cleaned up", None);
+                return;
+            }
+            record.asks.clear();
+            record.answers.clear();
+            record.ended = Some(ended.clone());
+            record.message = message.map(ToOwned::to_owned);
+            record.note(what, message.map(ToOwned::to_owned));
+            record.set_status(match ended {
+                Ended::Output(_) => TaskStatus::Completed,
+                Ended::Error { .. } => TaskStatus::Failed,
+                Ended::Cancelled => TaskStatus::Cancelled,
+            });
+        })
+        .await?;
+        self.tasks.announce(&self.id, false).await;
+        Ok(())
+    }
+
+    /// Tries the run again after a while, from before the steps that failed last.
+    pub(super) async fn retry(&self, journal: &Journal, wait: Duration, why: &str) -> Result<(), Stop> {
+        let (record, due) = self
+            .amend(|record| {
+                record.journal = journal.clone();
+                record.held = None;
+                record.failures += 1;
+                record.message = Some(format!("it failed and is tried again: {why}"));
+                record.note("retried", format!("in {} ms: {why}", wait.as_millis()));
+                record.set_status(TaskStatus::Working);
+                let due = record.next_job(now_millis() + super::millis(wait));
+                (record.clone(), due)
+            })
+            .await?;
+        self.tasks.push(&self.key, &record, due, now_millis()).await;
+        Ok(())
+    }
+
+    /// Changes the record. What others may do to it meanwhile, answer or cancel, is kept; another leg's writing means
+    /// that this one is not alone, and has lost.
+    pub(super) async fn amend<T>(&self, mut change: impl FnMut(&mut TaskRecord) -> T) -> Result<T, Stop> {
+        let Some(shared) = self.shared.upgrade() else { return Err(Stop::Lost) };
+        if self.is_lost() {
+            return Err(Stop::Lost);
+        }
+        let mut held = self.held.lock().await;
+        loop {
+            let mut next = held.0.clone();
+            if let Some(message) = self.message.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                next.message = Some(message);
+            }
+            let changed = change(&mut next);
+            next.written += 1;
+            match self.tasks.write(&shared, &self.key, &next, held.1).await.map_err(Stop::Failed)? {
+                Some(revision) => {
+                    *held = (next, revision);
+                    return Ok(changed);
+                }
+                None => {
+                    let found = self.tasks.load(&shared, &self.key).await.map_err(Stop::Failed)?;
+                    match found {
+                        Some((record, revision)) if record.written == held.0.written => {
+                            if record.cleaning {
+                                self.cancel();
+                            }
+                            *held = (record, revision);
+                        }
+                        _ => {
+                            self.lose();
+                            return Err(Stop::Lost);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows that the leg is alive, until it is dropped or has lost its job.
+    pub(crate) async fn beat(&self, lease: Option<&Lease>) {
+        loop {
+            tokio::time::sleep(self.tasks.config.beat).await;
+            match lease {
+                Some(lease) => match self.tasks.backend.queue.extend(lease).await {
+                    Ok(()) => {}
+                    Err(StoreError::LeaseLost { .. }) => return self.lose(),
+                    // The lease lasts for a while yet; next time.
+                    Err(error) => tracing::warn!(%error, task = self.id, "a lease could not be extended"),
+                },
+                None => {
+                    let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
+                    if let Err(Stop::Lost) = self.amend(|record| record.held = Some(until)).await {
+                        return;
+                    }
+                }
+            }
+            self.look().await;
+        }
+    }
+
+    /// Finds out whether the run was cancelled, where nothing was heard of it; and tells how far it has come.
+    async fn look(&self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        if let Ok(Some((record, _))) = self.tasks.load(&shared, &self.key).await
+            && record.cleaning
+        {
+            self.cancel();
+        }
+        let said = self.message.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if said && self.amend(|record| record.set_status(record.status)).await.is_ok() {
+            self.tasks.announce(&self.id, false).await;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Another leg of the same run may have begun here since.
+        let mut working = self.tasks.working();
+        if working.get(&self.id).is_some_and(|keeper| std::ptr::eq(keeper.as_ptr(), self)) {
+            working.remove(&self.id);
+        }
+    }
+}
+
+impl Tasks {
+    fn working(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, Weak<Keeper>>> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The leg of a task that this process works on.
+    pub(super) fn keeper(&self, id: &str) -> Option<Arc<Keeper>> {
+        self.working().get(id).and_then(Weak::upgrade)
+    }
+}
+
+/// Puts the questions the tool waits for: those that are out stay so, under their keys.
+fn put(
+    record: &mut TaskRecord,
+    asks: &BTreeMap<antiphon_replay::Key, Value>,
+    adapt: impl Fn(&Value) -> Value,
+) {
+    let mut new: Vec<(String, Value)> = Vec::new();
+    let mut kept = BTreeMap::new();
+    for (key, request) in asks {
+        if record.answers.contains_key(key.as_str()) {
+            continue;
+        }
+        let request = adapt(request);
+        let out = record.asks.iter().find(|(_, asked)| asked.key == key.as_str() && asked.request == request);
+        match out.map(|(wire, asked)| (wire.clone(), asked.clone())) {
+            Some((wire, asked)) => drop(kept.insert(wire, asked)),
+            None => new.push((key.as_str().to_owned(), request)),
+        }
+    }
+    record.asks = kept;
+    for (key, request) in new {
+        record.ask(&key, request);
+    }
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").field("id", &self.id).finish_non_exhaustive()
+    }
+}

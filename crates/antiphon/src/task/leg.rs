@@ -1,0 +1,225 @@
+//! One leg of a run, by whoever leased its job.
+
+use std::{sync::Arc, time::Duration};
+
+use antiphon_replay::{Key, Machine};
+use antiphon_store::Lease;
+
+use super::{
+    Ended, Tasks,
+    keeper::{Keeper, Stop},
+    keeping::Errand,
+    record::TaskRecord,
+};
+use crate::{
+    ctx::Ctx,
+    driver::{self, Leg, Pace},
+    error::{Error, ErrorKind, Result},
+    run::{Run, now_millis},
+    server::Shared,
+    tool::{Tool, ToolOutput},
+    wire::{Link, ended, fits},
+};
+
+/// What becomes of a job.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// It is done.
+    Done,
+    /// It is tried again after a while: nothing could be written.
+    Later(Duration),
+    /// It is somebody else's from now on: this process ends.
+    Handed,
+    /// Somebody else has it.
+    Lost,
+}
+
+/// How long to wait for a store that has failed.
+const FAILED: Duration = Duration::from_secs(1);
+
+/// How long to wait for a replica that has the tool.
+const MISSING: Duration = Duration::from_secs(2);
+
+impl Tasks {
+    /// Goes on with a run until it waits or ends.
+    pub(super) async fn leg(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        errand: &Errand,
+        attempt: u32,
+        lease: &Lease,
+    ) -> Then {
+        let key = errand.key.as_str();
+        let (mut record, revision) = match self.load(shared, key).await {
+            Ok(Some(loaded)) => loaded,
+            Ok(None) => return Then::Done,
+            Err(_) => return Then::Later(FAILED),
+        };
+        let Some(job) = record.job.filter(|job| job.number == errand.number) else { return Then::Done };
+        if record.status.is_final() && !record.cleaning {
+            return Then::Done;
+        }
+        let now = now_millis();
+        if let Some(until) = record.held.filter(|until| *until > now) {
+            // The process in which it became a task is still at it. A job of its own keeps attempts from adding up.
+            let due = super::record::Due { at: until + 100, ..job };
+            self.push_as(&format!("{}~{}~{until}", record.id, job.number), key, &record, due, now).await;
+            return Then::Done;
+        }
+        record.legs += 1;
+        let (id, legs) = (record.id.clone(), record.legs);
+        record.note("leg", format!("{legs} at {}, attempt {attempt}", self.replica));
+        let keeper = Keeper::new(self, shared, key.to_owned(), record, revision);
+        let work = Box::pin(async {
+            if attempt > self.config.deaths {
+                return self.give_up(&keeper, attempt).await;
+            }
+            self.work(shared, &keeper).await
+        });
+        let worked = tokio::select! {
+            worked = work => worked,
+            // Dropped where it is: nothing it came to could be written.
+            () = keeper.beat(Some(lease)) => Err(Stop::Lost),
+        };
+        match worked {
+            Ok(()) => Then::Done,
+            Err(Stop::Lost) => {
+                tracing::info!(task = id, "a leg was given up: somebody else has the run");
+                Then::Lost
+            }
+            Err(Stop::Failed(error)) if error.is_terminal() => {
+                let ended = Ended::Error { code: -32603, message: error.to_string(), data: None };
+                match keeper.end(&ended, Some(&error.to_string()), "ended").await {
+                    Ok(()) => Then::Done,
+                    Err(_) => Then::Later(FAILED),
+                }
+            }
+            Err(Stop::Failed(error)) => {
+                tracing::warn!(%error, task = id, "a leg could not be written down");
+                Then::Later(FAILED)
+            }
+        }
+    }
+
+    async fn give_up(&self, keeper: &Keeper, attempt: u32) -> Result<(), Stop> {
+        let times = attempt - 1;
+        let message = format!(
+            "{times} workers died over the task, and it was given up; an operator can have it tried again"
+        );
+        tracing::error!(task = keeper.id, times, "a run was given up: workers die over it");
+        keeper.amend(|record| record.dead = true).await?;
+        keeper
+            .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
+            .await
+    }
+
+    /// Brings the tool back to where it was, and lets it go on.
+    pub(crate) async fn work(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        keeper: &Arc<Keeper>,
+    ) -> Result<(), Stop> {
+        loop {
+            let record = keeper.record().await;
+            let registry = shared.registry();
+            let Some(tool) = registry.tool(&record.tool) else {
+                return self.missing(keeper, &record).await;
+            };
+            let answers =
+                record.answers.iter().map(|(key, answer)| (Key::from(key.as_str()), answer.clone()));
+            let machine = Machine::new(record.journal.clone()).with_answers(answers).with_fits(fits);
+            let link = Link::of_task(&record.id, &record.capabilities, record.revision());
+            let mut run = Run::new(link, Arc::clone(shared), Some(machine));
+            run.principal.clone_from(&record.principal);
+            run.declared.clone_from(&tool.elicits);
+            let run = Arc::new(run);
+            if record.status.is_final() {
+                keeper.cancel();
+            }
+            run.keep(Arc::clone(keeper));
+            let ctx = Ctx::new(Arc::clone(&run));
+            let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
+            let pace = Pace { grace: shared.limits.grace, limit: tool.timeout, keep_alive: None };
+            let leg = driver::drive(&run, future.as_mut(), pace).await;
+            if !self.conclude(keeper, &run, tool, leg).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes down how a leg ended, and says whether another may begin at once.
+    pub(crate) async fn conclude(
+        &self,
+        keeper: &Arc<Keeper>,
+        run: &Run,
+        tool: &Tool,
+        leg: Leg<ToolOutput>,
+    ) -> Result<bool, Stop> {
+        let result = match leg {
+            Leg::Stopped(stop) => return Err(stop),
+            Leg::Done(result) => result,
+            Leg::Suspended => {
+                let due = run.next_due();
+                match run.take_machine().suspend() {
+                    Ok(suspension) => {
+                        return keeper
+                            .suspend(&suspension, due, |request| run.link.adapt(request).into_owned())
+                            .await;
+                    }
+                    Err(drift) => Err(Error::new(ErrorKind::Drift(drift)).terminal()),
+                }
+            }
+        };
+        let result = result.and_then(|output| {
+            run.check_complete().map_err(|drift| Error::new(ErrorKind::Drift(drift)).terminal())?;
+            tool.check_output(&output)?;
+            Ok(output)
+        });
+        let record = keeper.record().await;
+        if let Err(error) = &result {
+            if keeper.is_cancelled() {
+                return keeper.end(&Ended::Cancelled, None, "cancelled").await.map(|()| false);
+            }
+            if let ErrorKind::Drift(drift) = error.kind() {
+                tracing::error!(task = record.id, tool = record.tool, %drift, "a run does not fit its tool any more");
+                let message = error.to_string();
+                let data =
+                    serde_json::json!({"reason": "drift", "report": drift.to_string(), "hint": drift.hint()});
+                keeper.amend(|record| record.dead = true).await?;
+                let ended = Ended::Error { code: -32603, message: message.clone(), data: Some(data) };
+                return keeper.end(&ended, Some(&message), "drifted").await.map(|()| false);
+            }
+            let policy = tool.retry.unwrap_or(self.config.retry);
+            if is_retryable(error) && record.failures + 1 < policy.attempts {
+                let journal = run.take_machine().into_journal().without_last_failures();
+                let wait = policy.wait(record.failures + 1);
+                return keeper.retry(&journal, wait, &error.to_string()).await.map(|()| false);
+            }
+        }
+        let message = result.as_ref().err().map(ToString::to_string);
+        let ended = ended(result, record.revision());
+        keeper.end(&ended, message.as_deref(), "ended").await.map(|()| false)
+    }
+
+    /// This replica does not have the tool: it may be an older one, or a newer.
+    async fn missing(&self, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
+        if record.failures + 1 < self.config.deaths {
+            let why = format!("this replica has no tool `{}`", record.tool);
+            return keeper.retry(&record.journal, MISSING, &why).await;
+        }
+        let message = format!("no replica has the tool `{}` any more", record.tool);
+        keeper.amend(|record| record.dead = true).await?;
+        keeper
+            .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
+            .await
+    }
+}
+
+/// Whether it may go better next time.
+fn is_retryable(error: &Error) -> bool {
+    !error.is_terminal()
+        && matches!(
+            error.kind(),
+            ErrorKind::Tool(_) | ErrorKind::Client { .. } | ErrorKind::Model(_) | ErrorKind::Timeout(_)
+        )
+}

@@ -1,0 +1,295 @@
+//! Runs that outlive the request that began them.
+//!
+//! | where | name | what |
+//! |---|---|---|
+//! | record | `tasks/<owner>/<task>` | a run, whole and sealed ([`record`]) |
+//! | record | `pieces/<random>/<n>` | a run too large for one record |
+//! | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
+//! | topic | `tasks/<audience>` | a task has changed |
+//!
+//! A leg is a leased job: it loads the record, brings the tool back to where it was, and lets it go on until it
+//! returns or waits for people or for time. Then the record is written, conditionally, and nothing of the run is
+//! in memory. What a step returned is written before the tool sees it.
+//!
+//! A run has one job at a time, named in its record. Whoever changes the record so that there is something to do
+//! names the next job in the same write and pushes it after. If it dies in between, whoever looks at the task next
+//! pushes the job again: a queue takes a job of one id once.
+
+mod answer;
+mod config;
+mod keeper;
+mod keeping;
+mod leg;
+mod operate;
+mod promote;
+mod record;
+mod view;
+mod watch;
+mod worker;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, Weak, atomic::AtomicBool},
+    time::Duration,
+};
+
+use antiphon_replay::Journal;
+use antiphon_store::Backend;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{
+    answer::Cancelled,
+    keeper::{Keeper, Stop},
+    promote::{Promoting, Promotion},
+    record::TaskRecord,
+    view::{Ended, TaskView},
+};
+pub use self::{
+    config::{RetryPolicy, TaskConfig, TaskPolicy},
+    operate::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs},
+    view::TaskStatus,
+};
+use self::{watch::Watchers, worker::Slots};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    run::{now_millis, random_id},
+    server::Shared,
+    wire::Revision,
+};
+
+/// The tasks of a server.
+pub(crate) struct Tasks {
+    pub(crate) config: TaskConfig,
+    backend: Backend,
+    /// A digest of the audience: servers of one name share their tasks.
+    audience: String,
+    /// Who this is, in what happened to a run.
+    replica: String,
+    watchers: Watchers,
+    /// The legs this process works on, by task.
+    working: Mutex<HashMap<String, Weak<Keeper>>>,
+    slots: Slots,
+    begun: AtomicBool,
+    stopped: CancellationToken,
+}
+
+/// Whose tasks: a name that nobody can guess from the outside and that is the same on every replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(String);
+
+/// A task to be.
+#[derive(Debug)]
+pub(crate) struct NewTask {
+    pub(crate) tool: String,
+    pub(crate) arguments: Value,
+    pub(crate) principal: Option<String>,
+    pub(crate) revision: Revision,
+    /// What the client can be asked, as it declared it.
+    pub(crate) capabilities: Value,
+    /// For how long the client wants it kept, in milliseconds. `None`: it does not say.
+    pub(crate) ttl: Option<u64>,
+    /// What the run has seen before it became a task.
+    pub(crate) journal: Option<Journal>,
+    /// What it waits for, by the question's own key; with them there is nothing to do before they are answered.
+    pub(crate) asks: Vec<(String, Value)>,
+}
+
+impl Tasks {
+    pub(crate) fn new(
+        config: TaskConfig,
+        backend: Backend,
+        audience: &str,
+        stopped: CancellationToken,
+    ) -> Arc<Self> {
+        let slots = Slots::new(&config);
+        Arc::new(Self {
+            config,
+            backend,
+            audience: digest(&["audience", audience]),
+            replica: random_id()[..8].to_owned(),
+            watchers: Watchers::default(),
+            working: Mutex::default(),
+            slots,
+            begun: AtomicBool::new(false),
+            stopped,
+        })
+    }
+
+    /// The owner a caller is: everybody of whom nothing is known is the same one.
+    pub(crate) fn owner(principal: Option<&str>) -> Owner {
+        Owner(match principal {
+            Some(principal) => digest(&["owner", principal]),
+            None => "anyone".to_owned(),
+        })
+    }
+
+    fn key(owner: &Owner, id: &str) -> Option<String> {
+        let named = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        named.then(|| format!("{RECORDS}{}/{id}", owner.0))
+    }
+
+    /// Makes a task. When this returns, any replica can tell of it.
+    ///
+    /// # Errors
+    ///
+    /// Where too many wait already, or the store cannot be reached.
+    pub(crate) async fn create(self: &Arc<Self>, shared: &Arc<Shared>, new: NewTask) -> Result<TaskView> {
+        self.begin(shared);
+        self.check_backlog().await?;
+        let mut record = self.record(new);
+        let waits = !record.asks.is_empty();
+        let now = now_millis();
+        let due = (!waits).then(|| record.next_job(now));
+        record.note("created", self.replica.clone());
+        let key = self.key_of(&record);
+        let revision = self.insert(shared, &key, &record).await?;
+        if let Some(due) = due {
+            self.push(&key, &record, due, now).await;
+        }
+        Ok(record.view(revision))
+    }
+
+    fn record(&self, new: NewTask) -> TaskRecord {
+        let NewTask { tool, arguments, principal, revision, capabilities, ttl, journal, asks } = new;
+        let now = now_millis();
+        let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
+        let ttl = match ttl {
+            Some(ttl) => Some(ttl.clamp(1000, millis(self.config.max_ttl))),
+            None => self.config.ttl.map(millis),
+        };
+        let mut record = TaskRecord {
+            format: record::FORMAT,
+            id: random_id(),
+            tool,
+            arguments,
+            principal,
+            rounds: revision == Revision::Rounds,
+            capabilities,
+            status: if asks.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired },
+            message: None,
+            created: now,
+            updated: now,
+            ttl,
+            poll: millis(self.config.poll_interval),
+            journal,
+            written: 0,
+            asks: Default::default(),
+            answers: Default::default(),
+            put: Default::default(),
+            job: None,
+            jobs: 0,
+            held: None,
+            legs: 0,
+            failures: 0,
+            ended: None,
+            cleaning: false,
+            dead: false,
+            events: Vec::new(),
+        };
+        // The run's id is what idempotency keys begin with: if it has none yet, it is the task's.
+        if record.journal.run.is_empty() {
+            record.journal.run.clone_from(&record.id);
+        }
+        for (key, request) in asks {
+            record.ask(&key, request);
+        }
+        record
+    }
+
+    fn key_of(&self, record: &TaskRecord) -> String {
+        format!("{RECORDS}{}/{}", Self::owner(record.principal.as_deref()).0, record.id)
+    }
+
+    /// A task of this owner; `None` where there is none, or none of theirs.
+    pub(crate) async fn get(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        id: &str,
+    ) -> Result<Option<TaskView>> {
+        self.begin(shared);
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let Some((record, revision)) = self.load(shared, &key).await? else { return Ok(None) };
+        self.heal(&key, &record).await;
+        Ok(Some(record.view(revision.0)))
+    }
+
+    /// Some of an owner's tasks, and where the rest begins.
+    pub(crate) async fn list(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<TaskView>, Option<String>)> {
+        let (records, next) = self.records(shared, &format!("{RECORDS}{}/", owner.0), after, limit).await?;
+        Ok((records.into_iter().map(|(_, record, revision)| record.view(revision.0)).collect(), next))
+    }
+
+    /// Waits until a task is other than `seen`, and shows it. `None` when it is gone.
+    pub(crate) async fn changed(
+        self: &Arc<Self>,
+        shared: &Arc<Shared>,
+        owner: &Owner,
+        id: &str,
+        seen: u64,
+    ) -> Result<Option<TaskView>> {
+        self.begin(shared);
+        let news = self.watchers.watch(id);
+        loop {
+            // Registered first: what happens from here on is heard.
+            let heard = news.notified();
+            match self.get(shared, owner, id).await? {
+                Some(view) if view.version == seen => {}
+                found => return Ok(found),
+            }
+            // Nobody relies on an announcement alone.
+            let _ = tokio::time::timeout(WATCH, heard).await;
+        }
+    }
+}
+
+/// Where records are.
+pub(crate) const RECORDS: &str = "tasks/";
+
+/// How often what is waited for is looked at where nothing is heard of it.
+const WATCH: Duration = Duration::from_secs(2);
+
+fn digest(parts: &[&str]) -> String {
+    use std::fmt::Write as _;
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize()[..16].iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// The store failed: nobody's fault, and worth another try.
+fn unavailable(error: antiphon_store::Error) -> Error {
+    tracing::error!(%error, "the store of tasks failed");
+    Error::new(ErrorKind::Protocol {
+        code: -32603,
+        message: "the server's store of tasks cannot be reached; try again later".into(),
+        data: None,
+    })
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tasks")
+            .field("config", &self.config)
+            .field("replica", &self.replica)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! Hears of tasks that have changed, on whichever replica.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use antiphon_store::Event;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::Tasks;
+
+/// Who waits for which task.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<HashMap<String, Weak<Notify>>>);
+
+impl Watchers {
+    /// Is notified whenever the task may have changed, for as long as somebody keeps it.
+    pub(super) fn watch(&self, id: &str) -> Arc<Notify> {
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notify) = watched.get(id).and_then(Weak::upgrade) {
+            return notify;
+        }
+        if watched.len() >= 64 && watched.len().is_power_of_two() {
+            watched.retain(|_, notify| notify.strong_count() > 0);
+        }
+        let notify = Arc::new(Notify::new());
+        watched.insert(id.to_owned(), Arc::downgrade(&notify));
+        notify
+    }
+
+    fn tell(&self, id: &str) {
+        let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match watched.get(id).map(Weak::upgrade) {
+            Some(Some(notify)) => notify.notify_waiters(),
+            Some(None) => drop(watched.remove(id)),
+            None => {}
+        }
+    }
+
+    fn tell_all(&self) {
+        let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.values().filter_map(Weak::upgrade).for_each(|notify| notify.notify_waiters());
+    }
+}
+
+/// What replicas tell each other of a task.
+#[derive(Debug, Serialize, Deserialize)]
+struct News {
+    id: String,
+    /// Whether it was cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    cancelled: bool,
+}
+
+impl Tasks {
+    fn topic(&self) -> String {
+        format!("tasks/{}", self.audience)
+    }
+
+    /// Tells every replica that a task has changed.
+    pub(super) async fn announce(&self, id: &str, cancelled: bool) {
+        self.heard(&News { id: id.to_owned(), cancelled });
+        let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
+        if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
+            // Whoever waits looks by itself from time to time.
+            tracing::debug!(%error, "that a task has changed was not told");
+        }
+    }
+
+    fn heard(&self, news: &News) {
+        self.watchers.tell(&news.id);
+        if news.cancelled
+            && let Some(keeper) = self.keeper(&news.id)
+        {
+            keeper.cancel();
+        }
+    }
+
+    /// Listens to the other replicas until the server is gone.
+    pub(super) async fn listen(tasks: Weak<Self>) {
+        loop {
+            let Some(this) = tasks.upgrade() else { return };
+            let stopped = this.stopped.clone();
+            let subscribed = this.backend.bus.subscribe(&this.topic()).await;
+            drop(this);
+            match subscribed {
+                Ok(mut subscription) => loop {
+                    let event = tokio::select! {
+                        () = stopped.cancelled() => return,
+                        event = subscription.next() => event,
+                    };
+                    let Some(this) = tasks.upgrade() else { return };
+                    match event {
+                        Some(Event::Message(news)) => {
+                            if let Ok(news) = serde_json::from_slice(&news) {
+                                this.heard(&news);
+                            }
+                        }
+                        Some(Event::Gap) => this.watchers.tell_all(),
+                        None => break,
+                    }
+                },
+                Err(error) => tracing::warn!(%error, "the other replicas' tasks cannot be heard of"),
+            }
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(super::WATCH) => {}
+            }
+        }
+    }
+}

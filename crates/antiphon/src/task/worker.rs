@@ -1,0 +1,214 @@
+//! Who works on legs: in turn for every lane, and on no more of one kind than is its share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use antiphon_store::{Error as StoreError, Job, Lease, NewJob};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
+use crate::{run::random_id, server::Shared};
+
+/// How long a worker waits for a job before it asks again.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// How long to wait after the queue has failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a number of waiting jobs is good for.
+const COUNTED: Duration = Duration::from_secs(5);
+
+/// How long legs may go on when the server ends.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The places to work at.
+pub(super) struct Slots {
+    all: Arc<Semaphore>,
+    kinds: Mutex<HashMap<String, Arc<Semaphore>>>,
+    counted: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Slots {
+    pub(super) fn new(config: &TaskConfig) -> Self {
+        let all = Arc::new(Semaphore::new(config.workers.min(Semaphore::MAX_PERMITS)));
+        Self { all, kinds: Mutex::default(), counted: Mutex::default() }
+    }
+
+    /// The places for one kind of leg, of which there are so many.
+    fn of(&self, kind: String, places: usize) -> Arc<Semaphore> {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        if kinds.len() >= 1024 && kinds.len().is_power_of_two() {
+            kinds.retain(|_, places| Arc::strong_count(places) > 1);
+        }
+        Arc::clone(
+            kinds
+                .entry(kind)
+                .or_insert_with(|| Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)))),
+        )
+    }
+
+    /// Waits for a place for everything a leg needs one of.
+    async fn places(&self, config: &TaskConfig, errand: &Errand) -> Vec<OwnedSemaphorePermit> {
+        let mut places = Vec::new();
+        if config.per_caller < config.workers {
+            places.push(self.of(format!("caller {}", errand.owner()), config.per_caller));
+        }
+        if config.per_tool < config.workers {
+            places.push(self.of(format!("tool {}", errand.tool), config.per_tool));
+        }
+        // The common place comes last, so that nobody holds it while it waits for another.
+        places.push(Arc::clone(&self.all));
+        let mut permits = Vec::with_capacity(places.len());
+        for place in places {
+            permits.extend(place.acquire_owned().await);
+        }
+        permits
+    }
+
+    /// How many jobs wait, or waited a moment ago.
+    pub(super) async fn backlog(&self, tasks: &Tasks) -> u64 {
+        let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, waiting)) = counted.filter(|(at, _)| at.elapsed() < COUNTED) {
+            return waiting;
+        }
+        // Whoever else asks meanwhile is told what was.
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), counted.map_or(0, |(_, waiting)| waiting)));
+        let mut waiting = 0;
+        for lane in 0..tasks.config.lanes.max(1) {
+            match tasks.backend.queue.depth(&tasks.lane(lane)).await {
+                Ok(depth) => waiting += depth.waiting,
+                Err(error) => tracing::debug!(%error, "nobody knows how many tasks wait"),
+            }
+        }
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), waiting));
+        waiting
+    }
+}
+
+impl Tasks {
+    /// Begins to work and to listen, once, where there is a runtime to do it in.
+    pub(crate) fn begin(self: &Arc<Self>, shared: &Arc<Shared>) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if self.begun.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        runtime.spawn(Self::listen(Arc::downgrade(self)));
+        if self.config.workers > 0 {
+            for lane in 0..self.config.lanes.max(1) {
+                runtime.spawn(Self::pull(Arc::downgrade(self), Arc::downgrade(shared), self.lane(lane)));
+            }
+        }
+    }
+
+    /// Takes jobs of one lane for as long as there is a server. A lane has a few jobs in hand that wait for a place, and
+    /// places are given in turn: a lane with ten thousand waits no less for its next than one with two.
+    async fn pull(tasks: Weak<Self>, shared: Weak<Shared>, lane: String) {
+        let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
+            return;
+        };
+        let in_hand = Arc::new(Semaphore::new(batch));
+        loop {
+            let Ok(first) = Arc::clone(&in_hand).acquire_owned().await else { return };
+            let mut hands = vec![first];
+            while let Ok(hand) = Arc::clone(&in_hand).try_acquire_owned() {
+                hands.push(hand);
+            }
+            let Some(this) = tasks.upgrade() else { return };
+            let (queue, stopped) = (Arc::clone(&this.backend.queue), this.stopped.clone());
+            drop(this);
+            let leased = tokio::select! {
+                () = stopped.cancelled() => return,
+                leased = queue.lease(&lane, hands.len(), WAIT) => leased,
+            };
+            let jobs = match leased {
+                Ok(jobs) => jobs,
+                Err(error) => {
+                    tracing::warn!(%error, "no jobs can be had");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            if stopped.is_cancelled() {
+                for job in jobs {
+                    let _ = queue.nack(&job.lease, Duration::ZERO).await;
+                }
+                return;
+            }
+            let (Some(tasks), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+            for (job, hand) in jobs.into_iter().zip(hands) {
+                let (tasks, shared) = (Arc::clone(&tasks), Arc::clone(&shared));
+                tokio::spawn(async move { tasks.job(&shared, job, hand).await });
+            }
+        }
+    }
+
+    /// Waits until no leg is being worked on here, or for as long as legs may take when the server ends.
+    pub(crate) async fn drained(&self) {
+        let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(DRAIN, self.slots.all.acquire_many(places)).await;
+    }
+
+    async fn job(self: &Arc<Self>, shared: &Arc<Shared>, job: Job, hand: OwnedSemaphorePermit) {
+        let lease = &job.lease;
+        let Some(errand) = Errand::read(&job.payload) else {
+            tracing::error!(job = job.id(), "a job says nothing of a task");
+            let _ = self.backend.queue.bury(lease).await;
+            return;
+        };
+        let Some(_places) = self.while_held(lease, self.slots.places(&self.config, &errand)).await else {
+            return;
+        };
+        drop(hand);
+        let work = Box::pin(self.leg(shared, &errand, job.attempt, lease));
+        let ended = async {
+            self.stopped.cancelled().await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        let then = tokio::select! {
+            then = work => then,
+            // Whoever is left goes on at once.
+            () = ended => Then::Handed,
+        };
+        let told = match then {
+            Then::Done => self.backend.queue.ack(lease).await,
+            Then::Later(wait) => self.later(&job, &errand, wait).await,
+            Then::Handed => self.backend.queue.nack(lease, Duration::ZERO).await,
+            Then::Lost => return,
+        };
+        match told {
+            Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
+            // It comes again, and whoever gets it finds that there is nothing to do.
+            Err(error) => tracing::warn!(%error, "that a leg is over could not be told"),
+        }
+    }
+
+    /// Has a leg tried again that could not be, as another job: attempts of one count as deaths.
+    async fn later(&self, job: &Job, errand: &Errand, wait: Duration) -> Result<(), StoreError> {
+        let lane = &job.lease.queue;
+        let id = format!("{}~{}", errand.key.rsplit('/').next().unwrap_or_default(), random_id());
+        let again = NewJob::new(id, job.payload.clone()).with_delay(wait);
+        match self.backend.queue.push(lane, again).await {
+            Ok(_) => self.backend.queue.ack(&job.lease).await,
+            Err(_) => self.backend.queue.nack(&job.lease, wait).await,
+        }
+    }
+
+    /// Waits for something without losing the lease over it. `None` if it was lost.
+    async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = std::pin::pin!(wait);
+        loop {
+            match tokio::time::timeout(self.config.beat, wait.as_mut()).await {
+                Ok(done) => return Some(done),
+                Err(_) => {
+                    if let Err(StoreError::LeaseLost { .. }) = self.backend.queue.extend(lease).await {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Calls of tools that may become tasks on their way.
+
+use std::sync::Arc;
+
+use antiphon_replay::{Journal, Key, Machine, Suspension};
+use rmcp::{
+    ErrorData,
+    model::{CallToolRequestParams, CallToolResponse},
+};
+use serde_json::Value;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{
+    Link,
+    invoke::{drifted, full, input_required, open},
+    reply::{to_call_result, to_error_data, tool_error},
+    tasks,
+};
+use crate::{
+    ctx::Ctx,
+    driver::{self, Leg, Pace},
+    error::{Error, ErrorKind, Result},
+    run::Run,
+    seal::Binding,
+    server::Shared,
+    task::{NewTask, Promoting, Promotion, Tasks},
+    tool::{Tool, ToolOutput},
+};
+
+/// Calls `tool` for a client that knows tasks. It is answered with what the tool returns or asks, or with a task if
+/// that takes too long.
+pub(super) async fn call(
+    shared: &Arc<Shared>,
+    tasks: &Arc<Tasks>,
+    tool: Arc<Tool>,
+    request: CallToolRequestParams,
+    link: Link,
+) -> Result<CallToolResponse, ErrorData> {
+    let (reply, mut promoted) = oneshot::channel();
+    let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+    if let Err(error) = tool.arguments.check(&arguments, shared.limits.argument_depth) {
+        return Ok(tool_error(&error, link.revision())?.into());
+    }
+    let new = NewTask {
+        tool: request.name.to_string(),
+        arguments: arguments.clone(),
+        principal: shared.principal(link.extensions()),
+        revision: link.revision(),
+        capabilities: link.declared(),
+        ttl: None,
+        journal: None,
+        asks: Vec::new(),
+    };
+    let promotion = Promotion { tasks: Arc::clone(tasks), shared: Arc::clone(shared), new, reply };
+    let leg = Leaves { shared: Arc::clone(shared), tasks: Arc::clone(tasks), tool, request, arguments, link };
+    // It outlives this request if it becomes a task, and ends with it if not.
+    let mut running = Running(Some(tokio::spawn(leg.run(promotion))));
+    let ended = tokio::select! {
+        biased;
+        Ok(view) = &mut promoted => {
+            running.0 = None;
+            return Ok(CallToolResponse::Task(tasks::created(&view)));
+        }
+        ended = running.ended() => ended,
+    };
+    ended.unwrap_or_else(|| {
+        Err(ErrorData::internal_error("the tool failed unexpectedly; its log says more", None))
+    })
+}
+
+type Replied = Result<CallToolResponse, ErrorData>;
+
+/// A leg that ends with whoever waits for it.
+struct Running(Option<JoinHandle<Replied>>);
+
+impl Running {
+    async fn ended(&mut self) -> Option<Replied> {
+        self.0.as_mut()?.await.ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(leg) = &self.0 {
+            leg.abort();
+        }
+    }
+}
+
+/// A leg, and all it needs to outlive its request.
+struct Leaves {
+    shared: Arc<Shared>,
+    tasks: Arc<Tasks>,
+    tool: Arc<Tool>,
+    request: CallToolRequestParams,
+    arguments: Value,
+    link: Link,
+}
+
+impl Leaves {
+    async fn run(self, promotion: Promotion) -> Replied {
+        let Self { shared, tasks, tool, request, arguments, link } = self;
+        let Ok(permit) = shared.in_flight.try_acquire() else { return Err(full(&shared)) };
+        let revision = link.revision();
+        let principal = shared.principal(link.extensions());
+        let caller = principal.clone().unwrap_or_default();
+        let binding = Binding::new(shared.audience(), &caller, "tools/call", &request.name, &arguments);
+        let journal = match request.request_state.as_deref() {
+            Some(state) => Some(open(&shared, state, &binding, &request.name).await?),
+            None => None,
+        };
+        let machine = (journal.is_some() || request.input_responses.is_some()).then(|| {
+            let answers = request.input_responses.into_iter().flatten();
+            let answers = answers.map(|(key, answer)| (Key::from(key), answer));
+            let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
+            Machine::new(journal).with_answers(answers).with_fits(super::fits)
+        });
+        let promoting = Promoting::new(tasks.config.promote_after);
+        let mut run =
+            Run::new(link, Arc::clone(&shared), machine).with_promotion(Some((promotion, promoting)));
+        run.principal = principal;
+        run.declared.clone_from(&tool.elicits);
+        let run = Arc::new(run);
+        let ctx = Ctx::new(Arc::clone(&run));
+        let limit = tool.timeout.or(shared.limits.tool_timeout);
+        let pace = Pace { grace: shared.limits.grace, limit, keep_alive: None };
+        let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
+        let leg = tokio::select! {
+            biased;
+            leg = driver::drive(&run, future.as_mut(), pace) => leg,
+            // Once it is a task, whoever cancels it says so of the task.
+            () = cancelled(&run) => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
+            () = beat(&run) => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
+        };
+        if let Some(keeper) = run.keeper() {
+            drop(permit);
+            let rest = async {
+                if tasks.conclude(keeper, &run, &tool, leg).await? {
+                    tasks.work(&shared, keeper).await?;
+                }
+                Ok(())
+            };
+            let ended = tokio::select! {
+                ended = rest => ended,
+                () = keeper.beat(None) => Err(crate::task::Stop::Lost),
+            };
+            if let Err(stop) = ended {
+                tracing::warn!(?stop, "a run that became a task goes on elsewhere");
+            }
+            // Whoever called has been answered.
+            return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
+        }
+        let result = match leg {
+            Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
+            Leg::Done(result) => finished(&run, &tool, result),
+            Leg::Suspended => {
+                run.id();
+                match run.take_machine().suspend().map_err(drifted) {
+                    Ok(suspension) => return asked(&run, suspension, &binding).await,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match result {
+            Ok(output) => Ok(to_call_result(output, revision).into()),
+            Err(error) => Ok(tool_error(&error, revision)?.into()),
+        }
+    }
+}
+
+fn finished(run: &Run, tool: &Tool, result: Result<ToolOutput>) -> Result<ToolOutput> {
+    let output = result?;
+    run.check_complete().map_err(drifted)?;
+    tool.check_output(&output)?;
+    Ok(output)
+}
+
+/// Asks in a round, or as a task if too few rounds are left.
+async fn asked(run: &Run, suspension: Suspension, binding: &Binding) -> Replied {
+    let shared = &run.shared;
+    let left = shared.limits.rounds.saturating_sub(suspension.journal.round);
+    let promotion =
+        run.take_promotion().filter(|promotion| left < promotion.tasks.config.promote_rounds_left);
+    let Some(promotion) = promotion else {
+        return match input_required(run, suspension, binding).await {
+            Ok(result) => Ok(result.into()),
+            Err(error) => Ok(tool_error(&error, run.link.revision())?.into()),
+        };
+    };
+    let Promotion { tasks, shared, mut new, .. } = promotion;
+    let asks = suspension.asks.iter();
+    new.asks = asks.map(|(key, request)| (key.to_string(), run.link.adapt(request).into_owned())).collect();
+    new.journal = Some(suspension.journal);
+    let view = tasks.create(&shared, new).await.map_err(|error| to_error_data(&error))?;
+    Ok(CallToolResponse::Task(tasks::created(&view)))
+}
+
+async fn cancelled(run: &Run) {
+    run.link.cancelled().cancelled().await;
+    if run.keeper().is_some() {
+        std::future::pending().await
+    }
+}
+
+/// Shows, once the run is a task, that it is worked on here.
+async fn beat(run: &Run) {
+    run.kept().await.beat(None).await;
+}

@@ -1,0 +1,67 @@
+//! Runs that outlive the request that began them.
+
+mod engine;
+mod replicas;
+
+use std::time::Duration;
+
+use antiphon::{
+    Server, ServerBuilder, TaskConfig,
+    testing::{Client, Revision},
+};
+use serde_json::{Value, json};
+
+/// What a client declares that can be asked everything and knows tasks.
+pub(super) fn everything() -> Value {
+    json!({
+        "elicitation": {"form": {}, "url": {}},
+        "sampling": {"tools": {}},
+        "roots": {},
+        "extensions": {"io.modelcontextprotocol/tasks": {}},
+    })
+}
+
+pub(super) fn quick() -> TaskConfig {
+    TaskConfig::default().with_beat(Duration::from_millis(200)).with_poll_interval(Duration::from_millis(20))
+}
+
+pub(super) async fn client(server: &Server) -> Client {
+    Client::connect_with(server, Revision::V2026_07_28, everything()).await.unwrap()
+}
+
+pub(super) fn server() -> ServerBuilder {
+    Server::builder("tasks", "1.0.0").with_tasks(quick())
+}
+
+/// Begins a task and returns its id.
+pub(super) async fn begin(client: &mut Client, tool: &str, arguments: Value) -> String {
+    let created = client.request("tools/call", json!({"name": tool, "arguments": arguments})).await.unwrap();
+    assert_eq!(created["resultType"], "task", "{created}");
+    created["taskId"].as_str().unwrap().to_owned()
+}
+
+pub(super) async fn get(client: &mut Client, id: &str) -> Value {
+    client.request("tasks/get", json!({"taskId": id})).await.unwrap()
+}
+
+/// Looks at a task until it is so.
+pub(super) async fn until(client: &mut Client, id: &str, status: &str) -> Value {
+    for _ in 0..1000 {
+        let task = get(client, id).await;
+        if task["status"] == status {
+            return task;
+        }
+        let ended = ["completed", "failed", "cancelled"].contains(&task["status"].as_str().unwrap());
+        assert!(!ended, "waiting for {status}: {task}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the task never was {status}: {}", get(client, id).await);
+}
+
+pub(super) async fn answer(client: &mut Client, id: &str, responses: Value) {
+    client.request("tasks/update", json!({"taskId": id, "inputResponses": responses})).await.unwrap();
+}
+
+pub(super) fn accept(content: Value) -> Value {
+    json!({"action": "accept", "content": content})
+}

@@ -1,0 +1,387 @@
+//! Tasks of several replicas, some of which die.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use antiphon::{Error, ErrorKind, KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon_store::{Backend, Memory, QueueConfig};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::{accept, answer, begin, client, get, until};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Go {
+    go: bool,
+}
+
+/// What replicas share: a backend whose leases are short, and keys.
+struct Fleet {
+    backend: Backend,
+    keys: KeyRing,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let queue = QueueConfig::default().with_lease(Duration::from_millis(600));
+        Self { backend: Memory::default().backend(queue), keys: KeyRing::random() }
+    }
+
+    fn replica(&self, config: TaskConfig) -> ServerBuilder {
+        let seal = SealConfig::default().with_keys(self.keys.clone());
+        Server::builder("fleet", "1.0.0")
+            .with_backend(self.backend.clone())
+            .with_seal(seal)
+            .with_tasks(config)
+    }
+}
+
+fn quick() -> TaskConfig {
+    super::quick().with_beat(Duration::from_millis(100))
+}
+
+/// A worker with a runtime of its own, so that it can die as a process does.
+struct Worker(Option<tokio::runtime::Runtime>);
+
+impl Worker {
+    fn start(server: Server) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(async move { server.work(std::future::pending()).await });
+        Self(Some(runtime))
+    }
+
+    fn kill(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What tools of these tests do to the world.
+#[derive(Default)]
+struct World {
+    begun: AtomicU32,
+    done: AtomicU32,
+    most: AtomicU32,
+    now: AtomicU32,
+    cleaned: AtomicU32,
+}
+
+type Shared = Arc<World>;
+
+async fn two_steps(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    let first = ctx.step("first", || async { Ok(world.begun.fetch_add(1, Ordering::SeqCst)) }).await?;
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    ctx.step("second", || async {
+        // The first time around it never ends.
+        if world.done.fetch_add(1, Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(format!("first was {first}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_worker_goes_on_where_one_has_died_and_takes_no_step_again_that_had_ended() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let tool = || Tool::new("two", "Takes two steps", two_steps).with_tasks(TaskPolicy::Always);
+    let worker =
+        || Worker::start(fleet.replica(quick()).with_state(Arc::clone(&world)).tool(tool()).build().unwrap());
+    let front = fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap();
+    let mut client = client(&front).await;
+    let mut first = worker();
+    let id = begin(&mut client, "two", json!({})).await;
+    while world.done.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    first.kill();
+    let _second = worker();
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "first was 0");
+    assert_eq!(world.begun.load(Ordering::SeqCst), 1, "a step that had ended was taken again");
+    assert_eq!(world.done.load(Ordering::SeqCst), 2);
+}
+
+async fn patient(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    let worked = ctx.step("work", || async {
+        world.begun.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..600 {
+            if ctx.is_cancelled() {
+                return Err(Error::tool("stopped").terminal());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    });
+    if worked.await.is_err() && ctx.is_cancelled() {
+        let refused = ctx.elicit::<Go>("Shall I?").await;
+        assert!(matches!(refused.unwrap_err().kind(), ErrorKind::Cancelled));
+        let world = Arc::clone(ctx.state::<Shared>()?);
+        ctx.step("clean up", || async { Ok(world.cleaned.fetch_add(1, Ordering::SeqCst)) }).await?;
+    }
+    Ok("never seen".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancellation_reaches_a_leg_on_another_replica_within_a_second() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let tool = || Tool::new("patient", "Works for long", patient).with_tasks(TaskPolicy::Always);
+    // Nothing but the announcement can tell it so soon.
+    let config = quick().with_beat(Duration::from_millis(190));
+    let _worker =
+        Worker::start(fleet.replica(config).with_state(Arc::clone(&world)).tool(tool()).build().unwrap());
+    let front = fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap();
+    let mut client = client(&front).await;
+    let id = begin(&mut client, "patient", json!({})).await;
+    while world.begun.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let asked = Instant::now();
+    client.request("tasks/cancel", json!({"taskId": id})).await.unwrap();
+    assert_eq!(get(&mut client, &id).await["status"], "cancelled");
+    while world.cleaned.load(Ordering::SeqCst) == 0 {
+        assert!(asked.elapsed() < Duration::from_secs(1), "it was not told within a second");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // However it ends, it stays cancelled.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(get(&mut client, &id).await["status"], "cancelled");
+}
+
+async fn busy(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    ctx.step("work", || async {
+        let now = world.now.fetch_add(1, Ordering::SeqCst) + 1;
+        world.most.fetch_max(now, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        world.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    })
+    .await?;
+    Ok("done".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_legs_of_a_tool_run_at_once_than_it_may_have() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let tool = Tool::new("busy", "Is busy", busy).with_tasks(TaskPolicy::Always);
+    let server =
+        fleet.replica(quick().with_per_tool(2)).with_state(Arc::clone(&world)).tool(tool).build().unwrap();
+    let mut client = client(&server).await;
+    let mut tasks = Vec::new();
+    for _ in 0..12 {
+        tasks.push(begin(&mut client, "busy", json!({})).await);
+    }
+    for id in &tasks {
+        until(&mut client, id, "completed").await;
+    }
+    assert_eq!(world.most.load(Ordering::SeqCst), 2);
+}
+
+static GATE: Semaphore = Semaphore::const_new(0);
+
+async fn gated(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.step("wait", || async {
+        GATE.acquire().await?.forget();
+        Ok(())
+    })
+    .await?;
+    Ok("through".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_tool_with_many_runs_keeps_no_other_waiting() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    // Two hands; forty runs want one each and hold it, of a tool that may have one.
+    let config = quick().with_workers(2).with_per_tool(1).with_lanes(64);
+    let server = fleet
+        .replica(config)
+        .with_state(Arc::clone(&world))
+        .tool(Tool::new("gated", "Waits at a gate", gated).with_tasks(TaskPolicy::Always))
+        .tool(Tool::new("busy", "Is busy", busy).with_tasks(TaskPolicy::Always))
+        .build()
+        .unwrap();
+    let mut client = client(&server).await;
+    let mut waiting = Vec::new();
+    for _ in 0..40 {
+        waiting.push(begin(&mut client, "gated", json!({})).await);
+    }
+    let id = begin(&mut client, "busy", json!({})).await;
+    until(&mut client, &id, "completed").await;
+    GATE.add_permits(40);
+    for id in waiting {
+        until(&mut client, &id, "completed").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_task_is_created_where_too_many_wait() {
+    let fleet = Fleet::new();
+    let tool = Tool::new("busy", "Is busy", busy).with_tasks(TaskPolicy::Always);
+    let front = fleet.replica(quick().with_workers(0).with_backlog(0)).tool(tool).build().unwrap();
+    let mut client = client(&front).await;
+    begin(&mut client, "busy", json!({})).await;
+    // How many wait is counted now and then.
+    tokio::time::sleep(Duration::from_millis(5200)).await;
+    let refused = client.request("tools/call", json!({"name": "busy", "arguments": {}})).await.unwrap_err();
+    assert!(refused.to_string().contains("try again later"), "{refused}");
+}
+
+async fn ask(ctx: &Ctx, _: ()) -> Result<String> {
+    let go = ctx.elicit::<Go>("Shall I?").await?.accepted()?.go;
+    Ok(go.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_goes_in_at_one_replica_and_the_next_leg_runs_at_another() {
+    let fleet = Fleet::new();
+    let tool = || Tool::new("ask", "Asks", ask).with_tasks(TaskPolicy::Always);
+    let mut first = Worker::start(fleet.replica(quick()).tool(tool()).build().unwrap());
+    let (one, two) = (
+        fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap(),
+        fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap(),
+    );
+    let (mut here, mut there) = (client(&one).await, client(&two).await);
+    let id = begin(&mut here, "ask", json!({})).await;
+    until(&mut there, &id, "input_required").await;
+    first.kill();
+    answer(&mut there, &id, json!({"go": accept(json!({"go": true}))})).await;
+    let _second = Worker::start(fleet.replica(quick()).tool(tool()).build().unwrap());
+    let task = until(&mut here, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "true");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn task_is_gone_when_its_time_is_over() {
+    let fleet = Fleet::new();
+    let tool = Tool::new("ask", "Asks", ask).with_tasks(TaskPolicy::Always);
+    let server = fleet.replica(quick().with_ttl(Duration::from_millis(1500))).tool(tool).build().unwrap();
+    let mut client = client(&server).await;
+    let id = begin(&mut client, "ask", json!({})).await;
+    until(&mut client, &id, "input_required").await;
+    tokio::time::sleep(Duration::from_millis(1600)).await;
+    let gone = client.request("tasks/get", json!({"taskId": id})).await.unwrap_err();
+    assert!(gone.to_string().contains("there is no such task"), "{gone}");
+}
+
+async fn promoted(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    let first = ctx.step("first", || async { Ok(world.begun.fetch_add(1, Ordering::SeqCst)) }).await?;
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    ctx.step("second", || async {
+        if world.done.fetch_add(1, Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+        Ok(())
+    })
+    .await?;
+    Ok(format!("first was {first}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_that_became_a_task_goes_on_when_the_process_dies_in_which_it_did() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let config = || quick().with_promote_after(Duration::from_millis(50));
+    let build = |config: TaskConfig| {
+        let tool = Tool::new("promoted", "Takes long", promoted);
+        fleet.replica(config).with_state(Arc::clone(&world)).tool(tool).build().unwrap()
+    };
+    let dying = build(config().with_workers(0));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let id = runtime
+        .spawn(async move {
+            let mut client = client(&dying).await;
+            begin(&mut client, "promoted", json!({})).await
+        })
+        .await
+        .unwrap();
+    while world.done.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    runtime.shutdown_background();
+    let other = build(config());
+    let mut client = client(&other).await;
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "first was 0");
+    assert_eq!(world.begun.load(Ordering::SeqCst), 1);
+}
+
+async fn large(ctx: &Ctx, _: ()) -> Result<String> {
+    let mut seed = 7_u64;
+    let mut text = String::new();
+    // Nothing that compresses.
+    while text.len() < 700_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.push_str(&format!("{seed:016x}"));
+    }
+    let kept: String = ctx.step("large", || async { Ok(text) }).await?;
+    ctx.elicit::<Go>("Shall I?").await?.accepted()?;
+    Ok(kept.len().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_too_large_for_one_record_is_kept_in_pieces() {
+    let fleet = Fleet::new();
+    let tool = Tool::new("large", "Is large", large).with_tasks(TaskPolicy::Always);
+    let server = fleet.replica(quick()).tool(tool).build().unwrap();
+    let mut client = client(&server).await;
+    let id = begin(&mut client, "large", json!({})).await;
+    until(&mut client, &id, "input_required").await;
+    answer(&mut client, &id, json!({"go": accept(json!({"go": true}))})).await;
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "700000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_over_which_workers_die_is_given_up_and_an_operator_can_have_it_tried_again() {
+    let fleet = Fleet::new();
+    let tool = || Tool::new("two", "Takes two steps", forever).with_tasks(TaskPolicy::Always);
+    let config = || quick().with_deaths(2);
+    let front = fleet.replica(config().with_workers(0)).tool(tool()).build().unwrap();
+    let mut client = client(&front).await;
+    let id = begin(&mut client, "two", json!({})).await;
+    for _ in 0..2 {
+        let began = FOREVER.load(Ordering::SeqCst);
+        let mut worker = Worker::start(fleet.replica(config()).tool(tool()).build().unwrap());
+        while FOREVER.load(Ordering::SeqCst) == began {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        worker.kill();
+    }
+    let _last = Worker::start(fleet.replica(config()).tool(tool()).build().unwrap());
+    let task = until(&mut client, &id, "failed").await;
+    assert!(task["error"]["message"].as_str().unwrap().contains("2 workers died"), "{task}");
+    let runs = front.runs().unwrap();
+    let page = runs.list(None, None, 10).await.unwrap();
+    assert!(page.runs[0].dead);
+    runs.retry(&page.runs[0].run).await.unwrap();
+    until(&mut client, &id, "working").await;
+}
+
+static FOREVER: AtomicU32 = AtomicU32::new(0);
+
+async fn forever(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.step("hang", || async {
+        FOREVER.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        Ok(())
+    })
+    .await?;
+    Ok("never".into())
+}
