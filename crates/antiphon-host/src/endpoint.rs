@@ -2,12 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
+use antiphon_transport::revise::Lines;
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt as _, RoleClient,
     model::ProtocolVersion,
     service::{ClientInitializeError, RunningService},
     transport::IntoTransport,
 };
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     answering::Answering,
@@ -70,7 +72,7 @@ impl Endpoint {
         Self::new(program.clone(), move || {
             let mut command = tokio::process::Command::new(&program);
             command.args(&arguments);
-            std::future::ready(rmcp::transport::TokioChildProcess::new(command))
+            std::future::ready(crate::process::Process::start(command))
         })
     }
 
@@ -103,7 +105,26 @@ impl Endpoint {
         .at_its_name()
     }
 
+    /// A server at the other end of a stream of bytes: a socket, a pipe, a duplex. `open` makes a new one
+    /// for every connection.
+    pub fn stream<F, Fut, S, O>(name: impl Into<String>, open: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<S, O>> + Send + 'static,
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        O: fmt::Display + Send + 'static,
+    {
+        Self::new(name, move || {
+            let opening = open();
+            async move { opening.await.map(Lines::client) }
+        })
+    }
+
     /// A server behind a transport of any kind. `open` makes a new one for every connection.
+    ///
+    /// The SDK drops the tasks of 2025-11-25 when it reads and writes messages. The other endpoints of this
+    /// type, and the transports of the crate `antiphon-transport`, carry them past it; what is opened here
+    /// is used as it is.
     pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,

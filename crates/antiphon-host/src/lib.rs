@@ -59,8 +59,12 @@ mod host;
 mod http;
 mod ordered;
 mod page;
+#[cfg(feature = "process")]
+mod process;
 #[cfg(feature = "results")]
 mod results;
+#[cfg(feature = "http")]
+mod revised;
 mod sampling;
 
 /// MCP's own types, as the SDK defines them.

@@ -13,19 +13,26 @@ use rmcp::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 
-use crate::{Error, Result};
+use crate::{Error, Result, revise};
 
 /// The code of an error that a transport, not the peer, has to tell. JSON-RPC leaves it to us.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
 /// What one side of a connection must know about its peer's messages.
 pub(crate) trait Role: ServiceRole {
+    /// What is read instead of a message, and sent instead of one: see [`revise`].
+    const INCOMING: fn(&[u8]) -> Option<Vec<u8>>;
+    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>>;
+
     /// The request that a notification takes back.
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId>;
 }
 
 #[cfg(feature = "__server")]
 impl Role for rmcp::RoleServer {
+    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = revise::server_in;
+    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = revise::server_out;
+
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
         let rmcp::model::ClientNotification::CancelledNotification(cancelled) = notification else {
             return None;
@@ -36,6 +43,9 @@ impl Role for rmcp::RoleServer {
 
 #[cfg(feature = "__client")]
 impl Role for rmcp::RoleClient {
+    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = revise::client_in;
+    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = revise::client_out;
+
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
         let rmcp::model::ServerNotification::CancelledNotification(cancelled) = notification else {
             return None;
@@ -81,15 +91,20 @@ impl Refusal {
 pub(crate) struct Inbox {
     open: Arc<Mutex<Open>>,
     limit: usize,
+    /// Whether incoming messages are revised.
+    revises: bool,
 }
 
 impl Inbox {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { open: Arc::default(), limit }
+    /// At most `limit` requests are open at a time. What comes is read as it is, unless it `revises`.
+    pub(crate) fn new(limit: usize, revises: bool) -> Self {
+        Self { open: Arc::default(), limit, revises }
     }
 
     /// Reads a message and decides what becomes of it.
     pub(crate) fn judge<R: Role>(&self, bytes: &[u8]) -> Verdict<R> {
+        let revised = if self.revises { (R::INCOMING)(bytes) } else { None };
+        let bytes = revised.as_deref().unwrap_or(bytes);
         let mut message = match serde_json::from_slice::<RxJsonRpcMessage<R>>(bytes) {
             Ok(message) => message,
             Err(error) => return misread(bytes, &error),
@@ -191,8 +206,11 @@ pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<
 
 /// Writes a message. An answer that is too long becomes an error that says so, because whoever asked
 /// would wait for it forever.
-pub(crate) fn write<R: ServiceRole>(message: &TxJsonRpcMessage<R>, limit: usize) -> Result<String> {
-    let text = serde_json::to_string(message).map_err(|error| Error::Json(Box::new(error)))?;
+pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Result<String> {
+    let mut text = serde_json::to_string(message).map_err(|error| Error::Json(Box::new(error)))?;
+    if let Some(revised) = (R::OUTGOING)(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()) {
+        text = revised;
+    }
     if text.len() <= limit {
         return Ok(text);
     }
@@ -284,7 +302,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_answered_as_json_rpc_says() {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, false);
         check(&inbox, "", "answer None -32700");
         check(&inbox, "{", "answer None -32700");
         check(&inbox, "[]", "answer None -32600");
@@ -298,14 +316,14 @@ mod tests {
 
     #[test]
     fn an_answer_that_cannot_be_read_still_ends_the_wait_for_it() {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, false);
         check(&inbox, r#"{"jsonrpc":"2.0","id":3,"error":5}"#, r#"deliver {"jsonrpc":"2.0","id":3,"error""#);
     }
 
     #[test]
     fn a_request_is_open_until_it_is_answered_or_taken_back() {
         let ping = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, false);
         check(&inbox, &ping(1), "deliver");
         check(&inbox, &ping(1), "ignore");
         check(&inbox, &ping(2), "deliver");
@@ -320,7 +338,7 @@ mod tests {
     #[cfg(feature = "__client")]
     #[test]
     fn a_question_of_a_lost_connection_is_not_one_of_the_next() {
-        let inbox = Inbox::new(2);
+        let inbox = Inbox::new(2, false);
         let (number, text) = (RequestId::Number(1), RequestId::String("1".into()));
         check(&inbox, r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, r#"deliver {"jsonrpc":"2.0","id":1,"#);
         assert_eq!(inbox.original(&number), Some(number.clone()));

@@ -9,6 +9,8 @@ mod reconnect;
 
 mod error;
 
+#[cfg(feature = "revise")]
+pub mod revise;
 #[cfg(any(feature = "sse-server", feature = "sse-client"))]
 pub mod sse;
 #[cfg(feature = "__websocket")]

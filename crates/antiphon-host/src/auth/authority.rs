@@ -19,13 +19,16 @@ use rmcp::transport::{
 use tokio::sync::{Mutex, OnceCell};
 
 use super::{AuthConfig, BoxError, ClientKey, Grant, Person, store::Shared};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    revised::Revised,
+};
 
 /// Who comes by tokens for one endpoint, and all its connections.
 pub(crate) struct Authority {
     url: String,
     config: AuthConfig,
-    client: OnceCell<AuthClient<reqwest::Client>>,
+    client: OnceCell<AuthClient<Revised>>,
     /// Locked while somebody authorizes: a person is sent to one page at a time.
     known: Mutex<Known>,
     /// How often somebody authorized. Who was refused with an older token only has to try again.
@@ -79,7 +82,7 @@ impl Authority {
     }
 
     /// The client whose requests carry tokens. Made once, so that all connections share them.
-    pub(crate) async fn client(&self) -> Result<AuthClient<reqwest::Client>> {
+    pub(crate) async fn client(&self) -> Result<AuthClient<Revised>> {
         let made = self.client.get_or_try_init(|| async {
             let mut manager = self.manager().await?;
             if manager.initialize_from_store().await?

@@ -7,6 +7,7 @@ mod auth;
 mod calls;
 #[cfg(feature = "http")]
 mod http;
+mod legacy_tasks_layer;
 mod lifecycle;
 mod pages;
 #[cfg(all(feature = "http", feature = "results"))]

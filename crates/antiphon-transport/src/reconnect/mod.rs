@@ -139,7 +139,7 @@ impl<D: Dial> Client<D> {
         };
         Ok(Self {
             dial: Arc::new(dial),
-            inbox: Inbox::new(settings.max_open_requests),
+            inbox: Inbox::new(settings.max_open_requests, true),
             refusing: None,
             settings,
             state: State::Up(link, Instant::now()),

@@ -53,6 +53,10 @@ pub struct SseConfig {
     /// How long a client may take to read an event or to post a message before its session ends or the
     /// post is refused. Default: 30 seconds.
     pub send_timeout: Duration,
+    /// Whether requests reach the service by the names of [`revise`](crate::revise), so that tasks of
+    /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
+    /// `tools/list` by its new name. Default: no.
+    pub tasks: bool,
 }
 
 impl Default for SseConfig {
@@ -69,6 +73,7 @@ impl Default for SseConfig {
             max_sessions: 1024,
             keep_alive: Some(Duration::from_secs(15)),
             send_timeout: Duration::from_secs(30),
+            tasks: false,
         }
     }
 }
@@ -142,6 +147,13 @@ impl SseConfig {
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
+        self
+    }
+
+    /// Sets whether tasks of 2025-11-25 reach the service, which must be an `antiphon::Server`.
+    #[must_use]
+    pub fn with_tasks(mut self, tasks: bool) -> Self {
+        self.tasks = tasks;
         self
     }
 

@@ -112,7 +112,7 @@ impl Sessions {
         let (queue, queued) = mpsc::channel(config.queue.max(1));
         let over = CancellationToken::new();
         let outbox = Outbox { queue, over: over.clone(), stall: config.send_timeout };
-        let inbox = Inbox::new(config.max_open_requests);
+        let inbox = Inbox::new(config.max_open_requests, config.tasks);
         let session = Session {
             inbox: inbox.clone(),
             posts: Arc::new(Semaphore::new(POSTS)),

@@ -59,6 +59,10 @@ pub struct WebSocketConfig {
     pub idle_limit: Option<Duration>,
     /// How long a client may take to read one message before it counts as gone. Default: 30 seconds.
     pub send_timeout: Duration,
+    /// Whether requests reach the service by the names of [`revise`](crate::revise), so that tasks of
+    /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
+    /// `tools/list` by its new name. Default: no.
+    pub tasks: bool,
 }
 
 impl Default for WebSocketConfig {
@@ -75,6 +79,7 @@ impl Default for WebSocketConfig {
             ping_interval: Some(Duration::from_secs(15)),
             idle_limit: Some(Duration::from_secs(45)),
             send_timeout: Duration::from_secs(30),
+            tasks: false,
         }
     }
 }
@@ -152,6 +157,13 @@ impl WebSocketConfig {
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
+        self
+    }
+
+    /// Sets whether tasks of 2025-11-25 reach the service, which must be an `antiphon::Server`.
+    #[must_use]
+    pub fn with_tasks(mut self, tasks: bool) -> Self {
+        self.tasks = tasks;
         self
     }
 
@@ -234,12 +246,13 @@ impl Door {
                 (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], "too many connections");
             return busy.into_response();
         };
-        let (limits, open_requests) = (self.config.limits(), self.config.max_open_requests);
+        let limits = self.config.limits();
+        let inbox = Inbox::new(self.config.max_open_requests, self.config.tasks);
         tokio::spawn(async move {
             let _place = place;
             match upgrade.await {
                 Ok(upgraded) => {
-                    serve(WebSocketTransport::new(upgraded, parts, limits, open_requests).await).await;
+                    serve(WebSocketTransport::new(upgraded, parts, limits, inbox).await).await;
                 }
                 Err(error) => tracing::debug!(%error, "an upgrade to WebSocket fails"),
             }
@@ -313,10 +326,10 @@ pub struct WebSocketTransport {
 }
 
 impl WebSocketTransport {
-    async fn new(upgraded: Upgraded, parts: Parts, limits: Limits, open_requests: usize) -> Self {
+    async fn new(upgraded: Upgraded, parts: Parts, limits: Limits, inbox: Inbox) -> Self {
         Self {
             connection: Connection::new(TokioIo::new(upgraded), Role::Server, limits).await,
-            inbox: Inbox::new(open_requests),
+            inbox,
             max_message_bytes: limits.message_bytes,
             parts,
             refusal: None,

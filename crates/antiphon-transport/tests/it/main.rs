@@ -8,4 +8,5 @@ mod proxy;
 mod reconnect;
 mod sse;
 mod support;
+mod tasks;
 mod websocket;

@@ -1,6 +1,6 @@
 //! What is HTTP+SSE's own: two endpoints, a session, statuses.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use antiphon_transport::{
     Error,
@@ -33,14 +33,18 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) async fn open(served: &Served) -> Self {
+        Self::at(served.address).await
+    }
+
+    pub(crate) async fn at(address: SocketAddr) -> Self {
         let http = reqwest::Client::new();
-        let response = http.get(address_of(Kind::Sse, served.address)).send().await.unwrap();
+        let response = http.get(address_of(Kind::Sse, address)).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut raw = Self { response, seen: String::new(), http, endpoint: String::new() };
         let first = raw.event().await;
         let path = first.strip_prefix("event: endpoint\ndata: ").expect("the first event").to_owned();
         assert!(path.starts_with("/message?sessionId=") && path.len() == 51, "{path}");
-        raw.endpoint = format!("http://{}{path}", served.address);
+        raw.endpoint = format!("http://{address}{path}");
         raw
     }
 

@@ -58,7 +58,7 @@ pub(crate) async fn ready(address: SocketAddr) -> Raw {
     socket
 }
 
-async fn next_text(socket: &mut Raw) -> String {
+pub(crate) async fn next_text(socket: &mut Raw) -> String {
     loop {
         let message = timeout(MOMENT, socket.next()).await.expect("in time").expect("a message").unwrap();
         if let Message::Text(text) = message {

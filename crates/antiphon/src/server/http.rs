@@ -12,7 +12,7 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio::net::{TcpListener, ToSocketAddrs};
 
-use super::{ServeError, Server, replicas::Sessions};
+use super::{ServeError, Server, replicas::Sessions, revised};
 use crate::wire::Handler;
 
 /// How a server is served over HTTP.
@@ -178,9 +178,15 @@ impl Server {
         let service = StreamableHttpService::new(self.handler(config), Arc::new(sessions), settings);
         // The SDK's own `Service` clones its configuration for every request; this clones a handle.
         let service = Arc::new(service);
+        let max_bytes = config.max_body_bytes;
         axum::routing::any(move |request: Request| {
             let service = Arc::clone(&service);
-            async move { Box::pin(service.handle(request)).await }
+            async move {
+                let is_legacy = is_legacy(&request);
+                let (request, asks) = revised::question(request, is_legacy, max_bytes).await;
+                let response = Box::pin(service.handle(request)).await.into_response();
+                if asks { revised::answer(response).await } else { response }
+            }
         })
     }
 
@@ -197,6 +203,7 @@ impl Server {
         let service = StreamableHttpService::new(self.handler(config), Arc::clone(&sessions), settings);
         let service = Arc::new(service);
         let has_principal = self.shared.has_principal();
+        let max_bytes = config.max_body_bytes;
         axum::routing::any(move |request: Request| {
             let (service, sessions) = (Arc::clone(&service), Arc::clone(&sessions));
             async move {
@@ -204,11 +211,14 @@ impl Server {
                     Ok(admitted) => admitted,
                     Err(refused) => return refused.into_response(),
                 };
+                let is_legacy = is_legacy(&request);
+                let (request, asks) = revised::question(request, is_legacy, max_bytes).await;
                 let _first = match &session {
                     Some(session) => sessions.restoring(session).await,
                     None => None,
                 };
-                Box::pin(service.handle(request)).await.into_response()
+                let response = Box::pin(service.handle(request)).await.into_response();
+                if asks { revised::answer(response).await } else { response }
             }
         })
     }

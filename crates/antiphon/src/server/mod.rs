@@ -9,6 +9,8 @@ mod limits;
 mod operators;
 mod registry;
 pub(crate) mod replicas;
+#[cfg(feature = "http")]
+mod revised;
 #[cfg(feature = "stdio")]
 mod stdio;
 
@@ -20,6 +22,7 @@ use std::{
 };
 
 use antiphon_store::Backend;
+use antiphon_transport::revise::Lines;
 use rmcp::model::Extensions;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -188,11 +191,16 @@ impl Server {
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> Result<(), ServeError> {
-        self.serve_transport(stream).await
+        self.serve_transport(Lines::server(stream)).await
     }
 
     /// Serves one client over a transport of the SDK's kind: for those that are neither a stream of
     /// bytes nor HTTP. Ends when the client goes.
+    ///
+    /// Such a transport hands over messages that the SDK has read, and the SDK drops the tasks of
+    /// 2025-11-25 when it reads them. They are carried if the transport revises messages before that, as
+    /// those of the crate `antiphon-transport` do when their configuration says `with_tasks(true)`;
+    /// otherwise a call with a task is a plain call.
     ///
     /// # Errors
     ///

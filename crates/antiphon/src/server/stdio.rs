@@ -1,3 +1,5 @@
+use antiphon_transport::revise::Lines;
+
 use super::{ServeError, Server};
 
 impl Server {
@@ -9,6 +11,7 @@ impl Server {
     ///
     /// When the client speaks something else than MCP, or a stream fails.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
-        self.serve_transport(rmcp::transport::stdio()).await
+        let (input, output) = rmcp::transport::stdio();
+        self.serve_transport((Lines::server(input), Lines::server(output))).await
     }
 }

@@ -415,6 +415,12 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        if request.method == "antiphon/tools/list" {
+            let invalid = |error: serde_json::Error| ErrorData::invalid_params(error.to_string(), None);
+            let page = request.params_as().map_err(invalid)?;
+            let tools = self.list_tools(page, context).await?;
+            return serde_json::to_value(tools).map(CustomResult::new).map_err(invalid);
+        }
         match &self.shared.inner {
             Some(inner) => inner.custom(request, context).await,
             None => Err(unknown_method(&request, is_rounds(&context))),

@@ -17,6 +17,7 @@ mod flow;
 mod http;
 mod keep;
 mod ladder;
+mod legacy_tasks_layer;
 mod notes;
 mod protocol;
 #[cfg(feature = "http")]

@@ -1,0 +1,275 @@
+//! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
+//!
+//! What a message becomes is said in `antiphon_transport::revise`. The SDK hands over what it sends, and
+//! events as they come; a response of plain JSON it reads by itself, so the few requests whose answers it
+//! would not read whole are made here.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use antiphon_transport::revise;
+use futures_util::{StreamExt as _, stream::BoxStream};
+use http::{HeaderName, HeaderValue, header};
+use reqwest::StatusCode;
+use rmcp::{
+    model::{
+        ClientJsonRpcMessage, ClientRequest, GetMeta as _, JsonRpcMessage, ProtocolVersion,
+        ServerJsonRpcMessage,
+    },
+    transport::streamable_http_client::{
+        StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+    },
+};
+use sse_stream::{Error as SseError, Sse, SseStream};
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+type Result<T, E = StreamableHttpError<reqwest::Error>> = std::result::Result<T, E>;
+
+const SESSION: &str = "mcp-session-id";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+/// The longest event, as the SDK has it.
+const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+/// An HTTP client whose messages are revised, both ways.
+#[derive(Clone, Debug)]
+pub(crate) struct Revised(pub(crate) reqwest::Client);
+
+impl StreamableHttpClient for Revised {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse> {
+        self.post_message_with_max_sse_event_size(uri, message, session_id, token, headers, MAX_EVENT_BYTES)
+            .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        mut message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        max_event_bytes: usize,
+    ) -> Result<StreamableHttpPostResponse> {
+        // Headers that are not for its users to set the SDK refuses.
+        let reserved = |name: &HeaderName| ["accept", SESSION, "last-event-id"].contains(&name.as_str());
+        let loses = loses(&message) && !headers.keys().any(reserved);
+        if let JsonRpcMessage::Request(request) = &mut message
+            && let ClientRequest::CustomRequest(request) = &mut request.request
+            && let Some(name) = revise::official(&request.method)
+        {
+            name.clone_into(&mut request.method);
+        }
+        if loses {
+            let mut post = self.0.post(&*uri).header(header::ACCEPT, format!("{EVENTS}, {JSON}"));
+            if let Some(token) = &token {
+                post = post.bearer_auth(token);
+            }
+            if let Some(session) = &session_id {
+                post = post.header(SESSION, &**session);
+            }
+            for (name, value) in &headers {
+                post = post.header(name, value);
+            }
+            let body = serde_json::to_vec(&message)?;
+            let post = post.header(header::CONTENT_TYPE, JSON).body(body);
+            let response = post.send().await.map_err(StreamableHttpError::Client)?;
+            // What was refused has had no effect. It is sent again by the SDK, which knows what every
+            // refusal means.
+            if response.status().is_success() {
+                return read(response, max_event_bytes).await;
+            }
+        }
+        let sent = self.0.post_message_with_max_sse_event_size(
+            uri,
+            message,
+            session_id,
+            token,
+            headers,
+            max_event_bytes,
+        );
+        Ok(match sent.await? {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                StreamableHttpPostResponse::Sse(revised(events), session)
+            }
+            other => other,
+        })
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<()> {
+        self.0.delete_session(uri, session_id, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events> {
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            token,
+            headers,
+            MAX_EVENT_BYTES,
+        )
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        max_event_bytes: usize,
+    ) -> Result<Events> {
+        let events = self.0.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            token,
+            headers,
+            max_event_bytes,
+        );
+        Ok(revised(events.await?))
+    }
+}
+
+/// Whether the SDK would not read all of the answer. All of these may be asked twice.
+fn loses(message: &ClientJsonRpcMessage) -> bool {
+    let JsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::ListToolsRequest(_) => {
+            let version = request.request.get_meta().protocol_version();
+            version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str())
+        }
+        ClientRequest::CustomRequest(custom) => {
+            matches!(&*custom.method, "antiphon/tools/list" | "antiphon/tasks/get" | "antiphon/tasks/cancel")
+        }
+        _ => false,
+    }
+}
+
+/// Reads a response as the SDK does, but revises it first.
+async fn read(response: reqwest::Response, max_bytes: usize) -> Result<StreamableHttpPostResponse> {
+    if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
+        return Ok(StreamableHttpPostResponse::Accepted);
+    }
+    let text = |name: &str| {
+        let value = response.headers().get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let (session, kind) = (text(SESSION), text(header::CONTENT_TYPE.as_str()));
+    match kind.as_deref() {
+        Some(kind) if kind.starts_with(JSON) => {
+            let body = response.bytes().await.map_err(StreamableHttpError::Client)?;
+            let revised = revise::client_in(&body);
+            let message: ServerJsonRpcMessage = serde_json::from_slice(revised.as_deref().unwrap_or(&body))
+                .map_err(|error| {
+                let what = format!("the response is no JSON-RPC message: {error}");
+                StreamableHttpError::UnexpectedServerResponse(what.into())
+            })?;
+            Ok(StreamableHttpPostResponse::Json(message, session))
+        }
+        Some(kind) if kind.starts_with(EVENTS) => {
+            let mut left = max_bytes;
+            let chunks = response.bytes_stream().map(move |chunk| {
+                let chunk = chunk.map_err(io::Error::other)?;
+                // One answer, so what bounds an event bounds them all.
+                left = left.checked_sub(chunk.len()).ok_or_else(|| io::Error::other("it is too long"))?;
+                Ok::<_, io::Error>(chunk)
+            });
+            let events = SseStream::from_bytes_stream(chunks).boxed();
+            Ok(StreamableHttpPostResponse::Sse(revised(events), session))
+        }
+        _ => Err(StreamableHttpError::UnexpectedContentType(kind)),
+    }
+}
+
+fn revised(events: Events) -> Events {
+    let revise = |mut event: Sse| {
+        let revised = event.data.as_ref().and_then(|data| revise::client_in(data.as_bytes()));
+        if let Some(data) = revised.and_then(|data| String::from_utf8(data).ok()) {
+            event.data = Some(data);
+        }
+        event
+    };
+    events.map(move |event| event.map(revise)).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Json, Router, http::StatusCode, routing::post};
+    use rmcp::model::{CustomRequest, JsonRpcRequest, RequestId, ServerResult};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Asks a server that answers with the method it was asked by, in a task.
+    async fn ask(status: StatusCode, method: &str) -> Result<StreamableHttpPostResponse> {
+        let echo = move |Json(message): Json<Value>| async move {
+            let result = json!({
+                "taskId": message["method"], "status": "working", "ttl": null, "pollInterval": 5,
+                "createdAt": "2025-11-25T10:30:00Z", "lastUpdatedAt": "2025-11-25T10:40:00Z",
+            });
+            (status, Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})))
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let uri = format!("http://{}/", listener.local_addr()?).into();
+        tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(echo))).await });
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(json!({"taskId": "t"}))));
+        let message = JsonRpcMessage::Request(JsonRpcRequest::new(RequestId::Number(1), request));
+        Revised(reqwest::Client::new()).post_message(uri, message, None, None, Headers::new()).await
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_out_by_the_name_that_servers_know_and_its_task_comes_back_whole() {
+        for (ours, official) in
+            [("antiphon/tasks/get", "tasks/get"), ("antiphon/tasks/cancel", "tasks/cancel")]
+        {
+            let answer = ask(StatusCode::OK, ours).await.expect("an answer");
+            let StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), None) = answer else {
+                panic!("{answer:?}");
+            };
+            let answer = serde_json::to_value(answer.result).expect("JSON");
+            assert_eq!(answer["_meta"][revise::TASK]["taskId"], official, "{answer}");
+            assert_eq!(answer["_meta"][revise::TASK]["pollInterval"], 5, "{answer}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_made_by_the_sdk_under_its_official_name() {
+        let answer = ask(StatusCode::OK, "antiphon/tasks/call").await.expect("an answer");
+        let StreamableHttpPostResponse::Json(JsonRpcMessage::Response(answer), None) = answer else {
+            panic!("{answer:?}");
+        };
+        let ServerResult::GetTaskResult(task) = answer.result else { panic!("{:?}", answer.result) };
+        assert_eq!(task.task.task.task_id, "tools/call");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_what_the_sdk_says_it_is() {
+        let error = ask(StatusCode::SERVICE_UNAVAILABLE, "antiphon/tasks/get").await.expect_err("a refusal");
+        assert!(matches!(error, StreamableHttpError::HttpStatus(_)), "{error:?}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Carries the tasks of 2025-11-25 past the SDK, which reads and writes those of 2026-07-28 only.
+//!
+//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool, and
+//! takes `tasks/get` and `tasks/cancel` for those of the newer revision. What it does not know it passes on
+//! as it is, so here messages get names that it does not know, before it reads them, and their own names
+//! back, after it has written them.
+//!
+//! | to a server | as the SDK reads it |
+//! |---|---|
+//! | `tools/call` with `params.task` | `antiphon/tasks/call` |
+//! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on |
+//! | `tools/list` | `antiphon/tools/list` |
+//!
+//! Requests that say that they are of 2026-07-28 or later are left alone. A client writes the names on the
+//! right and its peer reads those on the left.
+//!
+//! | from a server | as a handler writes it, and a client reads it |
+//! |---|---|
+//! | `capabilities.tasks` of `initialize` | `capabilities.experimental["antiphon/tasks"]` |
+//! | `execution` of a tool | the client's side only: a copy in the tool's `_meta["antiphon/execution"]` |
+//! | a task of 2025-11-25 as a result | the client's side only: a copy in its `_meta["antiphon/task"]` |
+//!
+//! All functions take one message and return what it becomes; `None` says that it stays as it is, byte for
+//! byte. Most messages are only searched for a few words.
+
+mod lines;
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Map, Value, value::RawValue};
+
+pub use self::lines::Lines;
+
+/// Where a handler puts, and a client finds, the `tasks` of a server's capabilities: in `experimental`.
+pub const TASKS: &str = "antiphon/tasks";
+/// Where a client finds the `execution` of a tool: in its `_meta`.
+pub const EXECUTION: &str = "antiphon/execution";
+/// Where a client finds all of a task of 2025-11-25 that is a result: in its `_meta`.
+pub const TASK: &str = "antiphon/task";
+
+/// The first revision with tasks, and the first with others.
+const FIRST: &str = "2025-11-25";
+const NEXT: &str = "2026-07-28";
+
+/// What a server's SDK reads instead of `message`.
+pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
+    // Within a string the quotes would be escaped, so only keys and whole strings are found. Some
+    // languages escape slashes.
+    const WORDS: [&str; 4] = [r#""task""#, r#""tasks"#, r#""tools/list""#, r#""tools\/list""#];
+    let call = Call::read(message, &WORDS)?;
+    let name = match &*call.name()? {
+        "tools/call" => "antiphon/tasks/call",
+        "tools/list" => "antiphon/tools/list",
+        "tasks/get" => "antiphon/tasks/get",
+        "tasks/cancel" => "antiphon/tasks/cancel",
+        "tasks/list" => "antiphon/tasks/list",
+        "tasks/result" => "antiphon/tasks/result",
+        _ => return None,
+    };
+    let params = match call.params {
+        // The SDK says what it thinks of other params.
+        Some(params) if !params.get().starts_with('{') => return None,
+        Some(params) => serde_json::from_str(params.get()).ok()?,
+        None => Params::default(),
+    };
+    let newer = params.meta.and_then(|meta| meta.version).is_some_and(|version| &*version >= NEXT);
+    let plain = name == "antiphon/tasks/call" && params.task.is_none();
+    if newer || plain { None } else { Some(call.renamed(message, name)) }
+}
+
+/// What is sent instead of `message`, which a server's SDK has written.
+pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
+    let text = text(message, &[r#""antiphon/tasks""#])?;
+    let mut answer: Value = serde_json::from_str(text).ok()?;
+    let result = answer.get_mut("result")?;
+    let knows_tasks = result.get("protocolVersion").and_then(Value::as_str).is_some_and(|it| it >= FIRST);
+    let capabilities = result.get_mut("capabilities")?.as_object_mut()?;
+    let experimental = capabilities.get_mut("experimental")?.as_object_mut()?;
+    let tasks = experimental.remove(TASKS)?;
+    if experimental.is_empty() {
+        capabilities.remove("experimental");
+    }
+    // Only `initialize` names one version; what is for it is not for `server/discover`.
+    if knows_tasks {
+        capabilities.insert("tasks".into(), tasks);
+    }
+    serde_json::to_vec(&answer).ok()
+}
+
+/// What a client's SDK reads instead of `message`.
+pub fn client_in(message: &[u8]) -> Option<Vec<u8>> {
+    let text = text(message, &[r#""execution""#, r#""tasks""#, r#""ttl""#])?;
+    let answer: Answer<'_> = serde_json::from_str(text).ok()?;
+    let found: Found = serde_json::from_str(answer.result?.get()).ok()?;
+    let revise = match found {
+        Found { version: Some(_), .. } => keep_capability,
+        Found { tools: Some(_), .. } => keep_executions,
+        Found { task_id: Some(_), ttl: true, .. } => keep_task,
+        Found { .. } => return None,
+    };
+    let mut answer: Value = serde_json::from_str(text).ok()?;
+    revise(answer.get_mut("result")?.as_object_mut()?)?;
+    serde_json::to_vec(&answer).ok()
+}
+
+/// What is sent instead of `message`, which a client's SDK has written.
+pub fn client_out(message: &[u8]) -> Option<Vec<u8>> {
+    let call = Call::read(message, &[r#""antiphon/t"#])?;
+    let name = official(&call.name()?)?;
+    Some(call.renamed(message, name))
+}
+
+/// The name by which every server knows a request that a client's SDK knows as `method`.
+pub fn official(method: &str) -> Option<&'static str> {
+    match method {
+        "antiphon/tasks/call" => Some("tools/call"),
+        "antiphon/tasks/get" => Some("tasks/get"),
+        "antiphon/tasks/cancel" => Some("tasks/cancel"),
+        "antiphon/tasks/list" => Some("tasks/list"),
+        "antiphon/tasks/result" => Some("tasks/result"),
+        "antiphon/tools/list" => Some("tools/list"),
+        _ => None,
+    }
+}
+
+/// Whether `message` asks for a server's capabilities: the one kind of request whose answer
+/// [`server_out`] may have to see.
+pub fn asks_for_capabilities(message: &[u8]) -> bool {
+    const WORDS: [&str; 3] = [r#""initialize""#, r#""server/discover""#, r#""server\/discover""#];
+    let name = Call::read(message, &WORDS);
+    let name = name.as_ref().and_then(Call::name);
+    name.is_some_and(|name| matches!(&*name, "initialize" | "server/discover"))
+}
+
+/// `message` as JSON text, if it is one object that has one of `words` in it.
+fn text<'a>(message: &'a [u8], words: &[&str]) -> Option<&'a str> {
+    let text = std::str::from_utf8(message).ok()?;
+    // The SDK overlooks a byte order mark, too.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // An array would be read as a struct's fields in their order.
+    let is_object = text.trim_ascii_start().starts_with('{');
+    (is_object && words.iter().any(|word| text.contains(word))).then_some(text)
+}
+
+/// A request. Nothing of it is copied.
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(rename = "id")]
+    _id: IgnoredAny,
+    #[serde(borrow)]
+    method: &'a RawValue,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+impl<'a> Call<'a> {
+    fn read(message: &'a [u8], words: &[&str]) -> Option<Self> {
+        serde_json::from_str(text(message, words)?).ok()
+    }
+
+    fn name(&self) -> Option<Cow<'a, str>> {
+        serde_json::from_str(self.method.get()).ok()
+    }
+
+    /// The message under another name, and otherwise unchanged.
+    fn renamed(&self, message: &[u8], name: &str) -> Vec<u8> {
+        let method = self.method.get();
+        // Invariant: `method` is a part of `message`, which begins where the difference says.
+        let start = method.as_ptr().addr() - message.as_ptr().addr();
+        let mut renamed = Vec::with_capacity(message.len() + name.len());
+        renamed.extend_from_slice(&message[..start]);
+        renamed.push(b'"');
+        renamed.extend_from_slice(name.as_bytes());
+        renamed.push(b'"');
+        renamed.extend_from_slice(&message[start + method.len()..]);
+        renamed
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Params<'a> {
+    task: Option<IgnoredAny>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<Meta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Meta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+}
+
+/// As much of a result as it takes to say what it answers.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Found {
+    #[serde(rename = "protocolVersion")]
+    version: Option<IgnoredAny>,
+    tools: Option<IgnoredAny>,
+    task_id: Option<IgnoredAny>,
+    /// Whether it is there: a task may have no limit, and says so with `null`.
+    #[serde(default, deserialize_with = "is_there")]
+    ttl: bool,
+}
+
+fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
+}
+
+fn keep_capability(result: &mut Map<String, Value>) -> Option<()> {
+    let capabilities = result.get_mut("capabilities")?.as_object_mut()?;
+    let tasks = capabilities.remove("tasks")?;
+    let experimental = capabilities.entry("experimental").or_insert_with(|| Map::new().into());
+    experimental.as_object_mut()?.insert(TASKS.into(), tasks);
+    Some(())
+}
+
+fn keep_executions(result: &mut Map<String, Value>) -> Option<()> {
+    let mut kept = None;
+    for tool in result.get_mut("tools")?.as_array_mut()?.iter_mut().filter_map(Value::as_object_mut) {
+        if let Some(execution) = tool.get("execution").filter(|it| it.is_object()).cloned() {
+            kept = keep(tool, EXECUTION, execution).or(kept);
+        }
+    }
+    kept
+}
+
+fn keep_task(result: &mut Map<String, Value>) -> Option<()> {
+    let mut task = result.clone();
+    task.remove("_meta");
+    keep(result, TASK, task.into())
+}
+
+fn keep(object: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {
+    let meta = object.entry("_meta").or_insert_with(|| Map::new().into());
+    meta.as_object_mut()?.insert(key.into(), value);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests;
