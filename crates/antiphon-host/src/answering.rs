@@ -62,7 +62,7 @@ impl Root {
 const REFUSED: i32 = -1;
 
 impl Answering {
-    /// What the host can be asked: what it was given, and nothing else.
+    /// What the host can be asked: what it was given, and nothing else; and that it follows tasks.
     pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({});
         if self.sampling.is_some() {
@@ -81,6 +81,8 @@ impl Answering {
         if self.roots.is_some() {
             capabilities["roots"] = json!({});
         }
+        // A server may make a task of a call: the host follows it by itself.
+        capabilities["extensions"] = json!({rmcp::model::TASKS_EXTENSION_ID: {}});
         capabilities
     }
 
@@ -164,6 +166,7 @@ impl Answering {
         tokio::select! {
             answer = self.answer(method, &params, None) => read(&answer?),
             () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was withdrawn", None)),
+            () = self.events.lost() => Err(ErrorData::internal_error("the connection was lost", None)),
         }
     }
 }

@@ -61,6 +61,37 @@ pub enum Error {
     /// The server keeps asking.
     #[error("the server still asks after {0} rounds; raise `HostLimits::rounds` if it may")]
     Rounds(u32),
+    /// The task was cancelled, by this host or by somebody else.
+    #[error("task `{id}` was cancelled")]
+    TaskCancelled {
+        /// The task's id.
+        id: String,
+    },
+    /// The server has no such task (`-32602`): it has expired, or was never this host's. Call the
+    /// tool again.
+    #[error("the server knows no task `{id}`; it may have expired")]
+    TaskUnknown {
+        /// The task's id.
+        id: String,
+    },
+    /// The task was waited for as long as [`HostLimits::task_patience`](crate::HostLimits) allows. It
+    /// goes on: pick it up again with [`Connection::task`](crate::Connection::task), or cancel it.
+    #[error("task `{id}` is not finished after {after:?}; it goes on")]
+    TaskUnfinished {
+        /// The task's id.
+        id: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The task was given what it asked for, and still only asks for that. Cancel it, or wait for it
+    /// again; raise [`HostLimits::stuck_polls`](crate::HostLimits) if the server takes its time.
+    #[error("task `{id}` still asks for {keys:?}, which it was given")]
+    TaskStuck {
+        /// The task's id.
+        id: String,
+        /// The keys of what was given.
+        keys: Vec<String>,
+    },
     /// It took longer than it may.
     #[error("no answer to `{method}` within {after:?}")]
     Timeout {
@@ -88,6 +119,7 @@ impl Error {
         match self {
             Self::Server { code, .. } => Some(*code),
             Self::PagesRequired(_) => Some(crate::page::PAGES_REQUIRED),
+            Self::TaskUnknown { .. } => Some(crate::task::INVALID_PARAMS),
             _ => None,
         }
     }

@@ -7,6 +7,9 @@ use std::{
 };
 
 use serde_json::Value;
+use tokio::sync::Notify;
+
+use crate::task::{TaskInfo, Tasks};
 
 /// Something a server has told.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +42,8 @@ pub enum Event {
         /// Its id.
         elicitation_id: String,
     },
+    /// A task has changed, and the server told of it by itself.
+    Task(TaskInfo),
     /// The connection was lost and made again.
     Reconnected,
 }
@@ -65,6 +70,8 @@ pub(crate) struct Events {
     listener: Option<Listener>,
     calls: Arc<Mutex<Calls>>,
     resources: Arc<Mutex<BTreeMap<String, UpdateListener>>>,
+    tasks: Tasks,
+    lost: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -82,7 +89,7 @@ impl Events {
         Self { listener, ..Self::default() }
     }
 
-    /// The same listener, and nobody else's calls and resources.
+    /// The same listener, and nobody else's calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
         Self::new(self.listener.clone())
     }
@@ -92,7 +99,30 @@ impl Events {
         self.listener.is_some()
     }
 
+    /// The connection's tasks, and who is told of them.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// The connection has ended: what the server asked over it has nobody to be answered to.
+    pub(crate) fn lose(&self) {
+        self.lost.notify_waiters();
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn lost(&self) {
+        self.lost.notified().await;
+    }
+
+    pub(crate) fn task(&self, info: TaskInfo) {
+        self.tasks.tell(&info);
+        self.tell(Event::Task(info));
+    }
+
     pub(crate) fn tell(&self, event: Event) {
+        if matches!(event, Event::ToolsChanged | Event::Reconnected) {
+            self.tasks.unlearn();
+        }
         if let Some(listener) = &self.listener {
             listener(event);
         }

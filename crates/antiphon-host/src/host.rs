@@ -49,7 +49,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// How many times a call may ask before it is given up. Default: 10.
+    /// How many times a call, or a task of 2026-07-28, may ask before it is given up. Default: 10.
     pub rounds: u32,
     /// How many questions of one round are answered at a time. Default: 4.
     pub concurrent_asks: usize,
@@ -64,6 +64,14 @@ pub struct HostLimits {
     pub max_backoff: Duration,
     /// How long the end of a visit to a page is waited for. Default: 10 minutes.
     pub page_timeout: Duration,
+    /// The longest wait between two looks at a task, even if its server suggests a longer one.
+    /// Default: 1 minute.
+    pub longest_poll: Duration,
+    /// How long a task is waited for. Default: without end.
+    pub task_patience: Option<Duration>,
+    /// How many looks in a row may find a task of 2026-07-28 asking only for what it was given.
+    /// Default: 50.
+    pub stuck_polls: u32,
 }
 
 impl Default for HostLimits {
@@ -76,6 +84,9 @@ impl Default for HostLimits {
             backoff: Duration::from_millis(200),
             max_backoff: Duration::from_secs(10),
             page_timeout: Duration::from_secs(10 * 60),
+            longest_poll: Duration::from_secs(60),
+            task_patience: None,
+            stuck_polls: 50,
         }
     }
 }
@@ -115,6 +126,27 @@ impl HostLimits {
     #[must_use]
     pub fn with_page_timeout(mut self, timeout: Duration) -> Self {
         self.page_timeout = timeout;
+        self
+    }
+
+    /// Sets the longest wait between two looks at a task.
+    #[must_use]
+    pub fn with_longest_poll(mut self, wait: Duration) -> Self {
+        self.longest_poll = wait;
+        self
+    }
+
+    /// Sets how long a task is waited for.
+    #[must_use]
+    pub fn with_task_patience(mut self, patience: impl Into<Option<Duration>>) -> Self {
+        self.task_patience = patience.into();
+        self
+    }
+
+    /// Sets how many looks in a row may find a task asking only for what it was given.
+    #[must_use]
+    pub fn with_stuck_polls(mut self, polls: u32) -> Self {
+        self.stuck_polls = polls;
         self
     }
 }

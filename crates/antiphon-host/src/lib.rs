@@ -25,6 +25,7 @@
 //! - [`Host`], [`HostBuilder`], [`HostLimits`]: who answers, and within which bounds.
 //! - [`Endpoint`], [`Lifecycle`]: where servers are, and which revisions are spoken.
 //! - [`Connection`], [`Call`]: what servers can be asked.
+//! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: calls that outlive their connection.
 //! - [`Form`], [`FormHandler`], [`Defaults`]; [`Page`], [`PageHandler`]; [`Approval`]: the person.
 //! - [`Event`]: what servers tell beside their answers.
 //! - `AuthConfig`, `Authorize` (feature `auth`): who may use a server, and who says so.
@@ -66,6 +67,7 @@ mod results;
 #[cfg(feature = "http")]
 mod revised;
 mod sampling;
+mod task;
 
 /// MCP's own types, as the SDK defines them.
 pub mod model {
@@ -100,4 +102,5 @@ pub use crate::{
     host::{Host, HostBuilder, HostLimits},
     page::{Page, PageHandler},
     sampling::{Approval, Refused},
+    task::{TaskCall, TaskHandle, TaskInfo, TaskListening, TaskStatus},
 };

@@ -14,9 +14,10 @@ use serde_json::Value;
 use crate::{
     answering::token,
     event::{Event, Events, Progress},
+    task::TaskInfo,
 };
 
-/// A transport that tells of progress and logs as they come.
+/// A transport that tells of progress, logs and tasks as they come.
 pub(crate) struct Ordered<T> {
     pub(crate) inner: T,
     pub(crate) events: Events,
@@ -33,7 +34,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let message = self.inner.receive().await?;
+        let Some(message) = self.inner.receive().await else {
+            // The SDK would wait for the person before it says that the connection is lost.
+            self.events.lose();
+            return None;
+        };
         if let JsonRpcMessage::Notification(notification) = &message {
             match &notification.notification {
                 ServerNotification::ProgressNotification(progress) => {
@@ -48,6 +53,20 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
                     let level = level.as_ref().and_then(Value::as_str).unwrap_or("info").to_owned();
                     let (logger, data) = (params.logger.clone(), params.data.clone());
                     self.events.tell(Event::Log { level, logger, data });
+                }
+                ServerNotification::TaskStatusNotification(task) => {
+                    if let Some(info) =
+                        serde_json::to_value(&task.params).ok().as_ref().and_then(TaskInfo::read)
+                    {
+                        self.events.task(info);
+                    }
+                }
+                ServerNotification::CustomNotification(custom)
+                    if custom.method == "notifications/tasks/status" =>
+                {
+                    if let Some(info) = custom.params.as_ref().and_then(TaskInfo::read) {
+                        self.events.task(info);
+                    }
                 }
                 _ => {}
             }

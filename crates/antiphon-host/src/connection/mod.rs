@@ -1,29 +1,32 @@
 //! A server, connected.
 
+mod call;
+mod request;
 mod rounds;
 mod watching;
 
-use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
     model::{
-        CallToolResult, CancelledNotificationParam, ClientRequest, CompleteResult, GetPromptResult, Prompt,
-        ProtocolVersion, ReadResourceResult, RequestId, Resource, ResourceTemplate, ServerPeerInfo, Tool,
+        CompleteResult, GetPromptResult, Prompt, ProtocolVersion, ReadResourceResult, Resource,
+        ResourceTemplate, ServerPeerInfo, Tool,
     },
-    service::{Peer, PeerRequestOptions, ServiceError},
+    service::Peer,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use self::watching::Watching;
+pub use self::call::Call;
+pub(crate) use self::request::{Answer, Options, parse};
+use self::{request::request, watching::Watching};
 use crate::{
-    answering::{Answering, token},
+    answering::Answering,
     endpoint::{Endpoint, Lifecycle, Running},
     error::{Error, Result},
-    event::{Event, Progress},
-    form::BoxFuture,
+    event::Event,
     host::HostLimits,
 };
 
@@ -114,7 +117,9 @@ impl Connection {
 
     /// Its tools, all pages of them.
     pub async fn tools(&self) -> Result<Vec<Tool>> {
-        self.list("tools/list", "tools").await
+        let tools = self.list("tools/list", "tools").await?;
+        self.inner.answering.events.tasks().learn(&tools);
+        Ok(tools)
     }
 
     /// Its prompts, all pages of them.
@@ -135,9 +140,12 @@ impl Connection {
     /// Calls a tool, answering what it asks on the way. That the tool failed is in the result; see
     /// `is_error`.
     ///
+    /// If the server makes a task of the call, the task is followed to its end; to have it in hand
+    /// instead, see [`Call::as_task`].
+    ///
     /// # Cancel safety
     ///
-    /// Dropped, it tells the server that the call is cancelled.
+    /// Dropped, it tells the server that the call is cancelled, and so is its task.
     pub fn call(&self, tool: &str, arguments: impl Serialize) -> Call<'_> {
         let arguments = serde_json::to_value(arguments)
             .map_err(|error| format!("the arguments of `{tool}` cannot be written as JSON: {error}"));
@@ -207,19 +215,19 @@ impl Connection {
         live.running.cancellation_token().cancel();
     }
 
-    async fn list<T: DeserializeOwned>(&self, method: &str, field: &str) -> Result<Vec<T>> {
+    pub(crate) async fn list<T: DeserializeOwned>(&self, method: &str, field: &str) -> Result<Vec<T>> {
         let mut all = Vec::new();
-        let mut cursor: Option<Value> = None;
+        let mut cursor: Option<String> = None;
+        let mut seen = BTreeSet::new();
         loop {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let mut page = self.send_again(method, params).await?;
             all.extend(parse::<Vec<T>>(method, page[field].take())?);
-            let next = page.get("nextCursor").filter(|next| next.is_string()).cloned();
-            // A server whose pages do not advance would keep us forever.
-            if next.is_none() || next == cursor {
-                return Ok(all);
+            // A server whose pages go round in circles would keep us forever.
+            match page["nextCursor"].as_str() {
+                Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
+                _ => return Ok(all),
             }
-            cursor = next;
         }
     }
 
@@ -266,7 +274,24 @@ impl Connection {
         Ok(running)
     }
 
-    async fn send(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
+    /// Which of the two kinds of revision is spoken: 2026-07-28 and later, or before.
+    pub(crate) async fn speaks_modern(&self) -> Result<bool> {
+        Ok(is_modern(self.running().await?.peer()))
+    }
+
+    pub(crate) fn limits(&self) -> &HostLimits {
+        &self.inner.limits
+    }
+
+    pub(crate) fn answering(&self) -> &Answering {
+        &self.inner.answering
+    }
+
+    pub(crate) async fn send(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
+        self.ask(method, params, options).await.map(|answer| answer.value)
+    }
+
+    async fn ask(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let mut attempt = self.inner.endpoint.attempt();
         loop {
             let running = self.running().await?;
@@ -288,7 +313,7 @@ impl Connection {
 }
 
 /// A random part less than `wait`, so that a thousand hosts do not come back at the same moment.
-fn jittered(wait: Duration) -> Duration {
+pub(crate) fn jittered(wait: Duration) -> Duration {
     let mut byte = [0; 1];
     let _ = getrandom::fill(&mut byte);
     wait.mul_f64(0.5 + f64::from(byte[0]) / 512.0)
@@ -297,136 +322,6 @@ fn jittered(wait: Duration) -> Duration {
 fn is_modern(peer: &Peer<RoleClient>) -> bool {
     peer.peer_info()
         .is_some_and(|info: Arc<ServerPeerInfo>| info.protocol_version >= ProtocolVersion::V_2026_07_28)
-}
-
-/// Makes one request and waits for its answer.
-async fn request(
-    peer: &Peer<RoleClient>,
-    method: &str,
-    mut params: Value,
-    options: &Options,
-    inner: &Inner,
-) -> Result<Value> {
-    if let Some(level) = options.log_level.as_ref().filter(|_| is_modern(peer)) {
-        params["_meta"]["io.modelcontextprotocol/logLevel"] = json!(level);
-    }
-    let malformed = |problem: &dyn fmt::Display| Error::Malformed {
-        method: method.to_owned(),
-        problem: problem.to_string(),
-    };
-    let typed: ClientRequest = serde_json::from_value(json!({"method": method, "params": params}))
-        .map_err(|error| Error::Misuse(format!("`{method}` cannot be asked like this: {error}")))?;
-    let timeout = options.timeout.or(inner.limits.timeout);
-    let sent = match timeout {
-        Some(timeout) => PeerRequestOptions::with_timeout(timeout),
-        None => PeerRequestOptions::no_options(),
-    };
-    let failed = |error: ServiceError| match error {
-        ServiceError::McpError(error) => {
-            Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
-        }
-        ServiceError::Timeout { timeout } => Error::Timeout { method: method.to_owned(), after: timeout },
-        #[cfg(feature = "http")]
-        ServiceError::TransportSend(error) => {
-            inner.endpoint.refused(&error).unwrap_or_else(|| Error::Lost { method: method.to_owned() })
-        }
-        #[cfg(not(feature = "http"))]
-        ServiceError::TransportSend(_) => Error::Lost { method: method.to_owned() },
-        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => {
-            Error::Lost { method: method.to_owned() }
-        }
-        error => malformed(&error),
-    };
-    let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
-    // A call that nobody listens to by itself is heard of as an event.
-    let events = inner.answering.events.clone();
-    let listener = options
-        .progress
-        .clone()
-        .unwrap_or_else(|| Arc::new(move |progress| events.tell(Event::Progress(progress))));
-    let _listening = inner.answering.events.listen(token(&handle.progress_token), &listener);
-    let mut abandoned = Abandoned { peer: peer.clone(), id: Some(handle.id.clone()) };
-    let answer = handle.await_response().await;
-    abandoned.id = None;
-    serde_json::to_value(answer.map_err(failed)?).map_err(|error| malformed(&error))
-}
-
-/// Tells the server that nobody waits any more, if that is how it ends.
-struct Abandoned {
-    peer: Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
-        let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let reason = Some("the caller gave up".to_owned());
-            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
-        });
-    }
-}
-
-fn parse<T: DeserializeOwned>(method: &str, value: Value) -> Result<T> {
-    T::deserialize(value)
-        .map_err(|error| Error::Malformed { method: method.to_owned(), problem: error.to_string() })
-}
-
-/// How a request is made.
-#[derive(Clone, Default)]
-struct Options {
-    timeout: Option<Duration>,
-    progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-    log_level: Option<String>,
-}
-
-/// A call of a tool, not yet made. `.await` makes it.
-#[must_use = "a tool is called when the call is awaited"]
-pub struct Call<'a> {
-    connection: &'a Connection,
-    tool: String,
-    arguments: Result<Value, String>,
-    options: Options,
-}
-
-impl Call<'_> {
-    /// Is told how the call comes along.
-    pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
-        self.options.progress = Some(Arc::new(listener));
-        self
-    }
-
-    /// Bounds how long each answer may take.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = Some(timeout);
-        self
-    }
-
-    /// Asks a 2026-07-28 server for its log while the call runs: `debug` to `emergency`.
-    pub fn log_level(mut self, level: impl Into<String>) -> Self {
-        self.options.log_level = Some(level.into());
-        self
-    }
-}
-
-impl<'a> IntoFuture for Call<'a> {
-    type Output = Result<CallToolResult>;
-    type IntoFuture = BoxFuture<'a, Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { connection, tool, arguments, options } = self;
-        Box::pin(async move {
-            let params = json!({"name": tool, "arguments": arguments.map_err(Error::Misuse)?});
-            connection.converse("tools/call", params, &options).await
-        })
-    }
-}
-
-impl fmt::Debug for Call<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("tool", &self.tool).finish_non_exhaustive()
-    }
 }
 
 impl fmt::Debug for Connection {

@@ -7,7 +7,7 @@ use rmcp::ErrorData;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Connection, Options, parse};
+use super::{Answer, Connection, Options, parse};
 use crate::{
     error::{Error, Result},
     page::{PAGES_REQUIRED, Page},
@@ -28,6 +28,11 @@ impl Connection {
         params: Value,
         options: &Options,
     ) -> Result<T> {
+        parse(method, self.conclude(method, params, options).await?.value)
+    }
+
+    /// The same, and the answer as it is: that of a tool may be a task.
+    pub(crate) async fn conclude(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let mut visits = 0;
         loop {
             match self.rounds(method, &params, options).await {
@@ -38,19 +43,20 @@ impl Connection {
                         return Err(Error::PagesRequired(pages));
                     }
                 }
-                answered => return parse(method, answered?),
+                answered => return answered,
             }
         }
     }
 
-    async fn rounds(&self, method: &str, params: &Value, options: &Options) -> Result<Value> {
+    async fn rounds(&self, method: &str, params: &Value, options: &Options) -> Result<Answer> {
         let limits = &self.inner.limits;
         let mut retry = params.clone();
         let mut empty_rounds = 0;
         for _ in 0..limits.rounds {
-            let mut result = self.send_with_headers(method, retry, options).await?;
+            let mut answer = self.send_with_headers(method, retry, options).await?;
+            let result = &mut answer.value;
             if result["resultType"] != "input_required" {
-                return Ok(result);
+                return Ok(answer);
             }
             let requests = match result["inputRequests"].take() {
                 Value::Object(requests) => requests,
@@ -82,12 +88,12 @@ impl Connection {
 
     /// Makes a request whose arguments may have to travel in headers as well. Which do is in the
     /// tool's schema, and the transport knows those of tools that were listed over it.
-    async fn send_with_headers(&self, method: &str, params: Value, options: &Options) -> Result<Value> {
+    async fn send_with_headers(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let again = (method == "tools/call").then(|| params.clone());
-        match (self.send(method, params, options).await, again) {
+        match (self.ask(method, params, options).await, again) {
             (Err(Error::Server { code: HEADER_MISMATCH, .. }), Some(params)) => {
                 self.tools().await?;
-                self.send(method, params, options).await
+                self.ask(method, params, options).await
             }
             (answered, _) => answered,
         }

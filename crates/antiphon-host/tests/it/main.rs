@@ -13,3 +13,4 @@ mod pages;
 #[cfg(all(feature = "http", feature = "results"))]
 mod results;
 mod support;
+mod tasks;

@@ -1,0 +1,120 @@
+//! One request and its answer.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use rmcp::{
+    RoleClient,
+    model::{CancelledNotificationParam, ClientRequest, RequestId},
+    service::{Peer, PeerRequestOptions, ServiceError},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Inner, is_modern};
+use crate::{
+    answering::token,
+    error::{Error, Result},
+    event::{Event, Listening, Progress},
+};
+
+/// How a request is made.
+#[derive(Clone, Default)]
+pub(crate) struct Options {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    pub(crate) log_level: Option<String>,
+    /// That the answer may take as long as it likes, whatever the limits say.
+    pub(crate) patient: bool,
+}
+
+/// What a server answered.
+pub(crate) struct Answer {
+    pub(crate) value: Value,
+    /// Who hears of the request's progress. If a task came of it, that goes on after the answer.
+    pub(crate) listening: Listening,
+}
+
+/// Makes one request and waits for its answer.
+pub(super) async fn request(
+    peer: &Peer<RoleClient>,
+    method: &str,
+    mut params: Value,
+    options: &Options,
+    inner: &Inner,
+) -> Result<Answer> {
+    if let Some(level) = options.log_level.as_ref().filter(|_| is_modern(peer)) {
+        params["_meta"]["io.modelcontextprotocol/logLevel"] = json!(level);
+    }
+    let named = || official(method).to_owned();
+    let malformed = |problem: &dyn fmt::Display| Error::Malformed {
+        method: official(method).to_owned(),
+        problem: problem.to_string(),
+    };
+    let typed: ClientRequest =
+        serde_json::from_value(json!({"method": method, "params": params})).map_err(|error| {
+            Error::Misuse(format!("`{}` cannot be asked like this: {error}", official(method)))
+        })?;
+    let timeout = options.timeout.or(inner.limits.timeout).filter(|_| !options.patient);
+    let sent = match timeout {
+        Some(timeout) => PeerRequestOptions::with_timeout(timeout),
+        None => PeerRequestOptions::no_options(),
+    };
+    let failed = |error: ServiceError| match error {
+        ServiceError::McpError(error) => {
+            Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
+        }
+        ServiceError::Timeout { timeout } => Error::Timeout { method: named(), after: timeout },
+        #[cfg(feature = "http")]
+        ServiceError::TransportSend(error) => {
+            inner.endpoint.refused(&error).unwrap_or_else(|| Error::Lost { method: named() })
+        }
+        #[cfg(not(feature = "http"))]
+        ServiceError::TransportSend(_) => Error::Lost { method: named() },
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Error::Lost { method: named() },
+        error => malformed(&error),
+    };
+    let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
+    // A call that nobody listens to by itself is heard of as an event.
+    let events = inner.answering.events.clone();
+    let listener = options
+        .progress
+        .clone()
+        .unwrap_or_else(|| Arc::new(move |progress| events.tell(Event::Progress(progress))));
+    let listening = inner.answering.events.listen(token(&handle.progress_token), &listener);
+    let mut abandoned = Abandoned { peer: peer.clone(), id: Some(handle.id.clone()) };
+    let answer = handle.await_response().await;
+    abandoned.id = None;
+    let value = serde_json::to_value(answer.map_err(failed)?).map_err(|error| malformed(&error))?;
+    Ok(Answer { value, listening })
+}
+
+/// What MCP calls a method that goes by another name inside, because the SDK would misread it.
+fn official(method: &str) -> &str {
+    match method.strip_prefix("antiphon/") {
+        Some("tasks/call") => "tools/call",
+        Some(task) if task.starts_with("tasks/") => task,
+        _ => method,
+    }
+}
+
+/// Tells the server that nobody waits any more, if that is how it ends.
+struct Abandoned {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
+        let peer = self.peer.clone();
+        runtime.spawn(async move {
+            let reason = Some("the caller gave up".to_owned());
+            let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
+        });
+    }
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(method: &str, value: Value) -> Result<T> {
+    T::deserialize(value)
+        .map_err(|error| Error::Malformed { method: official(method).to_owned(), problem: error.to_string() })
+}

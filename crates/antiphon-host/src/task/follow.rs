@@ -1,0 +1,216 @@
+//! Drives a task to its end.
+
+use std::{sync::Arc, time::Duration};
+
+use rmcp::{ErrorData, model::CallToolResult};
+use serde_json::{Map, Value, json};
+
+use super::{
+    INVALID_PARAMS, id_of,
+    info::{TaskInfo, TaskStatus, unwrapped, unwrapped_result},
+    inputs::{Asked, Inputs},
+    known::{Claim, Task},
+    pace::{Losses, Pace},
+    read,
+};
+use crate::{
+    connection::{Connection, Options, parse},
+    error::{Error, Result},
+};
+
+/// What a failed task says that says nothing else.
+const INTERNAL_ERROR: i32 = -32603;
+
+/// Somebody who follows a task.
+pub(super) struct Follow<'a> {
+    connection: &'a Connection,
+    task: &'a Arc<Task>,
+    timeout: Option<Duration>,
+    losses: Losses,
+}
+
+/// A task, as it was seen.
+pub(super) struct Seen {
+    pub(super) info: TaskInfo,
+    /// All that the server said: on 2026-07-28 the questions and the result too.
+    detail: Value,
+    modern: bool,
+}
+
+impl<'a> Follow<'a> {
+    pub(super) fn new(connection: &'a Connection, task: &'a Arc<Task>, timeout: Option<Duration>) -> Self {
+        Self { connection, task, timeout, losses: Losses::new(connection.limits()) }
+    }
+
+    /// Looks at the task, again if the connection was lost.
+    pub(super) async fn look(&mut self) -> Result<Seen> {
+        let (detail, modern) = match self.say_again("get", id_of(self.task)).await {
+            Err(Error::Server { code: INVALID_PARAMS, .. }) => {
+                return Err(Error::TaskUnknown { id: self.task.id.clone() });
+            }
+            answered => answered?,
+        };
+        let info = self.task.complete(read("tasks/get", &detail)?);
+        Ok(Seen { info, detail, modern })
+    }
+
+    /// Waits for the result as long as the limits allow.
+    pub(super) async fn finish(mut self) -> Result<CallToolResult> {
+        if let Some(result) = self.task.result.get() {
+            return Ok(result.clone());
+        }
+        let task = self.task;
+        let result = match self.connection.limits().task_patience {
+            Some(patience) => tokio::time::timeout(patience, self.drive())
+                .await
+                .map_err(|_| Error::TaskUnfinished { id: task.id.clone(), after: patience })??,
+            None => self.drive().await?,
+        };
+        Ok(task.result.get_or_init(|| result).clone())
+    }
+
+    async fn drive(&mut self) -> Result<CallToolResult> {
+        let (connection, task) = (self.connection, self.task);
+        let limits = connection.limits();
+        let mut pace = Pace::new(connection.answering().events.tasks(), &task.id, limits);
+        let mut inputs = Inputs::new(connection.answering(), task, limits.concurrent_asks);
+        let (mut rounds, mut stuck) = (0, 0);
+        loop {
+            let seen = self.look().await?;
+            match seen.info.status {
+                TaskStatus::Cancelled => return Err(Error::TaskCancelled { id: task.id.clone() }),
+                TaskStatus::Completed if seen.modern => {
+                    return parse("tasks/get", field(&seen.detail, "result"));
+                }
+                TaskStatus::Failed if seen.modern => return Err(failure(&seen)),
+                TaskStatus::InputRequired if seen.modern => {
+                    let requests = requests_in(&seen.detail);
+                    let keys: Vec<String> = requests.keys().cloned().collect();
+                    match inputs.ask(requests) {
+                        Asked::New => (rounds, stuck) = (rounds + 1, 0),
+                        Asked::Pending => stuck = 0,
+                        Asked::OnlyGiven => stuck += 1,
+                    }
+                    if rounds > limits.rounds {
+                        return Err(Error::Rounds(limits.rounds));
+                    }
+                    if stuck > limits.stuck_polls {
+                        return Err(Error::TaskStuck { id: task.id.clone(), keys });
+                    }
+                }
+                // On 2025-11-25 a task asks its questions, and says how it ended, in `tasks/result`.
+                TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
+                    if let Some(result) = self.result().await? {
+                        return Ok(result);
+                    }
+                }
+                TaskStatus::Working if seen.modern => {
+                    inputs.ask(Map::new());
+                }
+                TaskStatus::Working => {}
+            }
+            tokio::select! {
+                (claim, answer) = inputs.next() => self.give(claim, answer).await?,
+                () = pace.rest(&seen.info) => {}
+            }
+        }
+    }
+
+    /// Waits in `tasks/result`, while the server asks what it has to ask. None if the connection was
+    /// lost: then it has to be looked at anew.
+    async fn result(&mut self) -> Result<Option<CallToolResult>> {
+        // People are asked while this is under way, so it is not bounded.
+        let options = Options { patient: true, ..Options::default() };
+        match self.connection.send("antiphon/tasks/result", id_of(self.task), &options).await {
+            Ok(result) => parse("tasks/result", unwrapped_result(result)).map(Some),
+            Err(Error::Lost { .. }) => Ok(None),
+            // What a cancelled task answers here is not said anywhere; and what the call came to may
+            // be the same error as that of an unknown task.
+            Err(error @ Error::Server { .. }) => match self.look().await?.info.status {
+                TaskStatus::Cancelled => Err(Error::TaskCancelled { id: self.task.id.clone() }),
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the server an answer. That may be said twice: it takes only the first.
+    async fn give(&mut self, claim: Claim, answer: Result<Value, ErrorData>) -> Result<()> {
+        // There are no errors among the answers of a task: what cannot be answered ends the wait.
+        let answer = answer.map_err(|error| Error::Server {
+            code: error.code.0,
+            message: error.message.into_owned(),
+            data: error.data,
+        })?;
+        let mut responses = Map::new();
+        responses.insert(claim.key.clone(), answer.clone());
+        let params = json!({"taskId": self.task.id, "inputResponses": responses});
+        // Until the server has it, it is kept: nobody is asked twice because a connection was lost.
+        let unsaid = claim.keep(answer);
+        match self.say_again("update", params).await {
+            Ok(_) => unsaid.given(),
+            Err(error @ Error::Server { code: INVALID_PARAMS, .. }) => {
+                unsaid.forget();
+                // It may have ended while somebody was asked.
+                if !self.look().await?.info.status.is_finished() {
+                    return Err(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    pub(super) async fn cancel(mut self) -> Result<TaskInfo> {
+        match self.say_again("cancel", id_of(self.task)).await {
+            // 2025-11-25 says how far it is then.
+            Ok((value, false)) if TaskInfo::read(&value).is_some() => {
+                Ok(self.task.complete(read("tasks/cancel", &value)?))
+            }
+            // On 2026-07-28 it has to be looked at; and 2025-11-25 has the same error for what has
+            // ended as for what is not known.
+            Ok(_) | Err(Error::Server { code: INVALID_PARAMS, .. }) => Ok(self.look().await?.info),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says something that may be said twice, in the words of the revision, until it is answered.
+    async fn say_again(&mut self, verb: &str, params: Value) -> Result<(Value, bool)> {
+        let options = Options { timeout: self.timeout, ..Options::default() };
+        loop {
+            let modern = self.connection.speaks_modern().await?;
+            let method = if modern { format!("tasks/{verb}") } else { format!("antiphon/tasks/{verb}") };
+            match self.connection.send(&method, params.clone(), &options).await {
+                Err(error @ (Error::Lost { .. } | Error::Timeout { .. })) => self.losses.bear(error).await?,
+                answered => {
+                    self.losses.over();
+                    return answered.map(|value| (value, modern));
+                }
+            }
+        }
+    }
+}
+
+/// What a task asks for.
+fn requests_in(detail: &Value) -> Map<String, Value> {
+    match field(detail, "inputRequests") {
+        Value::Object(requests) => requests,
+        _ => Map::new(),
+    }
+}
+
+/// A part of a task, wrapped or not.
+fn field(detail: &Value, name: &str) -> Value {
+    unwrapped(detail).get(name).cloned().unwrap_or_default()
+}
+
+/// Why a task of 2026-07-28 failed.
+fn failure(seen: &Seen) -> Error {
+    let error = &unwrapped(&seen.detail)["error"];
+    let message = error["message"].as_str().or(seen.info.message.as_deref()).unwrap_or("the task failed");
+    Error::Server {
+        code: error["code"].as_i64().and_then(|code| code.try_into().ok()).unwrap_or(INTERNAL_ERROR),
+        message: message.to_owned(),
+        data: error.get("data").filter(|data| !data.is_null()).cloned(),
+    }
+}

@@ -1,0 +1,166 @@
+//! What a server says of a task, in either revision's words.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How far a task has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskStatus {
+    /// It is under way.
+    Working,
+    /// It asks for something, and goes on when it has it. [`TaskHandle::wait`](crate::TaskHandle::wait)
+    /// answers.
+    InputRequired,
+    /// It has a result, be it that the tool failed.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Whether nothing will change any more.
+    pub fn is_finished(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    fn read(name: &str) -> Option<Self> {
+        Some(match name {
+            "working" => Self::Working,
+            "input_required" => Self::InputRequired,
+            "completed" => Self::Completed,
+            "failed" => Self::Failed,
+            "cancelled" => Self::Cancelled,
+            _ => return None,
+        })
+    }
+}
+
+/// What a server says of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskInfo {
+    /// The task's id. Empty if the server answered the call at once, without a task.
+    pub id: String,
+    /// How far it has come.
+    pub status: TaskStatus,
+    /// The same in words, for people.
+    pub message: Option<String>,
+    /// When it was made, in ISO 8601, if the server says so.
+    pub created: Option<String>,
+    /// When it last changed, in ISO 8601, if the server says so.
+    pub last_updated: Option<String>,
+    /// How long after its making the server keeps it. None: without end, or the server does not say.
+    pub ttl: Option<Duration>,
+    /// How long the server would like to be left alone between two looks.
+    pub poll_interval: Option<Duration>,
+}
+
+impl TaskInfo {
+    /// Reads a task, flat or wrapped as `{"task": {…}}`, with `ttl` or `ttlMs` or neither.
+    pub(crate) fn read(value: &Value) -> Option<Self> {
+        let task = unwrapped(value);
+        let text = |field: &str| task[field].as_str().map(str::to_owned);
+        let millis = |of_2026: &str, of_2025: &str| {
+            let said = task.get(of_2026).or_else(|| task.get(of_2025))?;
+            // JavaScript writes some of its whole numbers with a point.
+            let whole = said.as_u64().or_else(|| {
+                Duration::try_from_secs_f64(said.as_f64()? / 1e3).ok()?.as_millis().try_into().ok()
+            })?;
+            Some(Duration::from_millis(whole))
+        };
+        Some(Self {
+            id: text("taskId")?,
+            status: TaskStatus::read(task["status"].as_str()?)?,
+            message: text("statusMessage"),
+            created: text("createdAt"),
+            last_updated: text("lastUpdatedAt"),
+            ttl: millis("ttlMs", "ttl"),
+            poll_interval: millis("pollIntervalMs", "pollInterval"),
+        })
+    }
+
+    /// A call that needed no task.
+    pub(super) fn finished() -> Self {
+        Self {
+            id: String::new(),
+            status: TaskStatus::Completed,
+            message: None,
+            created: None,
+            last_updated: None,
+            ttl: None,
+            poll_interval: None,
+        }
+    }
+
+    /// Whether `self` says nothing that `other` did not.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        (self.status, &self.message, &self.last_updated)
+            == (other.status, &other.message, &other.last_updated)
+    }
+}
+
+/// The task in an answer; some servers wrap it.
+pub(super) fn unwrapped(value: &Value) -> &Value {
+    match value.get("task") {
+        Some(task) if task.is_object() && value.get("taskId").is_none() => task,
+        _ => value,
+    }
+}
+
+/// The result of a tool in the answer to `tasks/result`; some servers wrap it.
+pub(super) fn unwrapped_result(mut value: Value) -> Value {
+    match value.get_mut("result") {
+        Some(result) if result.is_object() => result.take(),
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_is_read_in_either_revisions_words() {
+        let of_2026 = TaskInfo::read(&json!({"resultType": "task", "taskId": "1", "status": "working",
+            "createdAt": "a", "lastUpdatedAt": "b", "ttlMs": 1000, "pollIntervalMs": 50}));
+        let of_2025 = TaskInfo::read(&json!({"taskId": "1", "status": "working",
+            "createdAt": "a", "lastUpdatedAt": "b", "ttl": 1000, "pollInterval": 50.0}));
+        assert_eq!(of_2026, of_2025);
+        let task = of_2026.unwrap();
+        assert_eq!(
+            (task.ttl, task.poll_interval),
+            (Some(Duration::from_secs(1)), Some(Duration::from_millis(50)))
+        );
+    }
+
+    #[test]
+    fn a_wrapped_task_is_the_same_task() {
+        let task = json!({"taskId": "1", "status": "input_required", "statusMessage": "which?", "ttl": null});
+        assert_eq!(TaskInfo::read(&json!({"task": task, "_meta": {}})), TaskInfo::read(&task));
+        assert!(TaskInfo::read(&task).is_some());
+    }
+
+    #[test]
+    fn nonsense_is_no_task_and_no_panic() {
+        for nonsense in [
+            json!(null),
+            json!([]),
+            json!({"taskId": 1, "status": "working"}),
+            json!({"taskId": "1", "status": "asleep"}),
+            json!({"task": "1"}),
+            json!({"content": []}),
+        ] {
+            assert_eq!(TaskInfo::read(&nonsense), None, "{nonsense}");
+        }
+        for ttl in [json!(-1), json!(1e300), json!("soon")] {
+            let task = TaskInfo::read(&json!({"taskId": "1", "status": "working", "ttl": ttl})).unwrap();
+            assert_eq!(task.ttl, None, "{ttl}");
+        }
+    }
+}
