@@ -252,8 +252,8 @@ mod tests {
                 panic!("{answer:?}");
             };
             let answer = serde_json::to_value(answer.result).expect("JSON");
-            assert_eq!(answer["_meta"][revise::TASK]["taskId"], official, "{answer}");
-            assert_eq!(answer["_meta"][revise::TASK]["pollInterval"], 5, "{answer}");
+            assert_eq!(answer["task"]["taskId"], official, "{answer}");
+            assert_eq!(answer["task"]["pollInterval"], 5, "{answer}");
         }
     }
 

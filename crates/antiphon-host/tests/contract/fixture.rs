@@ -1,12 +1,15 @@
 //! The server every transport carries: what the contract calls, lists, reads and asks for.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use antiphon::{
-    Level, Prompt, Resource, ResourceTemplate, Server, Tool,
+    Level, Prompt, Resource, ResourceTemplate, Server, TaskConfig, TaskPolicy, Tool,
     elicitation::UrlElicitation,
     model::{ContentBlock, ResourceLink},
     prelude::*,
@@ -68,6 +71,21 @@ async fn nested(ctx: &Ctx, Number { n }: Number) -> Result<String> {
     let (sampled, named) =
         tokio::join!(ctx.sample(format!("sample {n}")), ctx.elicit::<Name>(format!("name {n}")));
     Ok(format!("{n}: {} {}", sampled?.text(), named?.accepted()?.name))
+}
+
+async fn rest(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.step("rest", || async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        Ok(())
+    })
+    .await?;
+    Ok("rested".into())
+}
+
+async fn wonder(ctx: &Ctx, _: ()) -> Result<String> {
+    let name = ctx.elicit::<Name>("Who are you?").await?.accepted()?.name;
+    ctx.sleep(Duration::from_millis(20)).await?;
+    Ok(format!("{name}, then"))
 }
 
 async fn visit(ctx: &Ctx, _: ()) -> Result<String> {
@@ -180,6 +198,15 @@ pub(crate) fn server() -> Server {
     let structured = async |_: &Ctx, Text { input }: Text| Ok(Json(Reversed { foo: reversed(&input) }));
     Server::builder("contract", "1.0.0")
         .with_instructions("instructions")
+        .with_tasks(
+            TaskConfig::default()
+                .with_ttl(Duration::from_secs(3600))
+                .with_poll_interval(Duration::from_millis(50))
+                // The contract is over a loopback, and all who come to it are one.
+                .with_anonymous_list(true),
+        )
+        .tool(Tool::new("rest", "Takes a while, as a task", rest).with_tasks(TaskPolicy::Always))
+        .tool(Tool::new("wonder", "Asks, as a task", wonder).with_tasks(TaskPolicy::Always))
         .with_state(Gate { open: Arc::default() })
         .with_state(Cancelled(Arc::default()))
         .tool(Tool::new("reverse", "Reverses", reverse))

@@ -63,6 +63,8 @@ fn main() {
         can_get_a_task_by_id,
         can_cancel_a_task,
         can_get_the_task_result,
+        receives_task_update_notifications,
+        a_task_asks_and_goes_on,
     ];
     let mut trials = Vec::new();
     for (name, behaviour) in behaviours.into_iter().chain(tasks) {

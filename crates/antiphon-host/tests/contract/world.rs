@@ -180,7 +180,7 @@ impl Wires {
 
 fn in_process(wires: &Wires) -> Endpoint {
     let (server, wires) = (fixture::server(), wires.clone());
-    Endpoint::new("in-process", move || {
+    Endpoint::stream("in-process", move || {
         let (near, wire) = tokio::io::duplex(1 << 16);
         let (end, far) = tokio::io::duplex(1 << 16);
         wires.join(wire, end);
@@ -192,11 +192,8 @@ fn in_process(wires: &Wires) -> Endpoint {
 
 fn stdio() -> Endpoint {
     let program = std::env::current_exe().expect("a test knows where it is");
-    Endpoint::new("stdio", move || {
-        let mut command = tokio::process::Command::new(&program);
-        command.env(SERVE, "stdio");
-        std::future::ready(rmcp::transport::TokioChildProcess::new(command))
-    })
+    let variable = format!("{SERVE}=stdio");
+    Endpoint::command("env", [variable, program.to_string_lossy().into_owned()])
 }
 
 async fn http(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
@@ -212,7 +209,7 @@ async fn http(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
 
 async fn over_websocket(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
     let server = fixture::server();
-    let config = WebSocketConfig::default();
+    let config = WebSocketConfig::default().with_tasks(true);
     let address =
         serve(websocket::router(config, move |transport| serve_over(server.clone(), transport))).await;
     let address = wires.before(address).await;
@@ -221,7 +218,7 @@ async fn over_websocket(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
 
 async fn over_sse(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
     let server = fixture::server();
-    let config = SseConfig::default();
+    let config = SseConfig::default().with_tasks(true);
     let address = serve(sse::router(config, move |transport| serve_over(server.clone(), transport))).await;
     let address = wires.before(address).await;
     (Endpoint::sse(format!("http://{address}/sse")), Some(address))

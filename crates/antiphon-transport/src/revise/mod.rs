@@ -18,7 +18,8 @@
 //! |---|---|
 //! | `capabilities.tasks` of `initialize` | `capabilities.experimental["antiphon/tasks"]` |
 //! | `execution` of a tool | the client's side only: a copy in the tool's `_meta["antiphon/execution"]` |
-//! | a task of 2025-11-25 as a result | the client's side only: a copy in its `_meta["antiphon/task"]` |
+//! | a task of 2025-11-25 as a result | the client's side only: wrapped as `{"task": …}`, for the SDK would read it as one of 2026-07-28 |
+//! | `_meta` beside `task` or `tasks` | the client's side only: moved into the task, or left out, for the SDK would see nothing else |
 //!
 //! All functions take one message and return what it becomes; `None` says that it stays as it is, byte for
 //! byte. Most messages are only searched for a few words.
@@ -36,8 +37,6 @@ pub use self::lines::Lines;
 pub const TASKS: &str = "antiphon/tasks";
 /// Where a client finds the `execution` of a tool: in its `_meta`.
 pub const EXECUTION: &str = "antiphon/execution";
-/// Where a client finds all of a task of 2025-11-25 that is a result: in its `_meta`.
-pub const TASK: &str = "antiphon/task";
 
 /// The first revision with tasks, and the first with others.
 const FIRST: &str = "2025-11-25";
@@ -90,13 +89,15 @@ pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
 
 /// What a client's SDK reads instead of `message`.
 pub fn client_in(message: &[u8]) -> Option<Vec<u8>> {
-    let text = text(message, &[r#""execution""#, r#""tasks""#, r#""ttl""#])?;
+    let text = text(message, &[r#""execution""#, r#""tasks""#, r#""taskId""#])?;
     let answer: Answer<'_> = serde_json::from_str(text).ok()?;
     let found: Found = serde_json::from_str(answer.result?.get()).ok()?;
     let revise = match found {
         Found { version: Some(_), .. } => keep_capability,
         Found { tools: Some(_), .. } => keep_executions,
-        Found { task_id: Some(_), ttl: true, .. } => keep_task,
+        Found { task_id: Some(_), result_type: None, ttl_ms: false, .. } => wrap_task,
+        Found { task: Some(_), meta: Some(_), result_type: None, .. } => move_meta,
+        Found { tasks: Some(_), meta: Some(_), result_type: None, .. } => drop_meta,
         Found { .. } => return None,
     };
     let mut answer: Value = serde_json::from_str(text).ok()?;
@@ -205,9 +206,14 @@ struct Found {
     version: Option<IgnoredAny>,
     tools: Option<IgnoredAny>,
     task_id: Option<IgnoredAny>,
-    /// Whether it is there: a task may have no limit, and says so with `null`.
+    task: Option<IgnoredAny>,
+    tasks: Option<IgnoredAny>,
+    result_type: Option<IgnoredAny>,
+    #[serde(rename = "_meta")]
+    meta: Option<IgnoredAny>,
+    /// Whether it is there: a task of 2026-07-28 may have no limit, and says so with `null`.
     #[serde(default, deserialize_with = "is_there")]
-    ttl: bool,
+    ttl_ms: bool,
 }
 
 fn is_there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
@@ -232,10 +238,20 @@ fn keep_executions(result: &mut Map<String, Value>) -> Option<()> {
     kept
 }
 
-fn keep_task(result: &mut Map<String, Value>) -> Option<()> {
-    let mut task = result.clone();
-    task.remove("_meta");
-    keep(result, TASK, task.into())
+fn wrap_task(result: &mut Map<String, Value>) -> Option<()> {
+    let task = std::mem::take(result);
+    result.insert("task".into(), task.into());
+    Some(())
+}
+
+fn move_meta(result: &mut Map<String, Value>) -> Option<()> {
+    let meta = result.remove("_meta")?;
+    result.get_mut("task")?.as_object_mut()?.insert("_meta".into(), meta);
+    Some(())
+}
+
+fn drop_meta(result: &mut Map<String, Value>) -> Option<()> {
+    result.remove("_meta").map(drop)
 }
 
 fn keep(object: &mut Map<String, Value>, key: &str, value: Value) -> Option<()> {

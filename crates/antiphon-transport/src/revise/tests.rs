@@ -210,9 +210,15 @@ fn a_client_keeps_what_its_sdk_would_drop() {
         ], "nextCursor": "c"})),
     );
     let task = json!({"taskId": "t", "status": "working", "ttl": null, "pollInterval": 5});
-    let mut kept = task.clone();
-    kept["_meta"] = json!({TASK: task});
-    check_json(client_in, &answer(task), &answer(kept));
+    check_json(client_in, &answer(task.clone()), &answer(json!({"task": task})));
+    let finished = json!({"taskId": "t", "status": "completed", "_meta": {"x": 1}});
+    check_json(client_in, &answer(finished.clone()), &answer(json!({"task": finished})));
+    check_json(
+        client_in,
+        &answer(json!({"task": {"taskId": "t"}, "_meta": {"x": 1}})),
+        &answer(json!({"task": {"taskId": "t", "_meta": {"x": 1}}})),
+    );
+    check_json(client_in, &answer(json!({"tasks": [], "_meta": {"x": 1}})), &answer(json!({"tasks": []})));
 }
 
 #[test]
