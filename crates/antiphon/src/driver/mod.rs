@@ -50,6 +50,8 @@ pub(crate) struct Pace {
     pub(crate) grace: Duration,
     /// How long the tool may work, not counting the time it waits for people.
     pub(crate) limit: Option<Duration>,
+    /// The same once it is a task: whoever waits for it need not.
+    pub(crate) task_limit: Option<Duration>,
     /// How often to show an idle session that it is still in use.
     pub(crate) keep_alive: Option<Duration>,
 }
@@ -160,6 +162,9 @@ pub(crate) async fn drive<T>(
         let asks = idle && blocked.asks > 0;
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
+            if run.keeper().is_some() {
+                left = pace.task_limit;
+            }
             continue;
         }
         match () {

@@ -53,7 +53,6 @@ impl Pieces {
         Ok(Some(bytes.into()))
     }
 
-    #[cfg(feature = "http")]
     pub(crate) async fn delete(&self, store: &dyn Store) -> Result<()> {
         for number in 0..self.count {
             if let Some(record) = store.get(&self.key(number)).await? {

@@ -222,7 +222,7 @@ impl Keeper {
             }
             let changed = change(&mut next);
             next.written += 1;
-            match self.tasks.write(&shared, &self.key, &next, held.1).await.map_err(Stop::Failed)? {
+            match self.tasks.write(&shared, &self.key, &mut next, held.1).await.map_err(Stop::Failed)? {
                 Some(revision) => {
                     *held = (next, revision);
                     return Ok(changed);

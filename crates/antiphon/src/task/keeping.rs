@@ -24,6 +24,9 @@ const APART: u8 = 1;
 /// A job that was to be there for so long, and is still waited for, is pushed again.
 const OVERDUE: u64 = 3_000;
 
+/// How long the pieces of a run are kept that is kept until somebody removes it.
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// What to do with a record that somebody else has changed meanwhile.
 pub(super) enum Change<T> {
     /// Write it.
@@ -41,20 +44,22 @@ impl Tasks {
     }
 
     async fn open(&self, shared: &Shared, key: &str, value: &Bytes) -> Result<Option<TaskRecord>> {
+        let mut apart = None;
         let whole = match value.split_first() {
             Some((&WHOLE, _)) => value.slice(1..),
             Some((&APART, pieces)) => {
                 let Ok(pieces) = serde_json::from_slice::<Pieces>(pieces) else { return Ok(None) };
-                match pieces.get(&*self.backend.store).await.map_err(unavailable)? {
-                    Some(whole) => whole,
-                    None => return Ok(None),
-                }
+                let Some(whole) = pieces.get(&*self.backend.store).await.map_err(unavailable)? else {
+                    return Ok(None);
+                };
+                apart = Some(pieces);
+                whole
             }
             _ => return Ok(None),
         };
         match shared.seal.open_kept(&whole, key.as_bytes()) {
             Ok(json) => match serde_json::from_slice(&json) {
-                Ok(record) => Ok(Some(record)),
+                Ok(record) => Ok(Some(TaskRecord { apart, ..record })),
                 Err(error) => {
                     tracing::error!(%error, key, "a task was written by a version that this one cannot read");
                     Ok(None)
@@ -67,11 +72,12 @@ impl Tasks {
         }
     }
 
-    async fn seal(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<Bytes> {
+    /// A run as it is kept, and its pieces if it has any.
+    async fn seal(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
         let json = serde_json::to_vec(record)?;
         let sealed = shared.seal.seal_kept(&json, key.as_bytes());
         if sealed.len() < PIECE {
-            return Ok([&[WHOLE], &sealed[..]].concat().into());
+            return Ok(([&[WHOLE], &sealed[..]].concat().into(), None));
         }
         if sealed.len() > shared.seal.max_kept_bytes {
             return Err(Error::new(ErrorKind::Limit(format!(
@@ -81,9 +87,9 @@ impl Tasks {
             )))
             .terminal());
         }
-        let lives = self.left(record).unwrap_or(self.config.max_ttl) + Duration::from_secs(60);
+        let lives = self.left(record).unwrap_or(FOREVER) + Duration::from_secs(60);
         let pieces = Pieces::put(&*self.backend.store, &sealed.into(), lives).await.map_err(unavailable)?;
-        Ok([&[APART], &serde_json::to_vec(&pieces)?[..]].concat().into())
+        Ok(([&[APART], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
     /// How long a run has still to live.
@@ -94,7 +100,7 @@ impl Tasks {
     }
 
     pub(super) async fn insert(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<u64> {
-        let value = self.seal(shared, key, record).await?;
+        let (value, _) = self.seal(shared, key, record).await?;
         let revision = self.backend.store.create(key, value, self.left(record)).await.map_err(unavailable)?;
         Ok(revision.0)
     }
@@ -104,12 +110,15 @@ impl Tasks {
         &self,
         shared: &Shared,
         key: &str,
-        record: &TaskRecord,
+        record: &mut TaskRecord,
         revision: Revision,
     ) -> Result<Option<Revision>> {
-        let value = self.seal(shared, key, record).await?;
+        let (value, pieces) = self.seal(shared, key, record).await?;
         match self.backend.store.update(key, value, self.left(record), revision).await {
-            Ok(revision) => Ok(Some(revision)),
+            Ok(revision) => {
+                self.forget(std::mem::replace(&mut record.apart, pieces)).await;
+                Ok(Some(revision))
+            }
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(unavailable(error)),
         }
@@ -127,7 +136,7 @@ impl Tasks {
             match change(&mut record) {
                 Change::Leave(left) => return Ok(Some((left, record, revision))),
                 Change::Write(written) => {
-                    if let Some(revision) = self.write(shared, key, &record, revision).await? {
+                    if let Some(revision) = self.write(shared, key, &mut record, revision).await? {
                         return Ok(Some((written, record, revision)));
                     }
                 }
@@ -154,9 +163,21 @@ impl Tasks {
         Ok((records, page.next.map(|Cursor(next)| next)))
     }
 
-    pub(super) async fn remove(&self, key: &str, revision: Revision) -> Result<bool> {
+    /// Removes pieces that nobody names any more. If that fails, they expire.
+    async fn forget(&self, pieces: Option<Pieces>) {
+        if let Some(pieces) = pieces
+            && let Err(error) = pieces.delete(&*self.backend.store).await
+        {
+            tracing::debug!(%error, "pieces of a run are left over until they expire");
+        }
+    }
+
+    pub(super) async fn remove(&self, key: &str, record: TaskRecord, revision: Revision) -> Result<bool> {
         match self.backend.store.delete(key, revision).await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.forget(record.apart).await;
+                Ok(true)
+            }
             Err(StoreError::Conflict { .. }) => Ok(false),
             Err(error) => Err(unavailable(error)),
         }

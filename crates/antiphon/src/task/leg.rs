@@ -139,7 +139,8 @@ impl Tasks {
             run.keep(Arc::clone(keeper));
             let ctx = Ctx::new(Arc::clone(&run));
             let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
-            let pace = Pace { grace: shared.limits.grace, limit: tool.timeout, keep_alive: None };
+            let limit = tool.timeout;
+            let pace = Pace { grace: shared.limits.grace, limit, task_limit: limit, keep_alive: None };
             let leg = driver::drive(&run, future.as_mut(), pace).await;
             if !self.conclude(keeper, &run, tool, leg).await? {
                 return Ok(());

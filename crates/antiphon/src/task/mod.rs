@@ -188,6 +188,7 @@ impl Tasks {
             cleaning: false,
             dead: false,
             events: Vec::new(),
+            apart: None,
         };
         // The run's id is what idempotency keys begin with: if it has none yet, it is the task's.
         if record.journal.run.is_empty() {

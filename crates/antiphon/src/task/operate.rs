@@ -234,7 +234,7 @@ impl Runs {
                 record.status.name()
             )));
         }
-        let removed = self.tasks.remove(&key, revision).await?;
+        let removed = self.tasks.remove(&key, record, revision).await?;
         Ok(if removed { RunChanged::Done } else { RunChanged::Unchanged })
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::view::{Ended, TaskStatus, TaskView};
-use crate::{run::now_millis, wire::Revision};
+use crate::{keep::Pieces, run::now_millis, wire::Revision};
 
 /// The format this version writes.
 pub(super) const FORMAT: u32 = 1;
@@ -62,6 +62,9 @@ pub(crate) struct TaskRecord {
     pub(crate) dead: bool,
     /// What happened to it, for people.
     pub(crate) events: Vec<Happened>,
+    /// Where it is, if it is too large for one record.
+    #[serde(skip)]
+    pub(super) apart: Option<Pieces>,
 }
 
 /// A question that is out.

@@ -21,6 +21,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long a number of waiting jobs is good for.
 const COUNTED: Duration = Duration::from_secs(5);
 
+/// How often a server without replicas looks for what has expired.
+const SWEEP: Duration = Duration::from_secs(60);
+
 /// How long legs may go on when the server ends.
 const DRAIN: Duration = Duration::from_secs(10);
 
@@ -97,9 +100,30 @@ impl Tasks {
             return;
         }
         runtime.spawn(Self::listen(Arc::downgrade(self)));
+        if shared.replicas.is_none() {
+            runtime.spawn(Self::sweep(Arc::downgrade(self)));
+        }
         if self.config.workers > 0 {
             for lane in 0..self.config.lanes.max(1) {
                 runtime.spawn(Self::pull(Arc::downgrade(self), Arc::downgrade(shared), self.lane(lane)));
+            }
+        }
+    }
+
+    /// Removes what has expired, where no replicas do it together.
+    async fn sweep(tasks: Weak<Self>) {
+        loop {
+            let Some(this) = tasks.upgrade() else { return };
+            let (store, stopped) = (Arc::clone(&this.backend.store), this.stopped.clone());
+            drop(this);
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(SWEEP) => {}
+            }
+            for prefix in [super::RECORDS, "pieces/"] {
+                for record in store.claim_expired(prefix, SWEEP, 1000).await.unwrap_or_default() {
+                    let _ = store.delete(&record.key, record.revision).await;
+                }
             }
         }
     }

@@ -84,6 +84,7 @@ pub(super) async fn invoke<T>(
     let pace = Pace {
         grace: shared.limits.grace,
         limit: call.timeout.or(shared.limits.tool_timeout),
+        task_limit: None,
         keep_alive: call.keep_alive,
     };
     let ctx = Ctx::new(Arc::clone(&run));

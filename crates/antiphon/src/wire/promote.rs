@@ -123,7 +123,7 @@ impl Leaves {
         let run = Arc::new(run);
         let ctx = Ctx::new(Arc::clone(&run));
         let limit = tool.timeout.or(shared.limits.tool_timeout);
-        let pace = Pace { grace: shared.limits.grace, limit, keep_alive: None };
+        let pace = Pace { grace: shared.limits.grace, limit, task_limit: tool.timeout, keep_alive: None };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
         let leg = tokio::select! {
             biased;

@@ -1,14 +1,17 @@
 //! Tools that answer with more rows than a model can read, on both revisions.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use antiphon::{
-    KeyRing,
+    KeyRing, TaskConfig, TaskPolicy,
     prelude::*,
-    testing::{Answers, Failed, Revision},
+    testing::{Answers, Client, Failed, Revision},
 };
 use antiphon_results::{
     Access, BoxError, CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions,
@@ -104,6 +107,41 @@ async fn tool_returns_a_dual_response_and_both_revisions_have_it() -> Result<()>
         let talk = client.call("search_institutions", json!({"rows": 20})).await?;
         assert!(schema.is_valid(&talk.result["structuredContent"]));
     }
+    Ok(())
+}
+
+/// Searches that take long are tasks, and their result is the same.
+#[tokio::test]
+async fn task_has_the_dual_response_as_its_result() -> Result<()> {
+    let tool = Tool::new("search_institutions", "Search colleges and universities", search);
+    let server = Server::builder("ipeds-reporting", "1.0.0")
+        .with_results(results())
+        .with_tasks(TaskConfig::default())
+        .tool(tool.with_tasks(TaskPolicy::Always))
+        .build()?;
+    let call = json!({"name": "search_institutions", "arguments": {"rows": 1000}});
+    let check = |result: &Value| {
+        assert_eq!(result["content"][1]["type"], "resource_link", "{result}");
+        assert_eq!(result["structuredContent"]["metadata"]["total_count"], 1000);
+    };
+    let extension = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    let mut client = Client::connect_with(&server, Revision::V2026_07_28, extension).await?;
+    let task = client.request("tools/call", call.clone()).await?;
+    assert_eq!(task["resultType"], "task");
+    let task = loop {
+        let task = client.request("tasks/get", json!({"taskId": task["taskId"]})).await?;
+        if task["status"] != "working" {
+            break task;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    check(&task["result"]);
+    let mut client = Client::connect_with(&server, Revision::V2025_11_25, json!({})).await?;
+    let mut call = call;
+    call["task"] = json!({"ttl": 60_000});
+    let created = client.request("tools/call", call).await?;
+    let result = client.request("tasks/result", json!({"taskId": created["task"]["taskId"]})).await?;
+    check(&result);
     Ok(())
 }
 
