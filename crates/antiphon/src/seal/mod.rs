@@ -298,8 +298,10 @@ impl SealConfig {
 
     /// Seals what stays with the servers under `name`, and opens under no other.
     pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
+        /// Below this, compressing costs more than it saves.
+        const SMALL: usize = 4 * 1024;
         let mut body = self.times(SystemTime::now());
-        if self.compress {
+        if self.compress && plain.len() > SMALL {
             body.push(COMPRESSED);
             body.extend(zstd::bulk::compress(plain, 1).expect("compressing into memory does not fail"));
         } else {

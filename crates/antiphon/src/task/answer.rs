@@ -42,7 +42,7 @@ impl Tasks {
             Some(due) => self.push(&key, &record, due, due.at).await,
             None => self.heal(&key, &record).await,
         }
-        self.announce(id, false).await;
+        self.announce(&record, false).await;
         Ok(Some(record.view(revision.0)))
     }
 
@@ -86,7 +86,7 @@ impl Tasks {
         if let Some(due) = due {
             self.push(key, &record, due, due.at).await;
         }
-        self.announce(&record.id, true).await;
+        self.announce(&record, true).await;
         Ok(Some(Cancelled::Now(view)))
     }
 }

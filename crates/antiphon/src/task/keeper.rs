@@ -158,34 +158,36 @@ impl Keeper {
             self.tasks.push(&self.key, &record, due, now_millis()).await;
         }
         if !more {
-            self.tasks.announce(&self.id, false).await;
+            self.tasks.announce(&record, false).await;
         }
         Ok(more)
     }
 
     /// The run has ended. If it was cancelled before, it stays so.
     pub(super) async fn end(&self, ended: &Ended, message: Option<&str>, what: &str) -> Result<(), Stop> {
-        self.amend(|record| {
-            record.job = None;
-            record.held = None;
-            record.cleaning = false;
-            if record.status.is_final() {
-                record.note("cleaned up", None);
-                return;
-            }
-            record.asks.clear();
-            record.answers.clear();
-            record.ended = Some(ended.clone());
-            record.message = message.map(ToOwned::to_owned);
-            record.note(what, message.map(ToOwned::to_owned));
-            record.set_status(match ended {
-                Ended::Output(_) => TaskStatus::Completed,
-                Ended::Error { .. } => TaskStatus::Failed,
-                Ended::Cancelled => TaskStatus::Cancelled,
-            });
-        })
-        .await?;
-        self.tasks.announce(&self.id, false).await;
+        let record = self
+            .amend(|record| {
+                record.job = None;
+                record.held = None;
+                record.cleaning = false;
+                if record.status.is_final() {
+                    record.note("cleaned up", None);
+                    return record.clone();
+                }
+                record.asks.clear();
+                record.answers.clear();
+                record.ended = Some(ended.clone());
+                record.message = message.map(ToOwned::to_owned);
+                record.note(what, message.map(ToOwned::to_owned));
+                record.set_status(match ended {
+                    Ended::Output(_) => TaskStatus::Completed,
+                    Ended::Error { .. } => TaskStatus::Failed,
+                    Ended::Cancelled => TaskStatus::Cancelled,
+                });
+                record.clone()
+            })
+            .await?;
+        self.tasks.announce(&record, false).await;
         Ok(())
     }
 
@@ -277,8 +279,15 @@ impl Keeper {
             self.cancel();
         }
         let said = self.message.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if said && self.amend(|record| record.set_status(record.status)).await.is_ok() {
-            self.tasks.announce(&self.id, false).await;
+        if !said {
+            return;
+        }
+        let told = self.amend(|record| {
+            record.set_status(record.status);
+            record.clone()
+        });
+        if let Ok(record) = told.await {
+            self.tasks.announce(&record, false).await;
         }
     }
 }

@@ -203,7 +203,7 @@ impl Runs {
         let Some(due) = due else { return Ok(RunChanged::Unchanged) };
         self.tasks.begin(&self.shared);
         self.tasks.push(&key, &record, due, now).await;
-        self.tasks.announce(&record.id, false).await;
+        self.tasks.announce(&record, false).await;
         Ok(RunChanged::Done)
     }
 

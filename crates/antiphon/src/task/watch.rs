@@ -9,7 +9,7 @@ use antiphon_store::Event;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::Tasks;
+use super::{Tasks, record::TaskRecord};
 
 /// Who waits for which task.
 #[derive(Debug, Default)]
@@ -59,9 +59,15 @@ impl Tasks {
         format!("tasks/{}", self.audience)
     }
 
-    /// Tells every replica that a task has changed.
-    pub(super) async fn announce(&self, id: &str, cancelled: bool) {
+    /// Tells every replica that a task has changed: whoever waits for it, and if it was cancelled, whoever works on it.
+    ///
+    /// A client of 2026-07-28 looks, and nobody waits on its behalf: that is not worth an event for every leg.
+    pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
+        let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });
+        if record.rounds && !cancelled {
+            return;
+        }
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
         if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
             // Whoever waits looks by itself from time to time.
