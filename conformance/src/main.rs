@@ -6,12 +6,14 @@
 //! - `content`: tools that answer at once, with each kind of content.
 //! - `asking`: tools that ask the person, the model or the client, and go on with the answer.
 //! - `forms`: what a form can look like.
+//! - `jobs`: tools whose runs outlive the call.
 //! - `notices`: tools that say something beside their answer.
 //! - `prompts` and `resources`.
 
 mod asking;
 mod content;
 mod forms;
+mod jobs;
 mod notices;
 mod prompts;
 mod resources;
@@ -29,6 +31,7 @@ async fn main() -> anyhow::Result<()> {
     let server = asking::add_to(server);
     let server = forms::add_to(server);
     let server = notices::add_to(server);
+    let server = jobs::add_to(server);
     let server = prompts::add_to(server);
     let server = resources::add_to(server).build()?;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use antiphon::{ErrorKind, Progress, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
 
 /// Whom to take on.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Onboard {
     /// The new colleague.
     name: String,
@@ -20,7 +20,7 @@ fn a_week() -> u64 {
 }
 
 /// What the manager says.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Approval {
     /// Whether they may start.
     approve: bool,
@@ -49,15 +49,20 @@ async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
     Ok(format!("{} has desk {} and the account {account}", new.name, approval.desk))
 }
 
+// What would be calls to other services.
+
 async fn create_account(name: &str) -> Result<String> {
+    tokio::time::sleep(Duration::from_millis(10)).await;
     Ok(format!("{}@example.com", name.to_lowercase()))
 }
 
 async fn close_account(_: &str) -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(10)).await;
     Ok(())
 }
 
 async fn send_welcome(_: &str) -> Result<()> {
+    tokio::time::sleep(Duration::from_millis(10)).await;
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod measure;
 mod restate;
 mod results;
 mod store;
+mod tasks;
 mod transport;
 
 const PACKAGE: &str = "antiphon-bench";
@@ -30,6 +31,8 @@ pub(crate) enum Kind {
     Replay,
     /// Each operation of each store, beside the bare client sending the same command.
     Store(store::Options),
+    /// Tasks: legs beside the bare queue, whole runs, and very many that wait.
+    Tasks(tasks::Options),
     /// A tool call over each transport, beside the bare library echoing the same bytes.
     Transport(transport::Options),
 }
@@ -46,6 +49,7 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
         Kind::Restate(options) => restate::main(&project, options),
         Kind::Results(options) => results::main(&project, options),
         Kind::Store(options) => store::main(&project, options),
+        Kind::Tasks(options) => tasks::main(&project, options),
         Kind::Transport(options) => transport::main(&project, options),
     }
 }

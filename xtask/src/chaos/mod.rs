@@ -10,6 +10,7 @@ mod proxy;
 mod rounds;
 mod store;
 mod story;
+mod tasks;
 
 /// What kind of chaos.
 #[derive(Debug, clap::Subcommand)]
@@ -18,6 +19,8 @@ pub(crate) enum Kind {
     Rounds(Options),
     /// Writers and workers that are killed, on a server that is restarted.
     Store(store::Options),
+    /// Tasks whose workers and front ends are killed, on a server that is restarted.
+    Tasks(tasks::Options),
 }
 
 /// Options of `cargo xtask chaos rounds`.
@@ -48,5 +51,6 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
     match kind {
         Kind::Rounds(options) => rounds::main(options),
         Kind::Store(options) => store::main(options),
+        Kind::Tasks(options) => tasks::main(options),
     }
 }

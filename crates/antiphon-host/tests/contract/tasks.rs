@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::world::{World, within};
+use crate::world::{Transport, World, within};
 
 /// What a server says to a method that its revision does not have.
 const UNKNOWN_METHOD: i32 = -32601;
@@ -18,6 +18,11 @@ async fn begin(connection: &Connection) -> TaskHandle {
     let task = within(async { call.await }).await.expect("a task is created");
     assert!(task.id().is_some(), "the call was answered at once");
     task
+}
+
+/// Another connection, which knows nothing but the id. Over stdio it would be to another server, with tasks of its own.
+async fn elsewhere(world: &World, connection: &Connection) -> Connection {
+    if world.transport == Transport::Stdio { connection.clone() } else { world.plain().await }
 }
 
 async fn is_unknown(connection: &Connection, method: &str) {
@@ -42,8 +47,7 @@ pub(crate) async fn can_list_tasks(world: World) {
 pub(crate) async fn can_get_a_task_by_id(world: World) {
     let connection = world.plain().await;
     let task = begin(&connection).await;
-    // Another connection knows nothing but the id.
-    let elsewhere = world.plain().await.task(task.id().unwrap());
+    let elsewhere = elsewhere(&world, &connection).await.task(task.id().unwrap());
     let info = within(elsewhere.status()).await.unwrap();
     assert_eq!((Some(info.id.as_str()), info.status), (task.id(), TaskStatus::Working));
     assert!(info.created.is_some() && info.last_updated.is_some(), "{info:?}");
@@ -86,7 +90,7 @@ pub(crate) async fn can_get_the_task_result(world: World) {
     let meta = serde_json::to_value(&result.meta).unwrap();
     assert_eq!(meta["io.modelcontextprotocol/related-task"]["taskId"], json!(task.id()));
     // It can be had again, and by whoever comes later.
-    within(world.plain().await.task(task.id().unwrap()).wait()).await.unwrap();
+    within(elsewhere(&world, &connection).await.task(task.id().unwrap()).wait()).await.unwrap();
 }
 
 pub(crate) async fn receives_task_update_notifications(world: World) {

@@ -238,6 +238,7 @@ fn keep_executions(result: &mut Map<String, Value>) -> Option<()> {
     kept
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as the others do it")]
 fn wrap_task(result: &mut Map<String, Value>) -> Option<()> {
     let task = std::mem::take(result);
     result.insert("task".into(), task.into());

@@ -15,6 +15,11 @@ use tokio::net::{TcpListener, ToSocketAddrs};
 use super::{ServeError, Server, replicas::Sessions, revised};
 use crate::wire::Handler;
 
+/// Marks what came over streamable HTTP, where a request may belong to no session. Over WebSocket and HTTP+SSE, whose
+/// messages bring their HTTP requests, too, every request does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Streamable;
+
 /// How a server is served over HTTP.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -183,7 +188,8 @@ impl Server {
             let service = Arc::clone(&service);
             async move {
                 let is_legacy = is_legacy(&request);
-                let (request, asks) = revised::question(request, is_legacy, max_bytes).await;
+                let (mut request, asks) = revised::question(request, is_legacy, max_bytes).await;
+                request.extensions_mut().insert(Streamable);
                 let response = Box::pin(service.handle(request)).await.into_response();
                 if asks { revised::answer(response).await } else { response }
             }
@@ -212,7 +218,8 @@ impl Server {
                     Err(refused) => return refused.into_response(),
                 };
                 let is_legacy = is_legacy(&request);
-                let (request, asks) = revised::question(request, is_legacy, max_bytes).await;
+                let (mut request, asks) = revised::question(request, is_legacy, max_bytes).await;
+                request.extensions_mut().insert(Streamable);
                 let _first = match &session {
                     Some(session) => sessions.restoring(session).await,
                     None => None,

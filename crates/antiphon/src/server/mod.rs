@@ -31,6 +31,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(feature = "http")]
+pub(crate) use self::http::Streamable;
+#[cfg(feature = "http")]
 pub use self::http::{HttpConfig, shutdown_signal};
 pub use self::{
     builder::{BuildError, ServerBuilder},
@@ -38,7 +40,7 @@ pub use self::{
     limits::Limits,
 };
 pub(crate) use self::{
-    changes::{Change, Told},
+    changes::{Change, ChangeId, Told},
     registry::Registry,
 };
 use crate::{

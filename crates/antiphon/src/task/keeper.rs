@@ -224,27 +224,21 @@ impl Keeper {
             }
             let changed = change(&mut next);
             next.written += 1;
-            match self.tasks.write(&shared, &self.key, &mut next, held.1).await.map_err(Stop::Failed)? {
-                Some(revision) => {
-                    *held = (next, revision);
-                    return Ok(changed);
-                }
-                None => {
-                    let found = self.tasks.load(&shared, &self.key).await.map_err(Stop::Failed)?;
-                    match found {
-                        Some((record, revision)) if record.written == held.0.written => {
-                            if record.cleaning {
-                                self.cancel();
-                            }
-                            *held = (record, revision);
-                        }
-                        _ => {
-                            self.lose();
-                            return Err(Stop::Lost);
-                        }
-                    }
-                }
+            let written = self.tasks.write(&shared, &self.key, &mut next, held.1).await;
+            if let Some(revision) = written.map_err(Stop::Failed)? {
+                *held = (next, revision);
+                return Ok(changed);
             }
+            let found = self.tasks.load(&shared, &self.key).await.map_err(Stop::Failed)?;
+            let same = held.0.written;
+            let Some((record, revision)) = found.filter(|(record, _)| record.written == same) else {
+                self.lose();
+                return Err(Stop::Lost);
+            };
+            if record.cleaning {
+                self.cancel();
+            }
+            *held = (record, revision);
         }
     }
 
@@ -252,18 +246,17 @@ impl Keeper {
     pub(crate) async fn beat(&self, lease: Option<&Lease>) {
         loop {
             tokio::time::sleep(self.tasks.config.beat).await;
-            match lease {
-                Some(lease) => match self.tasks.backend.queue.extend(lease).await {
+            if let Some(lease) = lease {
+                match self.tasks.backend.queue.extend(lease).await {
                     Ok(()) => {}
                     Err(StoreError::LeaseLost { .. }) => return self.lose(),
                     // The lease lasts for a while yet; next time.
                     Err(error) => tracing::warn!(%error, task = self.id, "a lease could not be extended"),
-                },
-                None => {
-                    let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
-                    if let Err(Stop::Lost) = self.amend(|record| record.held = Some(until)).await {
-                        return;
-                    }
+                }
+            } else {
+                let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
+                if let Err(Stop::Lost) = self.amend(|record| record.held = Some(until)).await {
+                    return;
                 }
             }
             self.look().await;

@@ -38,7 +38,9 @@ pub(super) enum Change<T> {
 impl Tasks {
     /// A run as it is now.
     pub(super) async fn load(&self, shared: &Shared, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
-        let Some(found) = self.backend.store.get(key).await.map_err(unavailable)? else { return Ok(None) };
+        let Some(found) = self.backend.store.get(key).await.map_err(|error| unavailable(&error))? else {
+            return Ok(None);
+        };
         let record = self.open(shared, key, &found.value).await?;
         Ok(record.map(|record| (record, found.revision)))
     }
@@ -49,7 +51,9 @@ impl Tasks {
             Some((&WHOLE, _)) => value.slice(1..),
             Some((&APART, pieces)) => {
                 let Ok(pieces) = serde_json::from_slice::<Pieces>(pieces) else { return Ok(None) };
-                let Some(whole) = pieces.get(&*self.backend.store).await.map_err(unavailable)? else {
+                let Some(whole) =
+                    pieces.get(&*self.backend.store).await.map_err(|error| unavailable(&error))?
+                else {
                     return Ok(None);
                 };
                 apart = Some(pieces);
@@ -87,13 +91,15 @@ impl Tasks {
             )))
             .terminal());
         }
-        let lives = self.left(record).unwrap_or(FOREVER) + Duration::from_secs(60);
-        let pieces = Pieces::put(&*self.backend.store, &sealed.into(), lives).await.map_err(unavailable)?;
+        let lives = Self::left(record).unwrap_or(FOREVER) + Duration::from_secs(60);
+        let pieces = Pieces::put(&*self.backend.store, &sealed.into(), lives)
+            .await
+            .map_err(|error| unavailable(&error))?;
         Ok(([&[APART], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
     /// How long a run has still to live.
-    fn left(&self, record: &TaskRecord) -> Option<Duration> {
+    fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
         let left = (record.created + ttl).saturating_sub(now_millis());
         Some(Duration::from_millis(left.max(1)))
@@ -101,7 +107,12 @@ impl Tasks {
 
     pub(super) async fn insert(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<u64> {
         let (value, _) = self.seal(shared, key, record).await?;
-        let revision = self.backend.store.create(key, value, self.left(record)).await.map_err(unavailable)?;
+        let revision = self
+            .backend
+            .store
+            .create(key, value, Self::left(record))
+            .await
+            .map_err(|error| unavailable(&error))?;
         Ok(revision.0)
     }
 
@@ -114,13 +125,13 @@ impl Tasks {
         revision: Revision,
     ) -> Result<Option<Revision>> {
         let (value, pieces) = self.seal(shared, key, record).await?;
-        match self.backend.store.update(key, value, self.left(record), revision).await {
+        match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
                 self.forget(std::mem::replace(&mut record.apart, pieces)).await;
                 Ok(Some(revision))
             }
             Err(StoreError::Conflict { .. }) => Ok(None),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => Err(unavailable(&error)),
         }
     }
 
@@ -153,7 +164,12 @@ impl Tasks {
         limit: usize,
     ) -> Result<(Vec<(String, TaskRecord, Revision)>, Option<String>)> {
         let after = after.map(|cursor| Cursor(cursor.to_owned()));
-        let page = self.backend.store.list(prefix, after.as_ref(), limit).await.map_err(unavailable)?;
+        let page = self
+            .backend
+            .store
+            .list(prefix, after.as_ref(), limit)
+            .await
+            .map_err(|error| unavailable(&error))?;
         let mut records = Vec::with_capacity(page.items.len());
         for item in page.items {
             if let Some(record) = self.open(shared, &item.key, &item.value).await? {
@@ -179,7 +195,7 @@ impl Tasks {
                 Ok(true)
             }
             Err(StoreError::Conflict { .. }) => Ok(false),
-            Err(error) => Err(unavailable(error)),
+            Err(error) => Err(unavailable(&error)),
         }
     }
 

@@ -50,10 +50,12 @@ impl Tasks {
         lease: &Lease,
     ) -> Then {
         let key = errand.key.as_str();
-        let (mut record, revision) = match self.load(shared, key).await {
-            Ok(Some(loaded)) => loaded,
-            Ok(None) => return Then::Done,
-            Err(_) => return Then::Later(FAILED),
+        // A store that is slow to answer must not cost the lease: two legs would be at the run.
+        let (mut record, revision) = match self.while_held(lease, self.load(shared, key)).await {
+            Some(Ok(Some(loaded))) => loaded,
+            Some(Ok(None)) => return Then::Done,
+            Some(Err(_)) => return Then::Later(FAILED),
+            None => return Then::Lost,
         };
         let Some(job) = record.job.filter(|job| job.number == errand.number) else { return Then::Done };
         if record.status.is_final() && !record.cleaning {

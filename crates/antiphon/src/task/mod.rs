@@ -28,7 +28,7 @@ mod watch;
 mod worker;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, Weak, atomic::AtomicBool},
     time::Duration,
@@ -57,7 +57,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     run::{now_millis, random_id},
     server::Shared,
-    wire::Revision,
+    wire::{Asking, Revision},
 };
 
 /// The tasks of a server.
@@ -69,6 +69,8 @@ pub(crate) struct Tasks {
     /// Who this is, in what happened to a run.
     replica: String,
     watchers: Watchers,
+    /// What is asked live.
+    pub(crate) asking: Asking,
     /// The legs this process works on, by task.
     working: Mutex<HashMap<String, Weak<Keeper>>>,
     slots: Slots,
@@ -111,6 +113,7 @@ impl Tasks {
             audience: digest(&["audience", audience]),
             replica: random_id()[..8].to_owned(),
             watchers: Watchers::default(),
+            asking: Asking::default(),
             working: Mutex::default(),
             slots,
             begun: AtomicBool::new(false),
@@ -144,7 +147,7 @@ impl Tasks {
         let now = now_millis();
         let due = (!waits).then(|| record.next_job(now));
         record.note("created", self.replica.clone());
-        let key = self.key_of(&record);
+        let key = Self::key_of(&record);
         let revision = self.insert(shared, &key, &record).await?;
         if let Some(due) = due {
             self.push(&key, &record, due, now).await;
@@ -157,7 +160,7 @@ impl Tasks {
         let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         let ttl = match ttl {
-            Some(ttl) => Some(ttl.clamp(1000, millis(self.config.max_ttl))),
+            Some(ttl) => Some(ttl.max(1000).min(millis(self.config.max_ttl))),
             None => self.config.ttl.map(millis),
         };
         let mut record = TaskRecord {
@@ -176,9 +179,9 @@ impl Tasks {
             poll: millis(self.config.poll_interval),
             journal,
             written: 0,
-            asks: Default::default(),
-            answers: Default::default(),
-            put: Default::default(),
+            asks: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            put: BTreeMap::new(),
             job: None,
             jobs: 0,
             held: None,
@@ -200,7 +203,7 @@ impl Tasks {
         record
     }
 
-    fn key_of(&self, record: &TaskRecord) -> String {
+    fn key_of(record: &TaskRecord) -> String {
         format!("{RECORDS}{}/{}", Self::owner(record.principal.as_deref()).0, record.id)
     }
 
@@ -277,7 +280,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// The store failed: nobody's fault, and worth another try.
-fn unavailable(error: antiphon_store::Error) -> Error {
+fn unavailable(error: &antiphon_store::Error) -> Error {
     tracing::error!(%error, "the store of tasks failed");
     Error::new(ErrorKind::Protocol {
         code: -32603,

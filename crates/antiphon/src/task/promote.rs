@@ -76,7 +76,7 @@ impl Promotion {
         record.legs = 1;
         record.note("promoted", tasks.replica.clone());
         let due = record.next_job(until);
-        let key = tasks.key_of(&record);
+        let key = Tasks::key_of(&record);
         let revision = tasks.insert(&shared, &key, &record).await?;
         // If this process dies, whoever gets this job goes on.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;

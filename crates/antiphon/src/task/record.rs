@@ -140,7 +140,6 @@ impl TaskRecord {
     pub(super) fn view(&self, version: u64) -> TaskView {
         TaskView {
             id: self.id.clone(),
-            tool: self.tool.clone(),
             status: self.status,
             message: self.message.clone(),
             created: self.created,

@@ -55,6 +55,11 @@ struct News {
 }
 
 impl Tasks {
+    /// Is notified whenever something is heard of a task. What is not heard is not told: whoever must know looks.
+    pub(crate) fn news(&self, id: &str) -> Arc<Notify> {
+        self.watchers.watch(id)
+    }
+
     fn topic(&self) -> String {
         format!("tasks/{}", self.audience)
     }

@@ -201,7 +201,8 @@ impl Tasks {
             Then::Done => self.backend.queue.ack(lease).await,
             Then::Later(wait) => self.later(&job, &errand, wait).await,
             Then::Handed => self.backend.queue.nack(lease, Duration::ZERO).await,
-            Then::Lost => return,
+            // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
+            Then::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
@@ -222,7 +223,7 @@ impl Tasks {
     }
 
     /// Waits for something without losing the lease over it. `None` if it was lost.
-    async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
             match tokio::time::timeout(self.config.beat, wait.as_mut()).await {

@@ -11,11 +11,11 @@ use rmcp::{
     model::{
         CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
         CompletionInfo, CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse,
-        GetPromptResult, GetTaskParams, GetTaskResult, ListPromptsResult, ListResourceTemplatesResult,
-        ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Reference, ServerConfig,
-        SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-        UpdateTaskParams,
+        GetPromptResult, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+        Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+        UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -26,6 +26,7 @@ use super::{
     Link, Revision,
     describe::describe,
     invoke::{Call, Reply, invoke},
+    legacy,
     once::{Use, once},
     promote,
     reply::{to_call_result, to_error_data, tool_error},
@@ -43,7 +44,7 @@ use crate::{
 /// Outside of a session there is one for every request, so it costs nothing until a session begins.
 /// The SDK moves the future of a request about before it runs, so what is large in it is boxed.
 pub(crate) struct Handler {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
     /// Streams of changes of subscriptions that are about to be acknowledged.
@@ -64,7 +65,7 @@ impl Handler {
         self
     }
 
-    fn session(&self, extensions: &Extensions) -> &Session {
+    pub(super) fn session(&self, extensions: &Extensions) -> &Session {
         self.session.get_or_init(|| Session::of(extensions))
     }
 
@@ -73,7 +74,7 @@ impl Handler {
     }
 
     /// A session that waits for a person must not look idle.
-    fn keep_alive(&self) -> Option<Duration> {
+    pub(super) fn keep_alive(&self) -> Option<Duration> {
         self.session_idle.map(|idle| idle / 3)
     }
 }
@@ -82,6 +83,18 @@ impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
         // The SDK asks for every request.
         self.shared.registry().info(|registry| describe(&self.shared, registry)).clone()
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut result = self.negotiate_initialize(&request)?;
+        // Not where the server describes itself: that is for 2026-07-28 as well, which has other tasks.
+        legacy::declare(&self.shared, &context.extensions, &mut result);
+        Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -134,13 +147,11 @@ impl ServerHandler for Handler {
             };
         };
         let link = self.link(context);
-        if let Some(tasks) = self
-            .shared
-            .tasks
-            .as_ref()
-            .filter(|_| tool.tasks == TaskPolicy::Always && link.revision() == Revision::Rounds)
-        {
-            return tasks::call(&self.shared, tasks, tool, request, &link).await;
+        if let Some(tasks) = self.shared.tasks.as_ref().filter(|_| tool.tasks == TaskPolicy::Always) {
+            return match link.revision() {
+                Revision::Rounds => tasks::call(&self.shared, tasks, tool, request, &link).await,
+                Revision::Session => Err(legacy::required(&request.name)),
+            };
         }
         if let Some(tasks) =
             self.shared.tasks.as_ref().filter(|_| link.knows_tasks() && tool.tasks == TaskPolicy::WhenLong)
@@ -415,15 +426,13 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        if request.method == "antiphon/tools/list" {
-            let invalid = |error: serde_json::Error| ErrorData::invalid_params(error.to_string(), None);
-            let page = request.params_as().map_err(invalid)?;
-            let tools = self.list_tools(page, context).await?;
-            return serde_json::to_value(tools).map(CustomResult::new).map_err(invalid);
+        let rounds = is_rounds(&context);
+        if let Some(method) = legacy::Method::of(&request.method).filter(|_| !rounds) {
+            return Box::pin(self.legacy(method, request, context)).await;
         }
         match &self.shared.inner {
             Some(inner) => inner.custom(request, context).await,
-            None => Err(unknown_method(&request, is_rounds(&context))),
+            None => Err(unknown_method(&request, rounds)),
         }
     }
 }
@@ -434,7 +443,7 @@ impl Handler {
         self.shared.tasks.as_ref().ok_or_else(tasks::unknown)
     }
 
-    fn link(&self, context: RequestContext<RoleServer>) -> Link {
+    pub(super) fn link(&self, context: RequestContext<RoleServer>) -> Link {
         let level = self.level(&context.extensions);
         Link::new(context, level)
     }
@@ -474,7 +483,7 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// The SDK hands over a known method with parameters it could not read as an unknown method.
-fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
+pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
     const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
     /// 2026-07-28 no longer has these, whatever their parameters.
     const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];

@@ -171,7 +171,10 @@ impl Link {
         let parts = self.extensions().get::<http::request::Parts>();
         self.revision == Revision::Session
             && !self.is_of_task()
-            && parts.is_some_and(|parts| !parts.headers.contains_key("mcp-session-id"))
+            && parts.is_some_and(|parts| {
+                let streamable = parts.extensions.get::<crate::server::Streamable>().is_some();
+                streamable && !parts.headers.contains_key("mcp-session-id")
+            })
     }
 
     #[cfg(not(feature = "http"))]

@@ -5,6 +5,7 @@ mod describe;
 mod handler;
 mod inner;
 mod invoke;
+mod legacy;
 mod link;
 mod local;
 mod once;
@@ -15,6 +16,7 @@ mod tasks;
 
 pub(crate) use handler::Handler;
 pub(crate) use inner::{DynHandler, Wrapped};
+pub(crate) use legacy::Asking;
 pub(crate) use link::{Link, Note, Revision, fits};
 pub(crate) use local::execute;
 pub(crate) use reply::ended;

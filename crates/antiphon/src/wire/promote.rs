@@ -198,7 +198,7 @@ async fn asked(run: &Run, suspension: Suspension, binding: &Binding) -> Replied 
 async fn cancelled(run: &Run) {
     run.link.cancelled().cancelled().await;
     if run.keeper().is_some() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

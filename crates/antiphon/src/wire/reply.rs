@@ -33,7 +33,7 @@ pub(crate) fn ended(result: Result<ToolOutput, Error>, revision: Revision) -> En
     let result = result.or_else(|error| error_output(&error, revision));
     match result {
         Ok(output) => Ended::Output(output.into()),
-        Err(ErrorData { code, message, data, .. }) => {
+        Err(ErrorData { code, message, data }) => {
             Ended::Error { code: code.0, message: message.into_owned(), data }
         }
     }

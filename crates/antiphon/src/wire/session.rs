@@ -22,6 +22,7 @@ use rmcp::{
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::legacy::Followed;
 #[cfg(feature = "http")]
 use crate::server::replicas::Part;
 use crate::server::{Change, Changes, Told};
@@ -34,6 +35,7 @@ pub(super) struct Session {
     #[cfg(feature = "http")]
     part: Option<Weak<Part>>,
     forwards: AtomicBool,
+    followed: Followed,
     closed: CancellationToken,
     _close: DropGuard,
 }
@@ -105,6 +107,7 @@ impl Session {
             #[cfg(feature = "http")]
             part: part.map(Arc::downgrade),
             forwards: AtomicBool::new(false),
+            followed: Followed::default(),
             _close: closed.clone().drop_guard(),
             closed,
         }
@@ -112,6 +115,16 @@ impl Session {
 
     pub(super) fn level(&self) -> LoggingLevel {
         *lock(&self.settings.level)
+    }
+
+    /// The tasks it hears of.
+    pub(super) fn followed(&self) -> &Followed {
+        &self.followed
+    }
+
+    /// Is cancelled when the session ends.
+    pub(super) fn closed(&self) -> CancellationToken {
+        self.closed.clone()
     }
 
     /// Sets something, at all replicas.

@@ -98,11 +98,22 @@ fn result_type(method: Option<&str>, result: &Value) -> &'static str {
     if result["resultType"] == "input_required" {
         return "InputRequiredResult";
     }
-    match method {
+    // 2026-07-28 says it of the result; 2025-11-25 has the task in it.
+    if result["resultType"] == "task" || (method == Some("tools/call") && result.get("task").is_some()) {
+        return "CreateTaskResult";
+    }
+    // A layer below the SDK gives these their names; a client may use them as they are.
+    match method.map(|method| method.trim_start_matches("antiphon/")) {
+        Some("tasks/call") => "CreateTaskResult",
+        Some("tasks/get") => "GetTaskResult",
+        Some("tasks/cancel") => "CancelTaskResult",
+        Some("tasks/update") => "UpdateTaskResult",
+        Some("tasks/list") => "ListTasksResult",
         Some("initialize") => "InitializeResult",
         Some("server/discover") => "DiscoverResult",
         Some("tools/list") => "ListToolsResult",
-        Some("tools/call") => "CallToolResult",
+        // The result of a task is what the call would have been answered with.
+        Some("tools/call" | "tasks/result") => "CallToolResult",
         Some("prompts/list") => "ListPromptsResult",
         Some("prompts/get") => "GetPromptResult",
         Some("resources/list") => "ListResourcesResult",
@@ -154,12 +165,63 @@ fn schema(revision: Revision) -> Option<&'static Schema> {
         let read = |revision: Revision| {
             let path = Path::new(&folder).join(revision.as_str()).join("schema.json");
             let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let document = serde_json::from_str(&text).unwrap();
+            let mut document: Value = serde_json::from_str(&text).unwrap();
+            if revision == Revision::V2026_07_28 {
+                extend(&mut document);
+            }
             (revision.as_str(), Schema { document, compiled: Mutex::default() })
         };
         Some(Revision::BOTH.into_iter().map(read).collect())
     });
     schemas.as_ref().map(|schemas| &schemas[revision.as_str()])
+}
+
+/// On 2026-07-28 tasks are an extension, with a schema of its own: this says what that says of results, and that a
+/// task's result is a tool's.
+fn extend(document: &mut Value) {
+    let integer = json!({"type": "integer", "minimum": 0});
+    let task = json!({
+        "type": "object",
+        "required": ["taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "resultType"],
+        "properties": {
+            "taskId": {"type": "string"},
+            "status": {"enum": ["working", "input_required", "completed", "failed", "cancelled"]},
+            "statusMessage": {"type": "string"},
+            "createdAt": {"type": "string", "pattern": "^[0-9-]{10}T[0-9:.]{8,}Z$"},
+            "lastUpdatedAt": {"type": "string", "pattern": "^[0-9-]{10}T[0-9:.]{8,}Z$"},
+            "ttlMs": {"anyOf": [integer, {"type": "null"}]},
+            "pollIntervalMs": integer,
+            // None of these are said of tasks any more.
+            "requestState": false, "ttl": false, "pollInterval": false, "task": false,
+        },
+    });
+    let when = |status: &str, field: &str, definition: &str| {
+        json!({
+            "if": {"properties": {"status": {"const": status}}},
+            "then": {"required": [field], "properties": {field: {"$ref": format!("#/$defs/{definition}")}}},
+            "else": {"properties": {field: false}},
+        })
+    };
+    let acknowledged = json!({
+        "type": "object",
+        "required": ["resultType"],
+        "properties": {"resultType": {"const": "complete"}, "taskId": false, "status": false},
+    });
+    let definitions = &mut document["$defs"];
+    definitions["CreateTaskResult"] = json!({"allOf": [task, {
+        "properties": {
+            "resultType": {"const": "task"}, "inputRequests": false, "result": false, "error": false,
+        },
+    }]});
+    definitions["GetTaskResult"] = json!({"allOf": [
+        task,
+        {"properties": {"resultType": {"const": "complete"}}},
+        when("input_required", "inputRequests", "InputRequests"),
+        when("completed", "result", "CallToolResult"),
+        when("failed", "error", "Error"),
+    ]});
+    definitions["UpdateTaskResult"] = acknowledged.clone();
+    definitions["CancelTaskResult"] = acknowledged;
 }
 
 #[test]
@@ -176,4 +238,17 @@ fn a_frame_that_is_wrong_is_noticed() {
     let right =
         frame("tools/call", json!({"content": [{"type": "text", "text": "x"}], "resultType": "complete"}));
     check(Revision::V2026_07_28, &right);
+    let task = |ttl: &str, result: Value| {
+        let at = "2026-07-28T00:00:00.000Z";
+        frame(
+            "tasks/get",
+            json!({"taskId": "a", "status": "completed", "createdAt": at, "lastUpdatedAt": at, ttl: 1, "result": result,
+                "resultType": "complete"}),
+        )
+    };
+    let result = json!({"content": [], "resultType": "complete"});
+    check(Revision::V2026_07_28, &task("ttlMs", result.clone()));
+    for wrong in [task("ttl", result), task("ttlMs", json!({}))] {
+        assert!(std::panic::catch_unwind(|| check(Revision::V2026_07_28, &wrong)).is_err());
+    }
 }

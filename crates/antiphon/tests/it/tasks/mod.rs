@@ -1,15 +1,23 @@
 //! Runs that outlive the request that began them.
 
+mod deploy;
 mod engine;
+#[cfg(feature = "http")]
+mod owners;
 mod replicas;
+mod rounds;
+mod session;
+mod waiting;
 
 use std::time::Duration;
 
 use antiphon::{
     Server, ServerBuilder, TaskConfig,
-    testing::{Client, Revision},
+    testing::{Client, Failed, Revision},
 };
 use serde_json::{Value, json};
+
+use crate::checked::{self, Checked};
 
 /// What a client declares that can be asked everything and knows tasks.
 pub(super) fn everything() -> Value {
@@ -31,6 +39,18 @@ pub(super) async fn client(server: &Server) -> Client {
 
 pub(super) fn server() -> ServerBuilder {
     Server::builder("tasks", "1.0.0").with_tasks(quick())
+}
+
+/// A client that can be asked everything, and whose frames are checked.
+pub(super) async fn checked(server: &Server, revision: Revision) -> Checked {
+    checked::connect_with(server, revision, everything()).await.unwrap()
+}
+
+/// The JSON-RPC error a request is answered with.
+pub(super) async fn refused(client: &mut Client, method: &str, params: Value) -> Failed {
+    let answer = client.request(method, params).await;
+    let error = answer.map(|result| panic!("`{method}` was answered with {result}")).unwrap_err();
+    error.source().and_then(|error| error.downcast_ref::<Failed>()).unwrap().clone()
 }
 
 /// Begins a task and returns its id.

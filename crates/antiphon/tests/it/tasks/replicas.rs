@@ -328,7 +328,7 @@ async fn large(ctx: &Ctx, _: ()) -> Result<String> {
     // Nothing that compresses.
     while text.len() < 700_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        text.push_str(&format!("{seed:016x}"));
+        text += &format!("{seed:016x}");
     }
     let kept: String = ctx.step("large", || async { Ok(text) }).await?;
     ctx.elicit::<Go>("Shall I?").await?.accepted()?;

@@ -1,0 +1,234 @@
+//! `cargo xtask bench tasks`: legs beside the bare queue, whole runs, and very many runs that wait.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::PACKAGE;
+use super::measure::pinned;
+use crate::project::{Profile, Project};
+use crate::services::{Backend, Host};
+use crate::table::Table;
+
+/// What is to be reached: legs as a share of the bare queue's leases, and milliseconds until a run that was answered goes on.
+const RATIO: f64 = 0.5;
+const MEDIAN: f64 = 20.0;
+const TAIL: f64 = 200.0;
+
+/// Options of `cargo xtask bench tasks`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only this one; all four without it.
+    #[arg(long, value_enum)]
+    backend: Option<Where>,
+    /// How many legs each round has, and how many runs there are.
+    #[arg(long, default_value_t = 1600)]
+    count: usize,
+    /// Instead of that, have so many runs wait, and answer a thousand of them.
+    #[arg(long)]
+    waiting: Option<usize>,
+    /// Fail when a goal is not reached.
+    #[arg(long)]
+    strict: bool,
+    /// Use this executable instead of building `task-bench`.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Where {
+    Postgres,
+    Redis,
+    Nats,
+    Memory,
+}
+
+impl Where {
+    const ALL: [Self; 4] = [Self::Postgres, Self::Redis, Self::Nats, Self::Memory];
+
+    fn name(self) -> &'static str {
+        self.backend().map_or("memory", |backend| backend.engine().name())
+    }
+
+    fn backend(self) -> Option<Backend> {
+        match self {
+            Self::Postgres => Some(Backend::Postgres),
+            Self::Redis => Some(Backend::Redis),
+            Self::Nats => Some(Backend::Nats),
+            Self::Memory => None,
+        }
+    }
+}
+
+/// What `task-bench` prints of legs, in one second.
+#[derive(Debug, Deserialize)]
+struct Legs {
+    hands: usize,
+    #[serde(rename = "legs")]
+    count: usize,
+    ours: f64,
+    bare: f64,
+    ratio: f64,
+    created: f64,
+}
+
+/// What it prints of runs. Times are milliseconds from `tasks/update` to the end.
+#[derive(Debug, Deserialize)]
+struct Runs {
+    #[serde(rename = "runs")]
+    count: usize,
+    rate: f64,
+    busy50: f64,
+    busy99: f64,
+    alone50: f64,
+    alone99: f64,
+}
+
+/// What it prints of runs that wait. Times are milliseconds from `tasks/update` to the next leg's effect.
+#[derive(Debug, Deserialize)]
+struct Waiting {
+    #[serde(rename = "waiting")]
+    count: usize,
+    created: f64,
+    all_waiting_s: f64,
+    before_mib: f64,
+    after_mib: f64,
+    end_mib: f64,
+    answered: usize,
+    p50: f64,
+    p99: f64,
+}
+
+/// Measures one backend after the other.
+pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => project.build(PACKAGE, "task-bench", Profile::Release)?,
+    };
+    let places = options.backend.map_or(Where::ALL.to_vec(), |it| vec![it]);
+    let bench = Bench { project, binary };
+    let missed = match options.waiting {
+        Some(count) => bench.waiting(&places, count)?,
+        None => bench.legs_and_runs(&places, options.count)?,
+    };
+    for goal in &missed {
+        println!("missed: {goal}");
+    }
+    ensure!(!options.strict || missed.is_empty(), "{} goals were missed", missed.len());
+    Ok(())
+}
+
+struct Bench<'a> {
+    project: &'a Project,
+    binary: PathBuf,
+}
+
+impl Bench<'_> {
+    fn legs_and_runs(&self, places: &[Where], count: usize) -> Result<Vec<String>> {
+        let mut legs =
+            Table::new(["store", "legs/s", "leases/s bare", "ratio", "created/s", "hands", "legs"]);
+        let mut runs = Table::new(["store", "runs/s", "p50 ms busy", "p99", "p50 ms alone", "p99", "runs"]);
+        let mut missed = Vec::new();
+        for place in places {
+            let name = place.name();
+            let (found, ran) = self.on(*place, |url| {
+                Ok((self.measure::<Legs>(url, "legs", count)?, self.measure::<Runs>(url, "runs", count)?))
+            })?;
+            if found.ratio < RATIO {
+                missed.push(format!("{name}: {:.2} of the bare queue's leases, not {RATIO}", found.ratio));
+            }
+            legs.row([
+                name.into(),
+                format!("{:.0}", found.ours),
+                format!("{:.0}", found.bare),
+                format!("{:.2}", found.ratio),
+                format!("{:.0}", found.created),
+                found.hands.to_string(),
+                found.count.to_string(),
+            ]);
+            runs.row([
+                name.into(),
+                format!("{:.0}", ran.rate),
+                format!("{:.1}", ran.busy50),
+                format!("{:.1}", ran.busy99),
+                format!("{:.1}", ran.alone50),
+                format!("{:.1}", ran.alone99),
+                ran.count.to_string(),
+            ]);
+        }
+        println!(
+            "legs that begin and end, beside lease and ack of the same payload; medians of five rounds\n{legs}"
+        );
+        // The same runs on other engines are printed below these, row by row.
+        println!(
+            "two steps, a question, a step; from `tasks/update` to the end, looked at every 5 ms\n{runs}"
+        );
+        println!("In one process, over a duplex: no HTTP. Servers have one processor, the process another.");
+        Ok(missed)
+    }
+
+    fn waiting(&self, places: &[Where], count: usize) -> Result<Vec<String>> {
+        let mut table = Table::new([
+            "store",
+            "waiting",
+            "created/s",
+            "s until all wait",
+            "MiB before",
+            "after",
+            "in the end",
+            "answered",
+            "p50 ms",
+            "p99 ms",
+        ]);
+        let mut missed = Vec::new();
+        for place in places {
+            let found = self.on(*place, |url| self.measure::<Waiting>(url, "waiting", count))?;
+            let name = place.name();
+            if found.p50 > MEDIAN || found.p99 > TAIL {
+                missed.push(format!("{name}: p50 {:.1} ms, p99 {:.1} ms", found.p50, found.p99));
+            }
+            table.row([
+                name.into(),
+                found.count.to_string(),
+                format!("{:.0}", found.created),
+                format!("{:.1}", found.all_waiting_s),
+                format!("{:.1}", found.before_mib),
+                format!("{:.1}", found.after_mib),
+                format!("{:.1}", found.end_mib),
+                found.answered.to_string(),
+                format!("{:.1}", found.p50),
+                format!("{:.1}", found.p99),
+            ]);
+        }
+        println!("runs that wait for an answer; from `tasks/update` sent to the next leg's effect\n{table}");
+        println!("The memory is that of the one process that serves and works, in which the client is, too.");
+        Ok(missed)
+    }
+
+    /// Does `work` with the address of a fresh store.
+    fn on<T>(&self, place: Where, work: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+        let Some(backend) = place.backend() else { return work("memory:") };
+        let folder = self.project.target.join("bench").join(format!("tasks-{}", place.name()));
+        let host = pinned(0, || Host::start(backend.engine(), &folder, &[]))?;
+        let worked = work(&host.url());
+        host.end()?;
+        worked
+    }
+
+    fn measure<T: DeserializeOwned>(&self, url: &str, kind: &str, count: usize) -> Result<T> {
+        eprintln!("{}: {kind}", url.split(':').next().unwrap_or_default());
+        measure(&self.binary, &json!({ "url": url, "kind": kind, "count": count }).to_string())
+    }
+}
+
+fn measure<T: DeserializeOwned>(binary: &Path, plan: &str) -> Result<T> {
+    let output = Command::new(binary).arg(plan).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("could not start {}", binary.display()))?;
+    ensure!(output.status.success(), "the bench failed ({})", output.status);
+    serde_json::from_slice(&output.stdout).context("the bench printed something else")
+}

@@ -1,0 +1,189 @@
+//! A client that brings runs to their end, whichever front end is alive.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::http::Message;
+use crate::mcp::{self, Connection, MODERN};
+
+/// How long a run may take, whatever happens to it.
+const PATIENCE: Duration = Duration::from_mins(3);
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// One run, as its client saw it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Run {
+    /// What the world calls it.
+    pub(super) name: String,
+    /// What its task is called.
+    pub(super) task: String,
+    pub(super) word: String,
+    /// How many legs it needs if nobody dies.
+    pub(super) needs: u64,
+    /// The answer of `tasks/get` when it had ended.
+    pub(super) end: Option<Value>,
+    /// The keys that were used up.
+    pub(super) keys: BTreeSet<String>,
+    /// What must not be, in words, by the law it is about.
+    pub(super) lost: Vec<String>,
+    pub(super) reused: Vec<String>,
+}
+
+/// A client of its own thread.
+#[derive(Debug)]
+pub(super) struct Client {
+    fronts: Vec<Connection>,
+    hosts: Vec<String>,
+    rng: Rng,
+    id: u64,
+    /// Requests that nobody answered.
+    pub(super) unanswered: u64,
+    /// Calls of which nobody knows whether they made a task.
+    pub(super) orphans: u64,
+}
+
+impl Client {
+    pub(super) fn new(fronts: &[SocketAddr], rng: Rng) -> Self {
+        Self {
+            hosts: fronts.iter().map(ToString::to_string).collect(),
+            fronts: fronts.iter().map(|address| Connection::new(*address)).collect(),
+            rng,
+            id: 0,
+            unanswered: 0,
+            orphans: 0,
+        }
+    }
+
+    /// Begins a run and brings it to its end, or gives up after a long time.
+    pub(super) fn run(&mut self, number: u64) -> Run {
+        let start = Instant::now();
+        let mut run = self.begin(number, start);
+        let mut misfit = self.rng.u8(..8) == 0;
+        run.needs += u64::from(misfit);
+        while start.elapsed() < PATIENCE {
+            thread::sleep(PAUSE);
+            let task = match self.get(&run.task) {
+                Ok(task) => task,
+                Err(error) => {
+                    // A task that was created is never unknown; everything else is somebody being away.
+                    if error.to_string().contains("no such task") {
+                        run.lost.push(format!("{}: {error:#}", run.name));
+                        return run;
+                    }
+                    continue;
+                }
+            };
+            match task["status"].as_str() {
+                Some("completed" | "failed" | "cancelled") => {
+                    run.end = Some(task);
+                    return run;
+                }
+                Some("input_required") => self.answer(&mut run, &task, &mut misfit),
+                _ => {}
+            }
+        }
+        run
+    }
+
+    fn begin(&mut self, number: u64, start: Instant) -> Run {
+        let sleeps = self.rng.bool();
+        let wait = if sleeps { self.rng.u64(600..1500) } else { self.rng.u64(1..200) };
+        let mut attempt = 0;
+        loop {
+            // A call whose answer is lost may have begun a run, so the next one begins another.
+            let name = format!("{number}.{attempt}");
+            let params = json!({ "name": "errand", "arguments": { "run": name, "wait_ms": wait } });
+            match self.send("tools/call", "errand", params) {
+                Ok(created) if created["taskId"].is_string() => {
+                    let task = created["taskId"].as_str().unwrap_or_default().to_owned();
+                    let (needs, word) = (2 + u64::from(sleeps), format!("word-{name}"));
+                    return Run { name, task, word, needs, ..Run::default() };
+                }
+                Ok(other) => {
+                    let lost = vec![format!("{name} was answered with no task: {other}")];
+                    return Run { name, lost, ..Run::default() };
+                }
+                Err(_) if start.elapsed() < PATIENCE => {
+                    self.orphans += 1;
+                    attempt += 1;
+                    thread::sleep(PAUSE);
+                }
+                Err(error) => {
+                    let lost = vec![format!("{name} could not be begun: {error:#}")];
+                    return Run { name, lost, ..Run::default() };
+                }
+            }
+        }
+    }
+
+    /// Answers what is asked; at first with what does not fit, if that is the mood.
+    fn answer(&mut self, run: &mut Run, task: &Value, misfit: &mut bool) {
+        let keys = task["inputRequests"].as_object().into_iter().flat_map(serde_json::Map::keys);
+        for key in keys.cloned().collect::<Vec<_>>() {
+            if run.keys.contains(&key) {
+                run.reused.push(format!("{}: `{key}` was asked again after it was answered", run.name));
+                continue;
+            }
+            let word = if *misfit { json!(7) } else { json!(run.word) };
+            let response = json!({ key.clone(): { "action": "accept", "content": { "word": word } } });
+            let params = json!({ "taskId": run.task, "inputResponses": response });
+            // Once is enough, whether anybody hears of it or not: the tool asks again once.
+            *misfit = false;
+            // If the answer is lost, the next look says whether the question is still out.
+            if self.send("tasks/update", &run.task, params).is_ok() {
+                run.keys.insert(key);
+            }
+        }
+    }
+
+    fn get(&mut self, task: &str) -> Result<Value> {
+        self.send("tasks/get", task, json!({ "taskId": task }))
+    }
+
+    /// What this front end says of a task, once it says anything.
+    pub(super) fn get_from(&mut self, front: usize, task: &str) -> Result<Value> {
+        let start = Instant::now();
+        loop {
+            match self.send_to(front, "tasks/get", task, json!({ "taskId": task })) {
+                Err(error) if start.elapsed() < Duration::from_secs(20) => {
+                    if error.to_string().contains("no such task") {
+                        return Err(error);
+                    }
+                    thread::sleep(PAUSE);
+                }
+                answered => return answered,
+            }
+        }
+    }
+
+    fn send(&mut self, method: &str, name: &str, params: Value) -> Result<Value> {
+        let front = self.rng.usize(..self.fronts.len());
+        self.send_to(front, method, name, params)
+    }
+
+    fn send_to(&mut self, front: usize, method: &str, name: &str, mut params: Value) -> Result<Value> {
+        self.id += 1;
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {
+                "elicitation": { "form": {} },
+                "extensions": { "io.modelcontextprotocol/tasks": {} },
+            },
+            "io.modelcontextprotocol/clientInfo": { "name": "xtask", "version": "1" },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
+        let headers = [("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", name)];
+        let request = Message::post(&self.hosts[front], &headers, body.to_string().into_bytes());
+        let Ok(response) = self.fronts[front].exchange(&request.to_bytes()) else {
+            self.unanswered += 1;
+            bail!("nobody answers at {}", self.hosts[front]);
+        };
+        mcp::result(&response)
+    }
+}

@@ -1,0 +1,156 @@
+//! The processes that serve and work, and how they die.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, ensure};
+use fastrand::Rng;
+use serde_json::{Value, json};
+
+use crate::server;
+
+/// How many workers there are, and how many front ends.
+pub(super) const WORKERS: usize = 3;
+pub(super) const FRONTS: usize = 2;
+
+/// Front ends and workers; all are killed when it goes out of scope.
+#[derive(Debug)]
+pub(super) struct Crew {
+    binary: PathBuf,
+    plan: Value,
+    log: PathBuf,
+    rng: Rng,
+    members: Vec<Member>,
+    /// Who died when, by our hand or by its own.
+    pub(super) deaths: Vec<Death>,
+    /// How many died by our hand, and how many between an effect and its record.
+    pub(super) killed: u64,
+    pub(super) fallen: u64,
+}
+
+/// The end of a process.
+#[derive(Clone, Debug)]
+pub(super) struct Death {
+    pub(super) process: String,
+    /// When it was seen alive for the last time, in milliseconds of this machine's clock.
+    pub(super) seen: u64,
+}
+
+#[derive(Debug)]
+struct Member {
+    role: &'static str,
+    number: usize,
+    start: u32,
+    address: Option<SocketAddr>,
+    child: Child,
+    /// When it was seen alive last.
+    seen: u64,
+}
+
+impl Member {
+    fn process(&self) -> String {
+        name(self.role, self.number, self.start)
+    }
+}
+
+fn name(role: &str, number: usize, start: u32) -> String {
+    format!("{role}-{number}.{start}")
+}
+
+impl Crew {
+    pub(super) fn start(
+        binary: PathBuf,
+        plan: Value,
+        log: &Path,
+        fronts: &[SocketAddr],
+        rng: Rng,
+    ) -> Result<Self> {
+        let (members, deaths) = (Vec::new(), Vec::new());
+        let log = log.to_path_buf();
+        let mut crew = Self { binary, plan, log, rng, members, deaths, killed: 0, fallen: 0 };
+        for (number, address) in fronts.iter().enumerate() {
+            crew.spawn("front", number, 0, Some(*address))?;
+        }
+        for number in 0..WORKERS {
+            crew.spawn("worker", number, 0, None)?;
+        }
+        Ok(crew)
+    }
+
+    /// Kills one of them, and starts it again at once.
+    pub(super) fn replace_one(&mut self) -> Result<()> {
+        let index = self.rng.usize(..self.members.len());
+        let mut member = self.members.swap_remove(index);
+        let seen = now();
+        kill(&mut member.child);
+        self.killed += 1;
+        self.bury(&member, seen)
+    }
+
+    /// Starts those again that died over an effect. Nobody else may end by itself.
+    pub(super) fn check(&mut self) -> Result<()> {
+        for index in (0..self.members.len()).rev() {
+            let seen = now();
+            match self.members[index].child.try_wait()? {
+                None => self.members[index].seen = seen,
+                Some(status) => {
+                    let member = self.members.swap_remove(index);
+                    ensure!(
+                        status.code().is_none(),
+                        "{} ended by itself ({status}); they wrote:\n{}",
+                        member.process(),
+                        server::tail(&self.log)
+                    );
+                    self.fallen += 1;
+                    self.bury(&member, member.seen)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bury(&mut self, member: &Member, seen: u64) -> Result<()> {
+        self.deaths.push(Death { process: member.process(), seen });
+        self.spawn(member.role, member.number, member.start + 1, member.address)
+    }
+
+    fn spawn(
+        &mut self,
+        role: &'static str,
+        number: usize,
+        start: u32,
+        address: Option<SocketAddr>,
+    ) -> Result<()> {
+        let mut plan = self.plan.clone();
+        plan["process"] = json!(name(role, number, start));
+        plan["address"] = json!(address);
+        plan["seed"] = json!(self.rng.u64(..));
+        let log = server::log_file(&self.log)?;
+        let mut command = Command::new(&self.binary);
+        command.arg(role).arg(plan.to_string()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = command.spawn().with_context(|| format!("could not start {}", self.binary.display()))?;
+        self.members.push(Member { role, number, start, address, child, seen: now() });
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.members.iter_mut().for_each(|member| kill(&mut member.child));
+    }
+}
+
+/// With no chance to say goodbye.
+fn kill(child: &mut Child) {
+    // Both fail only when the process has ended by itself, which is what we want.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Milliseconds of this machine's clock.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,44 @@
+//! What the processes did to the world, as they noted it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+/// One line of the ledger. Times are milliseconds of this machine's clock.
+#[derive(Debug, Deserialize)]
+pub(super) struct Line {
+    pub(super) at: u64,
+    pub(super) process: String,
+    pub(super) note: Note,
+}
+
+/// What happened.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Note {
+    /// A leg has begun.
+    Leg { run: String },
+    /// A step that may be taken once was claimed and is being taken.
+    Began { run: String, step: String },
+    /// The world has changed: the step returns `value`, and the tool had seen these before.
+    Effect { run: String, step: String, value: String, saw: BTreeMap<String, String> },
+    /// The process died over what it had just done.
+    #[serde(rename = "fell")]
+    Fell {},
+    /// The process was not given the processor for so long.
+    Stalled { millis: u64 },
+}
+
+/// Reads the whole ledger.
+pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
+    let text = fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
+    parse(&text)
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<Line>> {
+    let lines = text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
+    lines.collect()
+}
