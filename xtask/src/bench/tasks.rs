@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::PACKAGE;
 use super::measure::pinned;
+use super::{PACKAGE, restate};
 use crate::project::{Profile, Project};
 use crate::services::{Backend, Host};
 use crate::table::Table;
@@ -18,6 +18,9 @@ use crate::table::Table;
 const RATIO: f64 = 0.5;
 const MEDIAN: f64 = 20.0;
 const TAIL: f64 = 200.0;
+
+/// How many runs are under way at a time, as in `task-bench`.
+const HANDS: usize = 16;
 
 /// Options of `cargo xtask bench tasks`.
 #[derive(Debug, clap::Args)]
@@ -31,6 +34,9 @@ pub(crate) struct Options {
     /// Instead of that, have so many runs wait, and answer a thousand of them.
     #[arg(long)]
     waiting: Option<usize>,
+    /// The same runs on Restate, too; needs npm, and some minutes the first time.
+    #[arg(long)]
+    restate: bool,
     /// Fail when a goal is not reached.
     #[arg(long)]
     strict: bool,
@@ -114,7 +120,7 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     let bench = Bench { project, binary };
     let missed = match options.waiting {
         Some(count) => bench.waiting(&places, count)?,
-        None => bench.legs_and_runs(&places, options.count)?,
+        None => bench.legs_and_runs(&places, options.count, options.restate)?,
     };
     for goal in &missed {
         println!("missed: {goal}");
@@ -129,7 +135,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn legs_and_runs(&self, places: &[Where], count: usize) -> Result<Vec<String>> {
+    fn legs_and_runs(&self, places: &[Where], count: usize, restate: bool) -> Result<Vec<String>> {
         let mut legs =
             Table::new(["store", "legs/s", "leases/s bare", "ratio", "created/s", "hands", "legs"]);
         let mut runs = Table::new(["store", "runs/s", "p50 ms busy", "p99", "p50 ms alone", "p99", "runs"]);
@@ -164,12 +170,38 @@ impl Bench<'_> {
         println!(
             "legs that begin and end, beside lease and ack of the same payload; medians of five rounds\n{legs}"
         );
-        // The same runs on other engines are printed below these, row by row.
+        if restate {
+            self.on_restate(&mut runs, count)?;
+        }
         println!(
             "two steps, a question, a step; from `tasks/update` to the end, looked at every 5 ms\n{runs}"
         );
         println!("In one process, over a duplex: no HTTP. Servers have one processor, the process another.");
         Ok(missed)
+    }
+
+    /// The same runs on another engine, with its own settings and with those that suit a small machine.
+    fn on_restate(&self, table: &mut Table, runs: usize) -> Result<()> {
+        let programs = restate::Programs::prepare(self.project)?;
+        let ms = |time: std::time::Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+        for wait in [restate::Wait::Attached, restate::Wait::Suspended] {
+            for partitions in [restate::AS_SHIPPED, restate::SMALL] {
+                eprintln!("restate: {}, {partitions} partitions", wait.name());
+                let load = |parallel, runs| restate::Load { runs, parallel, partitions, wait };
+                let busy = restate::measure(&programs, load(HANDS, runs))?;
+                let alone = restate::measure(&programs, load(1, runs.min(200)))?;
+                table.row([
+                    format!("restate, {}, {partitions} partitions", wait.name()),
+                    format!("{:.0}", busy.runs_per_second),
+                    ms(busy.p50),
+                    ms(busy.p99),
+                    ms(alone.p50),
+                    ms(alone.p99),
+                    runs.to_string(),
+                ]);
+            }
+        }
+        Ok(())
     }
 
     fn waiting(&self, places: &[Where], count: usize) -> Result<Vec<String>> {

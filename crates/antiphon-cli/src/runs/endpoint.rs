@@ -37,11 +37,11 @@ impl Endpoint {
     /// What became of it; `None` where there is no such run.
     pub(super) async fn change(&self, run: &str, what: &str) -> Result<Option<String>> {
         let answer = self.send(self.request(Method::POST, &format!("runs/{run}/{what}"))).await?;
-        Ok(answer.map(result))
+        Ok(answer.as_ref().map(result))
     }
 
     pub(super) async fn purge(&self, run: &str) -> Result<Option<String>> {
-        Ok(self.send(self.request(Method::DELETE, &format!("runs/{run}"))).await?.map(result))
+        Ok(self.send(self.request(Method::DELETE, &format!("runs/{run}"))).await?.as_ref().map(result))
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -71,6 +71,6 @@ impl Endpoint {
     }
 }
 
-fn result(answer: Value) -> String {
+fn result(answer: &Value) -> String {
     answer["result"].as_str().unwrap_or_default().to_owned()
 }

@@ -12,7 +12,7 @@ use self::endpoint::Endpoint;
 /// What to do with which runs of which server.
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// Where the server's operators' routes are, for example http://localhost:9000.
+    /// Where the server's operators' routes are, for example `http://localhost:9000`.
     #[arg(long, env = "ANTIPHON_OPERATORS_URL", global = true, default_value = "http://127.0.0.1:9000")]
     url: String,
     /// The operators' token. Better in the environment than on the command line, where others see it.
@@ -109,12 +109,17 @@ impl Runs {
                 }
                 None => Ok(unknown(&run)),
             },
-            Command::Retry { run } => changed(&run, endpoint.change(&run, "retry").await?, "is tried again"),
-            Command::Cancel { run } => changed(&run, endpoint.change(&run, "cancel").await?, "is cancelled"),
+            Command::Retry { run } => {
+                Ok(changed(&run, endpoint.change(&run, "retry").await?.as_deref(), "is tried again"))
+            }
+            Command::Cancel { run } => {
+                Ok(changed(&run, endpoint.change(&run, "cancel").await?.as_deref(), "is cancelled"))
+            }
             Command::Purge { runs } => {
                 let mut outcome = Outcome::Done;
                 for run in runs {
-                    if changed(&run, endpoint.purge(&run).await?, "is removed")? == Outcome::Nothing {
+                    if changed(&run, endpoint.purge(&run).await?.as_deref(), "is removed") == Outcome::Nothing
+                    {
                         outcome = Outcome::Nothing;
                     }
                 }
@@ -155,16 +160,16 @@ fn unknown(run: &str) -> Outcome {
     Outcome::Nothing
 }
 
-fn changed(run: &str, result: Option<String>, done: &str) -> Result<Outcome> {
-    match result.as_deref() {
-        None => Ok(unknown(run)),
+fn changed(run: &str, result: Option<&str>, done: &str) -> Outcome {
+    match result {
+        None => unknown(run),
         Some("done") => {
             println!("{run} {done}");
-            Ok(Outcome::Done)
+            Outcome::Done
         }
         Some(_) => {
             eprintln!("{run} is as it was: there was nothing to do");
-            Ok(Outcome::Nothing)
+            Outcome::Nothing
         }
     }
 }

@@ -97,7 +97,9 @@ pub(crate) async fn receives_task_update_notifications(world: World) {
     let connection = world.plain().await;
     let task = begin(&connection).await;
     let (heard, mut hears) = mpsc::unbounded_channel();
-    let _listening = connection.on_task(task.id().unwrap(), move |info| drop(heard.send(info.status)));
+    let _listening = connection.on_task(task.id().unwrap(), move |info| {
+        let _ = heard.send(info.status);
+    });
     if world.revision.is_modern() {
         // The SDK lets no such notification through, so a host looks.
         let updates = task.updates().map(|info| info.map(|info| info.status)).collect::<Vec<_>>();

@@ -17,3 +17,11 @@ fn the_guide_to_sampling_says_why_there_is_a_reserved_tool_and_where_to_read_on(
         assert!(ASKING.contains(source), "{source}");
     }
 }
+
+const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
+
+/// For those who come from where it is called otherwise.
+#[test]
+fn changelog_names_the_field_of_a_task() {
+    assert!(CHANGELOG.contains("`Task.lastUpdatedAt` is what MCP calls it, never `updatedAt`"));
+}

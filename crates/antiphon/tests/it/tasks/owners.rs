@@ -124,7 +124,7 @@ async fn answer(response: &mut http::Response<Body>) -> Value {
 
 fn declared(hello: &Value) -> &Value {
     let capabilities = &hello["result"]["capabilities"];
-    capabilities.get("tasks").unwrap_or(&capabilities["experimental"]["antiphon/tasks"])
+    &capabilities["tasks"]
 }
 
 #[tokio::test]
@@ -133,18 +133,16 @@ async fn task_of_somebody_else_is_no_task() {
     for revision in Revision::BOTH {
         let (ada, eve) = (Caller::new(&app, "ada", revision).await, Caller::new(&app, "eve", revision).await);
         let session = revision == Revision::V2025_11_25;
-        let method = if session { "antiphon/tasks/call" } else { "tools/call" };
-        let begun = ada.request(method, json!({"name": "book", "arguments": {}, "task": {}})).await;
+        let begun = ada.request("tools/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
         let id = if session { &begun["result"]["task"]["taskId"] } else { &begun["result"]["taskId"] };
         assert!(id.is_string(), "{begun}");
-        let prefix = if session { "antiphon/" } else { "" };
         let last = if session { "result" } else { "update" };
         for method in ["get", "cancel", last] {
             let params = json!({"taskId": id, "inputResponses": {}});
-            let stolen = eve.request(&format!("{prefix}tasks/{method}"), params).await;
+            let stolen = eve.request(&format!("tasks/{method}"), params).await;
             assert_eq!(stolen["error"]["code"], -32602, "{method}: {stolen}");
             let missing = json!({"taskId": "0".repeat(32), "inputResponses": {}});
-            let missing = eve.request(&format!("{prefix}tasks/{method}"), missing).await;
+            let missing = eve.request(&format!("tasks/{method}"), missing).await;
             // There is no telling which.
             assert_eq!(stolen["error"], missing["error"]);
         }
@@ -160,9 +158,9 @@ async fn who_waits_for_a_task_has_a_session_that_is_in_use() {
     let server = builder(super::quick()).build().unwrap();
     let caller = Caller::new(&server.router(config), "nobody", Revision::V2025_11_25).await;
     let call = json!({"name": "book", "arguments": {}, "task": {}});
-    let begun = caller.request("antiphon/tasks/call", call).await;
+    let begun = caller.request("tools/call", call).await;
     let id = &begun["result"]["task"]["taskId"];
-    let mut waiting = caller.post(caller.message("antiphon/tasks/result", json!({"taskId": id}))).await;
+    let mut waiting = caller.post(caller.message("tasks/result", json!({"taskId": id}))).await;
     let question = read(&mut waiting, |message| message["method"] == "elicitation/create").await;
     // One is sent every third of the time after which a session would be closed.
     for _ in 0..5 {
@@ -179,11 +177,10 @@ async fn known_callers_list_their_own_tasks() {
     let revision = Revision::V2025_11_25;
     let (ada, eve) = (Caller::new(&app, "ada", revision).await, Caller::new(&app, "eve", revision).await);
     assert_eq!(declared(&ada.hello)["list"], json!({}));
-    let begun =
-        ada.request("antiphon/tasks/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
-    let listed = ada.request("antiphon/tasks/list", json!({})).await;
+    let begun = ada.request("tools/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
+    let listed = ada.request("tasks/list", json!({})).await;
     assert_eq!(listed["result"]["tasks"][0]["taskId"], begun["result"]["task"]["taskId"]);
-    assert_eq!(eve.request("antiphon/tasks/list", json!({})).await["result"]["tasks"], json!([]));
+    assert_eq!(eve.request("tasks/list", json!({})).await["result"]["tasks"], json!([]));
 }
 
 #[tokio::test]
@@ -194,7 +191,7 @@ async fn strangers_do_not_list_each_others_tasks() {
         let caller = Caller::new(&server.router(HttpConfig::default()), "nobody", revision).await;
         assert_eq!(declared(&caller.hello)["cancel"], json!({}));
         assert_eq!(declared(&caller.hello).get("list").is_some(), allowed);
-        let listed = caller.request("antiphon/tasks/list", json!({})).await;
+        let listed = caller.request("tasks/list", json!({})).await;
         let error = listed["error"]["code"].as_i64();
         assert_eq!(error, (!allowed).then_some(-32601), "{listed}");
     }
@@ -204,10 +201,9 @@ async fn strangers_do_not_list_each_others_tasks() {
 async fn question_comes_on_the_stream_of_who_waits() {
     let app = known();
     let ada = Caller::new(&app, "ada", Revision::V2025_11_25).await;
-    let begun =
-        ada.request("antiphon/tasks/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
+    let begun = ada.request("tools/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
     let id = &begun["result"]["task"]["taskId"];
-    let mut waiting = ada.post(ada.message("antiphon/tasks/result", json!({"taskId": id}))).await;
+    let mut waiting = ada.post(ada.message("tasks/result", json!({"taskId": id}))).await;
     let question = read(&mut waiting, |message| message["method"] == "elicitation/create").await;
     check(Revision::V2025_11_25, &Frame { method: None, message: question.clone() });
     let related = &question["params"]["_meta"]["io.modelcontextprotocol/related-task"];

@@ -68,7 +68,7 @@ pub(super) async fn connect(server: &Server) -> Checked {
 /// Calls a tool as a task, and returns the task.
 pub(super) async fn begin(client: &mut Client, tool: &str, arguments: Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "task": {"ttl": 60_000}});
-    client.request("antiphon/tasks/call", params).await.unwrap()["task"].take()
+    client.request("tools/call", params).await.unwrap()["task"].take()
 }
 
 pub(super) fn of(task: &Value) -> Value {
@@ -78,7 +78,7 @@ pub(super) fn of(task: &Value) -> Value {
 /// Looks at a task until it is so.
 pub(super) async fn looked(client: &mut Client, task: &Value, status: &str) -> Value {
     for _ in 0..1000 {
-        let task = client.request("antiphon/tasks/get", of(task)).await.unwrap();
+        let task = client.request("tasks/get", of(task)).await.unwrap();
         if task["status"] == status {
             return task;
         }
@@ -95,7 +95,7 @@ async fn call_with_a_task_is_answered_with_it_and_the_result_is_fetched() {
     assert_eq!(task["status"], "working");
     assert_eq!((&task["ttl"], &task["pollInterval"]), (&json!(60_000), &json!(20)));
     assert_eq!(task["taskId"].as_str().unwrap().len(), 32);
-    let result = client.request("antiphon/tasks/result", of(&task)).await.unwrap();
+    let result = client.request("tasks/result", of(&task)).await.unwrap();
     assert_eq!(
         result,
         json!({
@@ -104,12 +104,35 @@ async fn call_with_a_task_is_answered_with_it_and_the_result_is_fetched() {
             "_meta": {"io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}},
         })
     );
-    let seen = client.request("antiphon/tasks/get", of(&task)).await.unwrap();
+    let seen = client.request("tasks/get", of(&task)).await.unwrap();
     assert_eq!(seen["status"], "completed");
     assert_eq!(seen["createdAt"], task["createdAt"]);
     assert!(seen["lastUpdatedAt"].as_str() > task["lastUpdatedAt"].as_str());
     // It stays, and can be fetched again.
-    assert_eq!(client.request("antiphon/tasks/result", of(&task)).await.unwrap(), result);
+    assert_eq!(client.request("tasks/result", of(&task)).await.unwrap(), result);
+}
+
+/// The shape of a task, member for member, and when it says that it changed.
+#[tokio::test]
+async fn task_says_when_it_was_last_updated_and_never_updated_at() {
+    let server = server();
+    let mut client = connect(&server).await;
+    let task = begin(&mut client, "book", json!({})).await;
+    let mut members: Vec<_> = task.as_object().unwrap().keys().map(String::as_str).collect();
+    members.sort_unstable();
+    assert_eq!(members, ["createdAt", "lastUpdatedAt", "pollInterval", "status", "taskId", "ttl"]);
+    let mut changed = vec![task["lastUpdatedAt"].as_str().unwrap().to_owned()];
+    for status in ["input_required", "cancelled"] {
+        if status == "cancelled" {
+            client.request("tasks/cancel", of(&task)).await.unwrap();
+        }
+        let task = looked(&mut client, &task, status).await;
+        assert!(task.get("updatedAt").is_none(), "{task}");
+        assert_eq!(task["createdAt"], changed[0].as_str());
+        changed.push(task["lastUpdatedAt"].as_str().unwrap().to_owned());
+    }
+    // ISO 8601 sorts by time, and every change of status has a later one.
+    assert!(changed.is_sorted_by(|a, b| a < b), "{changed:?}");
 }
 
 #[tokio::test]
@@ -125,13 +148,13 @@ async fn life_is_as_asked_for_up_to_the_most_and_null_is_for_ever() {
     ] {
         let mut call = call.clone();
         call["task"] = asked;
-        let task = client.request("antiphon/tasks/call", call).await.unwrap();
+        let task = client.request("tools/call", call).await.unwrap();
         assert_eq!(task["task"].get("ttl"), Some(&given));
     }
     for wrong in [json!({"ttl": "long"}), json!({"ttl": -1}), json!("yes")] {
         let mut call = call.clone();
         call["task"] = wrong;
-        assert_eq!(refused(&mut client, "antiphon/tasks/call", call).await.code, -32602);
+        assert_eq!(refused(&mut client, "tools/call", call).await.code, -32602);
     }
 }
 
@@ -139,7 +162,7 @@ async fn life_is_as_asked_for_up_to_the_most_and_null_is_for_ever() {
 async fn tools_say_whether_they_can_be_tasks() {
     let server = server();
     let mut client = connect(&server).await;
-    let listed = client.request("antiphon/tools/list", json!({})).await.unwrap();
+    let listed = client.request("tools/list", json!({})).await.unwrap();
     let support: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["execution"]).collect();
     let support: Vec<_> =
         support.iter().map(|execution| execution["taskSupport"].as_str().unwrap()).collect();
@@ -155,17 +178,17 @@ async fn what_tools_say_of_tasks_is_kept_to() {
     let mut client = connect(&server).await;
     let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments, "task": {}});
     let sum = json!({"a": 1, "b": 2});
-    let never = refused(&mut client, "antiphon/tasks/call", call("hello", sum.clone())).await;
+    let never = refused(&mut client, "tools/call", call("hello", sum.clone())).await;
     assert_eq!((never.code, &*never.message), (-32601, "the tool `hello` cannot be called as a task"));
     let always = refused(&mut client, "tools/call", json!({"name": "book", "arguments": {}})).await;
     assert_eq!(always.code, -32601);
     assert!(always.message.contains("requires task augmentation"), "{always}");
-    let unknown = refused(&mut client, "antiphon/tasks/call", call("nobody", json!({}))).await;
+    let unknown = refused(&mut client, "tools/call", call("nobody", json!({}))).await;
     assert_eq!((unknown.code, &*unknown.message), (-32602, "there is no tool `nobody`"));
-    let misfit = refused(&mut client, "antiphon/tasks/call", call("add", json!({"a": "one"}))).await;
+    let misfit = refused(&mut client, "tools/call", call("add", json!({"a": "one"}))).await;
     assert_eq!(misfit.code, -32602);
     // Nothing of that has become a task, and a tool that may be one need not.
-    assert_eq!(client.request("antiphon/tasks/list", json!({})).await.unwrap(), json!({"tasks": []}));
+    assert_eq!(client.request("tasks/list", json!({})).await.unwrap(), json!({"tasks": []}));
     assert_eq!(client.call("add", sum).await.unwrap().text(), "3");
 }
 
@@ -174,16 +197,16 @@ async fn server_without_tasks_takes_a_call_as_if_it_asked_for_none() {
     let server = Server::builder("plain", "1.0.0").tool(Tool::new("add", "Adds", add)).build().unwrap();
     let mut client = crate::checked::connect(&server, Revision::V2025_11_25).await.unwrap();
     assert_eq!(declared(&client), Value::Null);
-    let listed = client.request("antiphon/tools/list", json!({})).await.unwrap();
+    let listed = client.request("tools/list", json!({})).await.unwrap();
     assert!(listed["tools"][0].get("execution").is_none());
     for method in ["get", "cancel", "result", "list"] {
-        let method = format!("antiphon/tasks/{method}");
+        let method = format!("tasks/{method}");
         assert_eq!(refused(&mut client, &method, json!({"taskId": "a"})).await.code, -32601);
     }
     // Not a task's frame, so it goes by another client, unchecked.
     let mut client = Client::connect(&server, Revision::V2025_11_25).await.unwrap();
     let call = json!({"name": "add", "arguments": {"a": 1, "b": 2}, "task": {}});
-    let result = client.request("antiphon/tasks/call", call).await.unwrap();
+    let result = client.request("tools/call", call).await.unwrap();
     assert_eq!(result, json!({"content": [{"type": "text", "text": "3"}], "isError": false}));
 }
 
@@ -207,18 +230,18 @@ async fn tools_of_a_handler_that_is_served_along_are_no_tasks() {
     let call = json!({"name": "tool", "arguments": {}, "task": {}});
     let server = builder().handler(Existing).build().unwrap();
     let mut client = connect(&server).await;
-    assert_eq!(refused(&mut client, "antiphon/tasks/call", call.clone()).await.code, -32601);
+    assert_eq!(refused(&mut client, "tools/call", call.clone()).await.code, -32601);
     // Without tasks the wish for one is ignored there as well.
     let server = Server::builder("plain", "1.0.0").handler(Existing).build().unwrap();
     let mut client = Client::connect(&server, Revision::V2025_11_25).await.unwrap();
-    let result = client.request("antiphon/tasks/call", call).await.unwrap();
+    let result = client.request("tools/call", call).await.unwrap();
     assert_eq!(result["content"][0]["text"], "old tool");
 }
 
 /// What `initialize` says of tasks, in its place or where the layer below the SDK finds it.
 fn declared(client: &Client) -> Value {
     let capabilities = &client.frames()[0].message["result"]["capabilities"];
-    capabilities.get("tasks").unwrap_or(&capabilities["experimental"]["antiphon/tasks"]).clone()
+    capabilities["tasks"].clone()
 }
 
 #[tokio::test]
@@ -238,9 +261,9 @@ async fn tool_that_failed_is_a_failed_task_here_and_a_completed_one_on_2026_07_2
     let server = server();
     let mut client = connect(&server).await;
     let task = begin(&mut client, "fail", json!({})).await;
-    let result = client.request("antiphon/tasks/result", of(&task)).await.unwrap();
+    let result = client.request("tasks/result", of(&task)).await.unwrap();
     assert_eq!((&result["isError"], &result["content"][0]["text"]), (&json!(true), &json!("out of paper")));
-    let seen = client.request("antiphon/tasks/get", of(&task)).await.unwrap();
+    let seen = client.request("tasks/get", of(&task)).await.unwrap();
     assert_eq!((&seen["status"], &seen["statusMessage"]), (&json!("failed"), &json!("out of paper")));
     let mut modern = checked(&server, Revision::V2026_07_28).await;
     let seen = until(&mut modern, task["taskId"].as_str().unwrap(), "completed").await;
@@ -252,9 +275,9 @@ async fn json_rpc_error_is_what_the_result_is() {
     let server = server();
     let mut client = connect(&server).await;
     let task = begin(&mut client, "break", json!({})).await;
-    let error = refused(&mut client, "antiphon/tasks/result", of(&task)).await;
+    let error = refused(&mut client, "tasks/result", of(&task)).await;
     assert_eq!((error.code, &*error.message), (-32_050, "on fire"));
-    assert_eq!(client.request("antiphon/tasks/get", of(&task)).await.unwrap()["status"], "failed");
+    assert_eq!(client.request("tasks/get", of(&task)).await.unwrap()["status"], "failed");
 }
 
 #[tokio::test]
@@ -263,16 +286,16 @@ async fn ended_task_cannot_be_cancelled() {
     let mut client = connect(&server).await;
     let task = begin(&mut client, "book", json!({})).await;
     looked(&mut client, &task, "input_required").await;
-    let cancelled = client.request("antiphon/tasks/cancel", of(&task)).await.unwrap();
+    let cancelled = client.request("tasks/cancel", of(&task)).await.unwrap();
     assert_eq!((&cancelled["taskId"], &cancelled["status"]), (&task["taskId"], &json!("cancelled")));
-    let again = refused(&mut client, "antiphon/tasks/cancel", of(&task)).await;
+    let again = refused(&mut client, "tasks/cancel", of(&task)).await;
     assert_eq!((again.code, &*again.message), (-32602, "the task cannot be cancelled: it is cancelled"));
-    assert_eq!(client.request("antiphon/tasks/get", of(&task)).await.unwrap()["status"], "cancelled");
-    let result = refused(&mut client, "antiphon/tasks/result", of(&task)).await;
+    assert_eq!(client.request("tasks/get", of(&task)).await.unwrap()["status"], "cancelled");
+    let result = refused(&mut client, "tasks/result", of(&task)).await;
     assert_eq!((result.code, &*result.message), (-32603, "the task was cancelled"));
     let task = begin(&mut client, "fail", json!({})).await;
     looked(&mut client, &task, "failed").await;
-    let ended = refused(&mut client, "antiphon/tasks/cancel", of(&task)).await;
+    let ended = refused(&mut client, "tasks/cancel", of(&task)).await;
     assert_eq!((ended.code, &*ended.message), (-32602, "the task cannot be cancelled: it is failed"));
 }
 
@@ -281,7 +304,7 @@ async fn unknown_tasks_are_invalid_parameters() {
     let server = server();
     let mut client = connect(&server).await;
     for id in [json!("0".repeat(32)), json!("../../etc"), json!(""), json!(7), json!(null)] {
-        for method in ["antiphon/tasks/get", "antiphon/tasks/cancel", "antiphon/tasks/result"] {
+        for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
             assert_eq!(
                 refused(&mut client, method, json!({"taskId": id})).await.code,
                 -32602,
@@ -301,7 +324,7 @@ async fn pages_of_tasks_end_and_cursors_are_ours() {
     }
     let (mut listed, mut params, mut pages) = (Vec::new(), json!({}), 0);
     loop {
-        let page = client.request("antiphon/tasks/list", params.clone()).await.unwrap();
+        let page = client.request("tasks/list", params.clone()).await.unwrap();
         pages += 1;
         listed.extend(page["tasks"].as_array().unwrap().iter().map(|task| task["taskId"].clone()));
         let Some(next) = page.get("nextCursor") else { break };
@@ -315,7 +338,7 @@ async fn pages_of_tasks_end_and_cursors_are_ours() {
     let mut forged = params["cursor"].as_str().unwrap().to_owned();
     forged.replace_range(8..9, if &forged[8..9] == "A" { "B" } else { "A" });
     for cursor in ["2", "", "tasks/anyone/", &forged] {
-        assert_eq!(refused(&mut client, "antiphon/tasks/list", json!({"cursor": cursor})).await.code, -32602);
+        assert_eq!(refused(&mut client, "tasks/list", json!({"cursor": cursor})).await.code, -32602);
     }
 }
 

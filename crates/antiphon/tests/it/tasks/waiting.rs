@@ -17,7 +17,7 @@ async fn who_waits_is_asked_and_told_which_task_asks() {
     let server = server();
     let mut client = connect(&server).await.answering(Answers::new().accept("seat", json!({"seat": "3A"})));
     let task = begin(&mut client, "book", json!({})).await;
-    let talk = client.converse("antiphon/tasks/result", of(&task)).await.unwrap();
+    let talk = client.converse("tasks/result", of(&task)).await.unwrap();
     assert_eq!(talk.text(), "3A");
     assert_eq!(talk.keys(), ["seat"]);
     let related = &talk.asked[0].params["_meta"]["io.modelcontextprotocol/related-task"];
@@ -29,7 +29,7 @@ async fn form_that_could_not_be_shown_was_closed() {
     let server = server();
     let mut client = connect(&server).await.answering(Answers::new().error("seat", -32_000, "no screen"));
     let task = begin(&mut client, "book", json!({})).await;
-    let talk = client.converse("antiphon/tasks/result", of(&task)).await.unwrap();
+    let talk = client.converse("tasks/result", of(&task)).await.unwrap();
     assert_eq!((talk.text(), talk.is_error()), ("closed".into(), false));
 }
 
@@ -38,11 +38,11 @@ async fn model_that_fails_fails_the_wait_and_not_the_task() {
     let server = server();
     let mut client = connect(&server).await.answering(Answers::new().error("thought", -1, "not today"));
     let task = begin(&mut client, "think", json!({})).await;
-    let error = refused(&mut client, "antiphon/tasks/result", of(&task)).await;
+    let error = refused(&mut client, "tasks/result", of(&task)).await;
     assert_eq!((error.code, &*error.message), (-1, "not today"));
     assert_eq!(looked(&mut client, &task, "input_required").await["taskId"], task["taskId"]);
     client.set_answers(Answers::new().sample("thought", "42"));
-    let talk = client.converse("antiphon/tasks/result", of(&task)).await.unwrap();
+    let talk = client.converse("tasks/result", of(&task)).await.unwrap();
     assert_eq!((talk.text().as_str(), talk.asked.len()), ("42", 1));
 }
 
@@ -65,10 +65,10 @@ async fn form_is_shown_once_to_all_who_wait() {
     let server = server();
     let (mut one, mut two) = (connect(&server).await, connect(&server).await);
     let task = begin(&mut one, "book", json!({})).await;
-    let waits = one.start("antiphon/tasks/result", of(&task)).await.unwrap();
-    one.start("antiphon/tasks/result", of(&task)).await.unwrap();
+    let waits = one.start("tasks/result", of(&task)).await.unwrap();
+    one.start("tasks/result", of(&task)).await.unwrap();
     let question = next_of(&mut one, "elicitation/create").await;
-    let other = two.start("antiphon/tasks/result", of(&task)).await.unwrap();
+    let other = two.start("tasks/result", of(&task)).await.unwrap();
     // The session that looks hears of the end, and until then of nothing that it should answer.
     looked(&mut two, &task, "input_required").await;
     let answer = json!({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {"seat": "3A"}}});
@@ -93,9 +93,9 @@ async fn what_one_who_went_away_was_asked_the_next_is() {
     let server = server();
     let (mut one, mut two) = (connect(&server).await, connect(&server).await);
     let task = begin(&mut one, "book", json!({})).await;
-    let waits = one.start("antiphon/tasks/result", of(&task)).await.unwrap();
+    let waits = one.start("tasks/result", of(&task)).await.unwrap();
     let question = next_of(&mut one, "elicitation/create").await;
-    let other = two.start("antiphon/tasks/result", of(&task)).await.unwrap();
+    let other = two.start("tasks/result", of(&task)).await.unwrap();
     looked(&mut two, &task, "input_required").await;
     one.notify("notifications/cancelled", json!({"requestId": waits})).await.unwrap();
     // The form is taken back there and shown here.
@@ -119,16 +119,13 @@ async fn who_waits_at_another_replica_is_asked_and_hears_of_the_end() {
     let (mut begins, mut waits) = (connect(&one).await, connect(&two).await);
     let task = begin(&mut begins, "book", json!({})).await;
     waits.set_answers(Answers::new().accept("seat", json!({"seat": "5C"})));
-    let talk = waits.converse("antiphon/tasks/result", of(&task)).await.unwrap();
+    let talk = waits.converse("tasks/result", of(&task)).await.unwrap();
     assert_eq!((talk.text().as_str(), talk.asked.len()), ("5C", 1));
     let ended = |message: &Value| message["params"]["status"] == "completed";
     while !begins.frames().iter().any(|frame| ended(&frame.message)) {
         next(&mut begins).await;
     }
-    assert_eq!(
-        begins.request("antiphon/tasks/result", of(&task)).await.unwrap()["content"],
-        talk.result["content"]
-    );
+    assert_eq!(begins.request("tasks/result", of(&task)).await.unwrap()["content"], talk.result["content"]);
 }
 
 #[tokio::test]
@@ -138,11 +135,11 @@ async fn waiting_counts_among_the_requests_in_hand_and_what_has_ended_does_not()
     let sum = begin(&mut client, "add", json!({"a": 1, "b": 2})).await;
     looked(&mut client, &sum, "completed").await;
     let task = begin(&mut client, "book", json!({})).await;
-    client.start("antiphon/tasks/result", of(&task)).await.unwrap();
+    client.start("tasks/result", of(&task)).await.unwrap();
     next_of(&mut client, "elicitation/create").await;
-    let error = refused(&mut client, "antiphon/tasks/result", of(&task)).await;
+    let error = refused(&mut client, "tasks/result", of(&task)).await;
     assert!(error.message.contains("its limit"), "{error}");
-    let result = client.request("antiphon/tasks/result", of(&sum)).await.unwrap();
+    let result = client.request("tasks/result", of(&sum)).await.unwrap();
     assert_eq!(result["content"][0]["text"], "3");
 }
 
@@ -159,8 +156,8 @@ async fn session_hears_of_its_tasks_until_they_end() {
     assert!(heard["params"].get("_meta").is_none());
     // Who has not begun it hears of it from when it has looked.
     let mut other = connect(&server).await;
-    assert_eq!(other.request("antiphon/tasks/get", of(&task)).await.unwrap()["status"], "input_required");
-    client.converse("antiphon/tasks/result", of(&task)).await.unwrap();
+    assert_eq!(other.request("tasks/get", of(&task)).await.unwrap()["status"], "input_required");
+    client.converse("tasks/result", of(&task)).await.unwrap();
     for client in [&mut client, &mut other] {
         let ended = |message: &Value| message["params"]["status"] == "completed";
         while !client.frames().iter().any(|frame| ended(&frame.message)) {
