@@ -19,8 +19,8 @@ struct Sure {
 
 async fn pay(ctx: &Ctx, _: Card) -> Result<String> {
     let receipt: String = ctx.step("reserve", || async { Ok("receipt-4711".to_owned()) }).await?;
-    ctx.elicit::<Sure>("Pay?").await?.accepted()?;
-    Ok(receipt)
+    let Sure { sure } = ctx.elicit("Pay?").await?.accepted()?;
+    if sure { Ok(receipt) } else { Err(Error::tool("then not")) }
 }
 
 #[derive(Deserialize, JsonSchema)]

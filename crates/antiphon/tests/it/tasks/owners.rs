@@ -146,7 +146,7 @@ async fn task_of_somebody_else_is_no_task() {
             // There is no telling which.
             assert_eq!(stolen["error"], missing["error"]);
         }
-        let own = ada.request(&format!("{prefix}tasks/get"), json!({"taskId": id})).await;
+        let own = ada.request("tasks/get", json!({"taskId": id})).await;
         assert_eq!(own["result"]["taskId"], *id);
         assert_ne!(own["result"]["status"], "cancelled");
     }

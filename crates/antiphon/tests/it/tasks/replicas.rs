@@ -1,6 +1,7 @@
 //! Tasks of several replicas, some of which die.
 
 use std::{
+    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -328,7 +329,7 @@ async fn large(ctx: &Ctx, _: ()) -> Result<String> {
     // Nothing that compresses.
     while text.len() < 700_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        text += &format!("{seed:016x}");
+        write!(text, "{seed:016x}").unwrap();
     }
     let kept: String = ctx.step("large", || async { Ok(text) }).await?;
     ctx.elicit::<Go>("Shall I?").await?.accepted()?;
