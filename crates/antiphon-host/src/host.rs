@@ -49,7 +49,7 @@ pub struct Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// How many times a call, or a task of 2026-07-28, may ask before it is given up. Default: 10.
+    /// How many times a call may ask in rounds before it is given up; a task may as often as it likes. Default: 10.
     pub rounds: u32,
     /// How many questions of one round are answered at a time. Default: 4.
     pub concurrent_asks: usize,

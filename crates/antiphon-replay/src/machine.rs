@@ -53,6 +53,7 @@ pub struct Machine {
     first_asked: bool,
     fits: Fits,
     polls: u64,
+    recorded: u64,
     running: usize,
     #[cfg(feature = "__mutations")]
     mutation: Option<Mutation>,
@@ -143,6 +144,7 @@ impl Machine {
             first_asked: false,
             fits: |_, _| true,
             polls: 0,
+            recorded: 0,
             running: 0,
             #[cfg(feature = "__mutations")]
             mutation: None,
@@ -382,6 +384,23 @@ impl Machine {
         let entry = Entry::new(key.clone(), slot.op.clone(), outcome);
         self.record(entry);
         true
+    }
+
+    /// Whether the code waits for a step that begins as soon as [`advance`](Self::advance) is called: whoever writes
+    /// journals down does so before. Call it while the code is at rest.
+    pub fn begins_steps(&mut self) -> bool {
+        self.settle();
+        let begins = |key: &Key| {
+            // The context's own have no name, and no effects.
+            !key.name().is_empty()
+                && self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Waiting))
+        };
+        self.open && self.new_steps.iter().any(begins)
+    }
+
+    /// How often something was recorded in this leg, or taken out of the journal.
+    pub fn recorded(&self) -> u64 {
+        self.recorded
     }
 
     /// What has been recorded so far.
@@ -700,6 +719,7 @@ impl Machine {
     }
 
     fn record(&mut self, entry: Entry) {
+        self.recorded += 1;
         self.journal.entries.push(entry);
         self.cursor = self.journal.entries.len();
     }
@@ -710,6 +730,7 @@ impl Machine {
         let entries = &mut self.journal.entries;
         if let Some(at) = entries[..self.cursor].iter().rposition(|entry| entry.key == *key) {
             entries.remove(at);
+            self.recorded += 1;
             self.cursor -= 1;
             self.index.take();
         }

@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) deadlines: BTreeMap<Key, u64>,
     /// Steps of a task that have ended, and that the tool is told of when that is written down.
     finished: VecDeque<(Key, Result<Value, Failure>)>,
+    /// How much of what was recorded is written down.
+    written: u64,
 }
 
 /// A tool that never yields could fill memory with log lines nobody has been sent yet.
@@ -64,6 +66,7 @@ impl Run {
             last_progress: None,
             deadlines: BTreeMap::new(),
             finished: VecDeque::new(),
+            written: 0,
         };
         Self {
             link,
@@ -96,7 +99,8 @@ impl Run {
 
     /// Whether the tool wants to be a task, and can be.
     pub(crate) fn wants_promotion(&self) -> bool {
-        self.promotes_in().is_some() && self.promoting.as_ref().is_some_and(Promoting::is_wanted)
+        self.promotes_in() == Some(std::time::Duration::ZERO)
+            && self.promoting.as_ref().is_some_and(Promoting::is_wanted)
     }
 
     /// Has the run become a task as soon as it rests, if it may.
@@ -114,7 +118,13 @@ impl Run {
     /// Makes the run a task, if it is not one.
     pub(crate) async fn promote(&self) -> RunResult<()> {
         let Some(promotion) = self.take_promotion() else { return Ok(()) };
-        let keeper = promotion.promote(self).await?;
+        let Ok(place) = promotion.tasks.place() else {
+            // All who work on tasks are busy. Until one is not, it stays what it is.
+            *self.promotion.lock().unwrap_or_else(PoisonError::into_inner) = Some(promotion);
+            self.promoting.iter().for_each(Promoting::postpone);
+            return Ok(());
+        };
+        let keeper = promotion.promote(self, place).await?;
         self.keep(keeper);
         Ok(())
     }
@@ -156,7 +166,7 @@ impl Run {
     pub(crate) fn journal(&self) -> Journal {
         let mut state = self.state();
         state.id();
-        state.machine().journal().clone()
+        state.written_now()
     }
 
     /// When the run has to be looked at again, in milliseconds since 1970, whatever else happens.
@@ -277,6 +287,19 @@ impl State {
         None
     }
 
+    /// The journal, which is written down now.
+    pub(crate) fn written_now(&mut self) -> Journal {
+        self.written = self.machine().recorded();
+        self.machine().journal().clone()
+    }
+
+    /// The journal, if a step is about to begin and what led there is not written down: an answer of a provider's is
+    /// another one when it is asked again.
+    pub(crate) fn write_ahead(&mut self) -> Option<Journal> {
+        let begins = self.machine().begins_steps() && self.machine().recorded() != self.written;
+        begins.then(|| self.written_now())
+    }
+
     pub(crate) fn take_waker(&mut self, key: &Key) -> Option<Waker> {
         self.wakers.remove(key)
     }
@@ -290,6 +313,8 @@ impl State {
         self.machine().leave(key);
         self.wakers.remove(key);
         self.deadlines.remove(key);
+        // A loop takes another step under the same key: what came of this one is not for that.
+        self.finished.retain(|(finished, _)| finished != key);
     }
 }
 

@@ -82,7 +82,11 @@ pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     // the error can pick it up again.
     if matches!(
         result,
-        Ok(_) | Err(Error::TaskCancelled { .. } | Error::TaskUnknown { .. } | Error::TaskUnfinished { .. })
+        Ok(_)
+            | Err(Error::TaskCancelled { .. }
+                | Error::TaskUnknown { .. }
+                | Error::TaskUnfinished { .. }
+                | Error::TaskStuck { .. })
     ) {
         abandoned.0 = None;
     }

@@ -10,7 +10,7 @@ use super::{
     info::{TaskInfo, TaskStatus, unwrapped, unwrapped_result},
     inputs::{Asked, Inputs},
     known::{Claim, Task},
-    pace::{Losses, Pace},
+    pace::{INTERNAL_ERROR, Losses, Pace, is_passing},
     read,
 };
 use crate::{
@@ -18,15 +18,14 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a failed task says that says nothing else.
-const INTERNAL_ERROR: i32 = -32603;
-
 /// Somebody who follows a task.
 pub(super) struct Follow<'a> {
     connection: &'a Connection,
     task: &'a Arc<Task>,
     timeout: Option<Duration>,
     losses: Losses,
+    /// How often a server could not wait with us.
+    refused: Losses,
 }
 
 /// A task, as it was seen.
@@ -39,7 +38,8 @@ pub(super) struct Seen {
 
 impl<'a> Follow<'a> {
     pub(super) fn new(connection: &'a Connection, task: &'a Arc<Task>, timeout: Option<Duration>) -> Self {
-        Self { connection, task, timeout, losses: Losses::new(connection.limits()) }
+        let losses = || Losses::new(connection.limits());
+        Self { connection, task, timeout, losses: losses(), refused: losses() }
     }
 
     /// Looks at the task, again if the connection was lost.
@@ -74,7 +74,7 @@ impl<'a> Follow<'a> {
         let limits = connection.limits();
         let mut pace = Pace::new(connection.answering().events.tasks(), &task.id, limits);
         let mut inputs = Inputs::new(connection.answering(), task, limits.concurrent_asks);
-        let (mut rounds, mut stuck) = (0, 0);
+        let mut stuck = 0;
         loop {
             let seen = self.look().await?;
             match seen.info.status {
@@ -87,12 +87,8 @@ impl<'a> Follow<'a> {
                     let requests = requests_in(&seen.detail);
                     let keys: Vec<String> = requests.keys().cloned().collect();
                     match inputs.ask(requests) {
-                        Asked::New => (rounds, stuck) = (rounds + 1, 0),
-                        Asked::Pending => stuck = 0,
+                        Asked::New | Asked::Pending => stuck = 0,
                         Asked::OnlyGiven => stuck += 1,
-                    }
-                    if rounds > limits.rounds {
-                        return Err(Error::Rounds(limits.rounds));
                     }
                     if stuck > limits.stuck_polls {
                         return Err(Error::TaskStuck { id: task.id.clone(), keys });
@@ -128,6 +124,10 @@ impl<'a> Follow<'a> {
             // be the same error as that of an unknown task.
             Err(error @ Error::Server { .. }) => match self.look().await?.info.status {
                 TaskStatus::Cancelled => Err(Error::TaskCancelled { id: self.task.id.clone() }),
+                // It goes on, so this is not how it ended.
+                TaskStatus::Working | TaskStatus::InputRequired => {
+                    self.refused.bear(error).await.map(|()| None)
+                }
                 _ => Err(error),
             },
             Err(error) => Err(error),
@@ -181,7 +181,7 @@ impl<'a> Follow<'a> {
             let modern = self.connection.speaks_modern().await?;
             let method = if modern { format!("tasks/{verb}") } else { format!("antiphon/tasks/{verb}") };
             match self.connection.send(&method, params.clone(), &options).await {
-                Err(error @ (Error::Lost { .. } | Error::Timeout { .. })) => self.losses.bear(error).await?,
+                Err(error) if is_passing(&error) => self.losses.bear(error).await?,
                 answered => {
                     self.losses.over();
                     return answered.map(|value| (value, modern));

@@ -110,7 +110,7 @@ impl TaskHandle {
     ///
     /// - [`Error::Server`] if the task failed, or asks for what this host does not answer.
     /// - [`Error::TaskCancelled`], [`Error::TaskUnknown`].
-    /// - [`Error::TaskUnfinished`], [`Error::TaskStuck`], [`Error::Rounds`]: the task goes on, and
+    /// - [`Error::TaskUnfinished`], [`Error::TaskStuck`]: the task goes on, and
     ///   can be waited for again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {

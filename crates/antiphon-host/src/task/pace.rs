@@ -72,6 +72,15 @@ impl Pace {
     }
 }
 
+/// What servers say that cannot look just now: their store is away, or they have too much to do. How a task
+/// ended is never said like this in answer to what [`Losses`] bears.
+pub(super) const INTERNAL_ERROR: i32 = -32603;
+
+/// Whether the same may go better in a moment.
+pub(super) fn is_passing(error: &Error) -> bool {
+    matches!(error, Error::Lost { .. } | Error::Timeout { .. } | Error::Server { code: INTERNAL_ERROR, .. })
+}
+
 /// Bears lost connections: what only reads, or may be said twice, is said again.
 pub(super) struct Losses {
     limits: HostLimits,
@@ -86,9 +95,7 @@ impl Losses {
     /// Waits until the same can be tried again; or returns the error, if it is another, or one too
     /// many.
     pub(super) async fn bear(&mut self, error: Error) -> Result<()> {
-        if !matches!(error, Error::Lost { .. } | Error::Timeout { .. })
-            || self.borne >= self.limits.reconnects
-        {
+        if !is_passing(&error) || self.borne >= self.limits.reconnects {
             return Err(error);
         }
         let wait = self.limits.backoff * 2_u32.saturating_pow(self.borne);

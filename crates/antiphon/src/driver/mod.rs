@@ -120,6 +120,9 @@ pub(crate) async fn drive<T>(
             tokio::task::consume_budget().await;
         }
         flush(run).await;
+        if let Err(stop) = write_ahead(run).await {
+            return Leg::Stopped(stop);
+        }
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
             Ok(None) => continue,
@@ -132,6 +135,10 @@ pub(crate) async fn drive<T>(
                 tokio::select! {
                     biased;
                     () = root.notify.notified() => {}
+                    () = news(run) => {}
+                    () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
+                        return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
+                    }
                     () = sleep_or_never(left) => return timed_out(pace.limit),
                 }
                 left = left.map(|left| left.saturating_sub(began.elapsed()));
@@ -231,11 +238,21 @@ async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
     let (journal, waker) = {
         let mut state = run.state();
         let Some(key) = state.deliver() else { return Ok(false) };
-        (state.machine().journal().clone(), state.take_waker(&key))
+        (state.written_now(), state.take_waker(&key))
     };
     keeper.save(&journal).await?;
     waker.into_iter().for_each(Waker::wake);
     Ok(true)
+}
+
+/// Writes down what led a task to the steps it is about to take.
+async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
+    let Some(keeper) = run.keeper() else { return Ok(()) };
+    let journal = run.state().write_ahead();
+    match journal {
+        Some(journal) => keeper.save(&journal).await,
+        None => Ok(()),
+    }
 }
 
 /// Makes the run a task. If that cannot be done now, it goes on as it was.

@@ -39,7 +39,9 @@ impl Tasks {
             .await?;
         let Some((due, record, revision)) = changed else { return Ok(None) };
         match due {
-            Some(due) => self.push(&key, &record, due, due.at).await,
+            Some(due) => {
+                self.push(&key, &record, due, due.at).await;
+            }
             None => self.heal(&key, &record).await,
         }
         self.announce(&record, false).await;

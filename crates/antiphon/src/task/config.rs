@@ -105,7 +105,7 @@ pub struct TaskConfig {
     /// Among how many queues runs are spread by tool and caller, so that one who begins ten thousand keeps nobody
     /// else waiting. All replicas must agree. Default: 4.
     pub lanes: u32,
-    /// How many legs may wait for a worker before no more tasks are created. Default: 100,000.
+    /// How many legs may wait, for a worker or for their time, before no more tasks are created. Default: a million.
     pub backlog: u64,
     /// How often a worker shows that it is alive. Less than a third of the queue's
     /// [lease](antiphon_store::QueueConfig::lease). Default: 5 seconds.
@@ -122,7 +122,7 @@ pub struct TaskConfig {
     /// How many rounds before the last a run becomes a task. Default: 1.
     pub promote_rounds_left: u32,
     /// Whether somebody of whom nothing is known may list the tasks of all such. Only where all of them trust each other:
-    /// over stdio they do. Default: no.
+    /// over a stream of a server without a backend they may without this. Default: no.
     pub anonymous_list: bool,
 }
 
@@ -136,7 +136,7 @@ impl Default for TaskConfig {
             per_tool: usize::MAX,
             per_caller: usize::MAX,
             lanes: 4,
-            backlog: 100_000,
+            backlog: 1_000_000,
             beat: Duration::from_secs(5),
             deaths: 8,
             retry: RetryPolicy::default(),

@@ -1,18 +1,24 @@
 //! Who writes down what a leg comes to.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex as StdMutex, PoisonError, Weak},
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex as StdMutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use antiphon_replay::{Journal, Suspension};
 use antiphon_store::{Error as StoreError, Lease, Revision};
 use serde_json::Value;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::{Ended, TaskStatus, Tasks, record::TaskRecord};
+use super::{
+    Ended, TaskStatus, Tasks,
+    record::{Due, TaskRecord},
+};
 use crate::{error::Error, run::now_millis, server::Shared};
 
 /// One leg's hold on its run.
@@ -22,12 +28,18 @@ pub(crate) struct Keeper {
     pub(super) key: String,
     pub(super) id: String,
     held: Mutex<(TaskRecord, Revision)>,
+    /// The answers the tool was given at the beginning: by the time it waits again it has used them, or they did not fit.
+    given: StdMutex<BTreeSet<String>>,
     /// What the tool said last, to be written with the next write or the next beat.
     message: StdMutex<Option<String>>,
+    /// Whether the record says that it is held.
+    holds: AtomicBool,
     /// Wakes the driver.
     news: Notify,
     lost: CancellationToken,
     cancelled: CancellationToken,
+    /// Where it is worked on, if that is not a job's.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a leg stops in the middle.
@@ -46,16 +58,20 @@ impl Keeper {
         key: String,
         record: TaskRecord,
         revision: Revision,
+        place: Option<OwnedSemaphorePermit>,
     ) -> Arc<Self> {
         let keeper = Arc::new(Self {
             tasks: Arc::clone(tasks),
             shared: Arc::downgrade(shared),
             key,
             id: record.id.clone(),
+            given: StdMutex::default(),
             message: StdMutex::new(None),
+            holds: AtomicBool::new(false),
             news: Notify::new(),
             lost: CancellationToken::new(),
             cancelled: CancellationToken::new(),
+            _place: place,
             held: Mutex::new((record, revision)),
         });
         tasks.working().insert(keeper.id.clone(), Arc::downgrade(&keeper));
@@ -92,6 +108,13 @@ impl Keeper {
         self.tasks.config.clean_up
     }
 
+    /// The run as this leg knows it, to go on from: what was answered is given to the tool.
+    pub(super) async fn begin(&self) -> TaskRecord {
+        let record = self.record().await;
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = record.answers.keys().cloned().collect();
+        record
+    }
+
     /// The run as this leg knows it.
     pub(super) async fn record(&self) -> TaskRecord {
         self.held.lock().await.0.clone()
@@ -122,23 +145,32 @@ impl Keeper {
         adapt: impl Fn(&Value) -> Value,
     ) -> Result<bool, Stop> {
         let Suspension { journal, asks } = suspension;
+        let given = std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner));
         let (more, record, push) = self
             .amend(|record| {
-                record
-                    .answers
-                    .retain(|key, _| journal.asked.contains_key(&antiphon_replay::Key::from(key.as_str())));
-                record.journal = journal.clone();
-                record.held = None;
+                // A loop asks another question under the same key, and a question may have been reworded: an answer is
+                // good for what was out when it came, and once.
+                let out = std::mem::replace(&mut record.journal, journal.clone()).asked;
+                record.answers.retain(|key, _| {
+                    let asked = antiphon_replay::Key::from(key.as_str());
+                    !given.contains(key)
+                        && journal.asked.get(&asked).is_some_and(|now| out.get(&asked) == Some(now))
+                });
                 record.failures = 0;
                 if record.status.is_final() {
-                    record.job = None;
+                    if !record.cleaning {
+                        record.held = None;
+                        record.job = None;
+                    }
                     return (record.cleaning, record.clone(), None);
                 }
                 let more = asks.keys().any(|key| record.answers.contains_key(key.as_str()));
                 put(record, asks, &adapt);
                 if more {
+                    // It goes on here, so it is still held: a job that is due must not begin another leg.
                     return (true, record.clone(), None);
                 }
+                record.held = None;
                 let names: Vec<_> = record.asks.keys().cloned().collect();
                 if names.is_empty() {
                     record.set_status(TaskStatus::Working);
@@ -155,7 +187,7 @@ impl Keeper {
             })
             .await?;
         if let Some(due) = push {
-            self.tasks.push(&self.key, &record, due, now_millis()).await;
+            self.push(&record, due).await?;
         }
         if !more {
             self.tasks.announce(&record, false).await;
@@ -198,6 +230,12 @@ impl Keeper {
                 record.journal = journal.clone();
                 record.held = None;
                 record.failures += 1;
+                if record.status.is_final() {
+                    // It was cancelled meanwhile, and stays so: the next leg cleans up.
+                    record.note("retried", why.to_owned());
+                    let due = record.next_job(now_millis() + super::millis(wait));
+                    return (record.clone(), due);
+                }
                 record.message = Some(format!("it failed and is tried again: {why}"));
                 record.note("retried", format!("in {} ms: {why}", wait.as_millis()));
                 record.set_status(TaskStatus::Working);
@@ -205,8 +243,23 @@ impl Keeper {
                 (record.clone(), due)
             })
             .await?;
-        self.tasks.push(&self.key, &record, due, now_millis()).await;
-        Ok(())
+        self.push(&record, due).await
+    }
+
+    /// Queues the next leg. Where that fails this leg's own job must not be gone: whoever gets it finds another named in
+    /// the record, and queues that.
+    async fn push(&self, record: &TaskRecord, due: Due) -> Result<(), Stop> {
+        if self.tasks.push(&self.key, record, due, now_millis()).await {
+            return Ok(());
+        }
+        Err(Stop::Failed(Error::tool("the next leg could not be queued")))
+    }
+
+    /// Has others keep away for a while, though no job or another than the run's own is what runs this leg.
+    pub(super) async fn hold(&self) -> Result<(), Stop> {
+        self.holds.store(true, Ordering::Relaxed);
+        let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
+        self.amend(|record| record.held = Some(until)).await
     }
 
     /// Changes the record. What others may do to it meanwhile, answer or cancel, is kept; another leg's writing means
@@ -253,11 +306,11 @@ impl Keeper {
                     // The lease lasts for a while yet; next time.
                     Err(error) => tracing::warn!(%error, task = self.id, "a lease could not be extended"),
                 }
-            } else {
-                let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
-                if let Err(Stop::Lost) = self.amend(|record| record.held = Some(until)).await {
-                    return;
-                }
+            }
+            if (lease.is_none() || self.holds.load(Ordering::Relaxed))
+                && let Err(Stop::Lost) = self.hold().await
+            {
+                return;
             }
             self.look().await;
         }

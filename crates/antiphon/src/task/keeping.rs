@@ -101,7 +101,7 @@ impl Tasks {
     /// How long a run has still to live.
     fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
-        let left = (record.created + ttl).saturating_sub(now_millis());
+        let left = record.created.saturating_add(ttl).saturating_sub(now_millis());
         Some(Duration::from_millis(left.max(1)))
     }
 
@@ -210,17 +210,26 @@ impl Tasks {
         self.lane(number % self.config.lanes.max(1))
     }
 
-    /// Pushes a run's job. If that fails, whoever looks at the task next does it.
-    pub(super) async fn push(&self, key: &str, record: &TaskRecord, due: Due, now: u64) {
-        self.push_as(&format!("{}~{}", record.id, due.number), key, record, due, now).await;
+    /// The id of a run's job. One that is tried again as another job has another.
+    pub(super) fn job_id(id: &str, number: u64) -> String {
+        format!("{id}~{number}")
     }
 
-    pub(super) async fn push_as(&self, id: &str, key: &str, record: &TaskRecord, due: Due, now: u64) {
+    /// Pushes a run's job, and says whether it is there. If not, whoever looks at the task next does it.
+    pub(super) async fn push(&self, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
+        self.push_as(&Self::job_id(&record.id, due.number), key, record, due, now).await
+    }
+
+    pub(super) async fn push_as(&self, id: &str, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
         let payload = format!("{} {key} {}", due.number, record.tool);
         let delay = Duration::from_millis(due.at.saturating_sub(now));
         let job = NewJob::new(id, payload).with_delay(delay);
-        if let Err(error) = self.backend.queue.push(&self.lane_of(record), job).await {
-            tracing::warn!(%error, task = record.id, "a leg could not be queued; it is when somebody looks at the task");
+        match self.backend.queue.push(&self.lane_of(record), job).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(%error, task = record.id, "a leg could not be queued; it is when somebody looks at the task");
+                false
+            }
         }
     }
 
@@ -229,7 +238,8 @@ impl Tasks {
     pub(super) async fn heal(&self, key: &str, record: &TaskRecord) {
         let now = now_millis();
         if let Some(due) = record.job.filter(|due| due.at + OVERDUE < now)
-            && record.held.is_none_or(|until| until < now)
+            // Whoever waits for the end of a hold goes first.
+            && record.held.is_none_or(|until| until + OVERDUE < now)
         {
             self.push(key, record, due, now).await;
         }

@@ -57,7 +57,13 @@ impl Tasks {
             Some(Err(_)) => return Then::Later(FAILED),
             None => return Then::Lost,
         };
-        let Some(job) = record.job.filter(|job| job.number == errand.number) else { return Then::Done };
+        let Some(job) = record.job.filter(|job| job.number == errand.number) else {
+            // Whoever named the next job may have died before it was pushed. If it was pushed, this adds nothing.
+            return match record.job {
+                Some(due) if !self.push(key, &record, due, now_millis()).await => Then::Later(FAILED),
+                _ => Then::Done,
+            };
+        };
         if record.status.is_final() && !record.cleaning {
             return Then::Done;
         }
@@ -65,16 +71,22 @@ impl Tasks {
         if let Some(until) = record.held.filter(|until| *until > now) {
             // The process in which it became a task is still at it. A job of its own keeps attempts from adding up.
             let due = super::record::Due { at: until + 100, ..job };
-            self.push_as(&format!("{}~{}~{until}", record.id, job.number), key, &record, due, now).await;
-            return Then::Done;
+            let again = format!("{}~{until}", Self::job_id(&record.id, job.number));
+            let pushed = self.push_as(&again, key, &record, due, now).await;
+            return if pushed { Then::Done } else { Then::Later(FAILED) };
         }
+        // The run's own job may be pushed again while another one runs its leg: that must not begin a second leg.
+        let holds = record.held.is_some() || lease.id != Self::job_id(&record.id, job.number);
         record.legs += 1;
         let (id, legs) = (record.id.clone(), record.legs);
         record.note("leg", format!("{legs} at {}, attempt {attempt}", self.replica));
-        let keeper = Keeper::new(self, shared, key.to_owned(), record, revision);
+        let keeper = Keeper::new(self, shared, key.to_owned(), record, revision, None);
         let work = Box::pin(async {
             if attempt > self.config.deaths {
                 return self.give_up(&keeper, attempt).await;
+            }
+            if holds {
+                keeper.hold().await?;
             }
             self.work(shared, &keeper).await
         });
@@ -122,7 +134,7 @@ impl Tasks {
         keeper: &Arc<Keeper>,
     ) -> Result<(), Stop> {
         loop {
-            let record = keeper.record().await;
+            let record = keeper.begin().await;
             let registry = shared.registry();
             let Some(tool) = registry.tool(&record.tool) else {
                 return self.missing(keeper, &record).await;

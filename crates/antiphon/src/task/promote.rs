@@ -1,22 +1,29 @@
 //! Runs that become tasks on their way.
 
 use std::{
-    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
+use antiphon_replay::Journal;
 use antiphon_store::Revision;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Keeper, NewTask, TaskView, Tasks, millis, record::Due};
 use crate::{
-    error::Result,
+    error::{Error, ErrorKind, Result},
     run::{Run, now_millis},
     server::Shared,
 };
 
 /// For how many beats a leg counts as alive that no job runs.
 pub(super) const HOLD: u32 = 4;
+
+/// After which time a run tries again to become a task that could not.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What it takes for a run to become a task.
 pub(crate) struct Promotion {
@@ -33,11 +40,13 @@ pub(crate) struct Promoting {
     begun: Instant,
     after: Option<Duration>,
     wanted: AtomicBool,
+    postponed: Mutex<Option<Instant>>,
 }
 
 impl Promoting {
     pub(crate) fn new(after: Option<Duration>) -> Self {
-        Self { begun: Instant::now(), after, wanted: AtomicBool::new(false) }
+        let (wanted, postponed) = (AtomicBool::new(false), Mutex::new(None));
+        Self { begun: Instant::now(), after, wanted, postponed }
     }
 
     /// The tool wants to be one.
@@ -51,10 +60,19 @@ impl Promoting {
 
     /// In how long; `None` is never.
     pub(crate) fn due(&self) -> Option<Duration> {
-        if self.is_wanted() {
-            return Some(Duration::ZERO);
-        }
-        self.after.map(|after| after.saturating_sub(self.begun.elapsed()))
+        let due = match self.after {
+            _ if self.is_wanted() => Duration::ZERO,
+            Some(after) => after.saturating_sub(self.begun.elapsed()),
+            None => return None,
+        };
+        let postponed = *self.postponed.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = postponed.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        Some(due.max(until))
+    }
+
+    /// It cannot be now.
+    pub(crate) fn postpone(&self) {
+        *self.postponed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + AGAIN);
     }
 }
 
@@ -65,10 +83,16 @@ impl Promotion {
     /// # Errors
     ///
     /// Where the task cannot be created. The run goes on as it was.
-    pub(crate) async fn promote(self, run: &Run) -> Result<Arc<Keeper>> {
+    pub(crate) async fn promote(self, run: &Run, place: Option<OwnedSemaphorePermit>) -> Result<Arc<Keeper>> {
+        // By itself: whoever waits for it may go away at any time, and nobody goes on with half a task then.
+        let written = tokio::spawn(self.write(run.journal(), place)).await;
+        written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))
+    }
+
+    async fn write(self, journal: Journal, place: Option<OwnedSemaphorePermit>) -> Result<Arc<Keeper>> {
         let Self { tasks, shared, mut new, reply } = self;
         tasks.begin(&shared);
-        new.journal = Some(run.journal());
+        new.journal = Some(journal);
         let mut record = tasks.record(new);
         let now = now_millis();
         let until = now + millis(HOLD * tasks.config.beat);
@@ -80,8 +104,12 @@ impl Promotion {
         let revision = tasks.insert(&shared, &key, &record).await?;
         // If this process dies, whoever gets this job goes on.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
-        let _ = reply.send(record.view(revision));
-        Ok(Keeper::new(&tasks, &shared, key, record, Revision(revision)))
+        if reply.send(record.view(revision)).is_err() {
+            // Nobody will ever know of it.
+            tasks.remove(&key, record, Revision(revision)).await?;
+            return Err(Error::new(ErrorKind::Cancelled));
+        }
+        Ok(Keeper::new(&tasks, &shared, key, record, Revision(revision), place))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon_store::{Error as StoreError, Job, Lease, NewJob};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
 use crate::{run::random_id, server::Shared};
@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a number of waiting jobs is good for.
 const COUNTED: Duration = Duration::from_secs(5);
+
+/// How long a leg waits in hand for its share before others of its lane are let past.
+const SHARE: Duration = Duration::from_secs(1);
 
 /// How often a server without replicas looks for what has expired.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -53,8 +56,8 @@ impl Slots {
         )
     }
 
-    /// Waits for a place for everything a leg needs one of.
-    async fn places(&self, config: &TaskConfig, errand: &Errand) -> Vec<OwnedSemaphorePermit> {
+    /// Waits for a place among those of the same tool and caller.
+    async fn shares(&self, config: &TaskConfig, errand: &Errand) -> Vec<OwnedSemaphorePermit> {
         let mut places = Vec::new();
         if config.per_caller < config.workers {
             places.push(self.of(format!("caller {}", errand.owner()), config.per_caller));
@@ -62,8 +65,6 @@ impl Slots {
         if config.per_tool < config.workers {
             places.push(self.of(format!("tool {}", errand.tool), config.per_tool));
         }
-        // The common place comes last, so that nobody holds it while it waits for another.
-        places.push(Arc::clone(&self.all));
         let mut permits = Vec::with_capacity(places.len());
         for place in places {
             permits.extend(place.acquire_owned().await);
@@ -170,6 +171,18 @@ impl Tasks {
         }
     }
 
+    /// A place for a leg that no job runs; none is needed where this process works on no others.
+    ///
+    /// # Errors
+    ///
+    /// Where all are taken.
+    pub(crate) fn place(&self) -> Result<Option<OwnedSemaphorePermit>, TryAcquireError> {
+        if self.config.workers == 0 {
+            return Ok(None);
+        }
+        Arc::clone(&self.slots.all).try_acquire_owned().map(Some)
+    }
+
     /// Waits until no leg is being worked on here, or for as long as legs may take when the server ends.
     pub(crate) async fn drained(&self) {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
@@ -183,8 +196,25 @@ impl Tasks {
             let _ = self.backend.queue.bury(lease).await;
             return;
         };
-        let Some(_places) = self.while_held(lease, self.slots.places(&self.config, &errand)).await else {
-            return;
+        let place = async {
+            let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &errand)).await.ok()?;
+            // The common place comes last, so that nobody holds it while it waits for another.
+            Some((shares, Arc::clone(&self.slots.all).acquire_owned().await.ok()))
+        };
+        let placed = tokio::select! {
+            biased;
+            // What has not begun is for those who stay.
+            () = self.stopped.cancelled() => Some(Err(Duration::ZERO)),
+            placed = self.while_held(lease, place) => placed.map(|placed| placed.ok_or(SHARE)),
+        };
+        let _places = match placed {
+            Some(Ok(places)) => places,
+            Some(Err(wait)) => {
+                // If this fails, it comes back when its lease has run out.
+                let _ = self.later(&job, &errand, wait).await;
+                return;
+            }
+            None => return,
         };
         drop(hand);
         let work = Box::pin(self.leg(shared, &errand, job.attempt, lease));
@@ -200,7 +230,8 @@ impl Tasks {
         let told = match then {
             Then::Done => self.backend.queue.ack(lease).await,
             Then::Later(wait) => self.later(&job, &errand, wait).await,
-            Then::Handed => self.backend.queue.nack(lease, Duration::ZERO).await,
+            // A server that ends in peace is not a worker that died over the run.
+            Then::Handed => self.later(&job, &errand, Duration::ZERO).await,
             // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
             Then::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };

@@ -225,12 +225,14 @@ impl Link {
     /// Shows a session that it is still in use. An HTTP session that nothing passes through for its
     /// idle limit is closed, and a person who thinks for that long would find nobody waiting.
     ///
-    /// Whether it is answered does not matter; `within` bounds the wait for it.
-    pub(crate) async fn ping(&self, within: std::time::Duration) {
-        let Some(peer) = self.context().map(|context| context.peer.clone()) else { return };
-        if let Ok(ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) {
-            let _ = tokio::time::timeout(within, peer.send_request(ping)).await;
-        }
+    /// Says whether it was answered within that time, be it with an error.
+    pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
+        let Some(peer) = self.context().map(|context| context.peer.clone()) else { return false };
+        let Ok(ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) else {
+            return false;
+        };
+        let answered = tokio::time::timeout(within, peer.send_request(ping)).await;
+        matches!(answered, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
     /// Whether the client wants to hear of a log message of this level.

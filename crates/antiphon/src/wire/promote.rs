@@ -8,7 +8,10 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
 };
 use serde_json::Value;
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::{SemaphorePermit, oneshot},
+    task::JoinHandle,
+};
 
 use super::{
     Link,
@@ -125,15 +128,16 @@ impl Leaves {
         let limit = tool.timeout.or(shared.limits.tool_timeout);
         let pace = Pace { grace: shared.limits.grace, limit, task_limit: tool.timeout, keep_alive: None };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
+        // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
+        let mut beating = std::pin::pin!(beat(&run, permit));
         let leg = tokio::select! {
             biased;
             leg = driver::drive(&run, future.as_mut(), pace) => leg,
             // Once it is a task, whoever cancels it says so of the task.
             () = cancelled(&run) => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
-            () = beat(&run) => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
+            () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
         };
         if let Some(keeper) = run.keeper() {
-            drop(permit);
             let rest = async {
                 if tasks.conclude(keeper, &run, &tool, leg).await? {
                     tasks.work(&shared, keeper).await?;
@@ -142,7 +146,7 @@ impl Leaves {
             };
             let ended = tokio::select! {
                 ended = rest => ended,
-                () = keeper.beat(None) => Err(crate::task::Stop::Lost),
+                () = &mut beating => Err(crate::task::Stop::Lost),
             };
             if let Err(stop) = ended {
                 tracing::warn!(?stop, "a run that became a task goes on elsewhere");
@@ -190,9 +194,18 @@ async fn asked(run: &Run, suspension: Suspension, binding: &Binding) -> Replied 
     let Promotion { tasks, shared, mut new, .. } = promotion;
     let asks = suspension.asks.iter();
     new.asks = asks.map(|(key, request)| (key.to_string(), run.link.adapt(request).into_owned())).collect();
-    new.journal = Some(suspension.journal);
-    let view = tasks.create(&shared, new).await.map_err(|error| to_error_data(&error))?;
-    Ok(CallToolResponse::Task(tasks::created(&view)))
+    new.journal = Some(suspension.journal.clone());
+    match tasks.create(&shared, new).await {
+        Ok(view) => Ok(CallToolResponse::Task(tasks::created(&view))),
+        Err(error) => {
+            // The rounds that are left may be enough.
+            tracing::warn!(%error, "a run could not become a task");
+            match input_required(run, suspension, binding).await {
+                Ok(result) => Ok(result.into()),
+                Err(_) => Err(to_error_data(&error)),
+            }
+        }
+    }
 }
 
 async fn cancelled(run: &Run) {
@@ -202,7 +215,9 @@ async fn cancelled(run: &Run) {
     }
 }
 
-/// Shows, once the run is a task, that it is worked on here.
-async fn beat(run: &Run) {
-    run.kept().await.beat(None).await;
+/// Shows, once the run is a task, that it is worked on here. The request it came with is over then.
+async fn beat(run: &Run, permit: SemaphorePermit<'_>) {
+    let keeper = run.kept().await;
+    drop(permit);
+    keeper.beat(None).await;
 }

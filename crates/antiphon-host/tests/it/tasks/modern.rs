@@ -324,3 +324,28 @@ async fn over_http_a_task_is_named_in_the_header() {
     assert_eq!(asked.load(Ordering::SeqCst), 3);
     assert_eq!(task.cancel().await.unwrap().status, TaskStatus::Completed);
 }
+
+#[tokio::test]
+async fn a_call_whose_task_is_stuck_does_not_cancel_it() {
+    let server = Modern { lags: true, ..Modern::default() };
+    let (builder, _) = ada(Lifecycle::Modern);
+    let builder = builder.with_limits(HostLimits::default().with_stuck_polls(2));
+    let (connection, _) = connect(builder, &server).await;
+    let Error::TaskStuck { id, .. } = connection.call("lag", json!({})).await.unwrap_err() else {
+        panic!("the task should be stuck");
+    };
+    // Whatever the call has left to say is said before this is answered.
+    connection.task(&id).status().await.unwrap();
+    server.wake.notify_one();
+    assert_eq!(text(&connection.task(&id).wait().await.unwrap()), "awake");
+}
+
+#[tokio::test]
+async fn a_server_whose_store_is_away_for_a_moment_does_not_end_the_wait() {
+    let server = Modern { away: Arc::new(AtomicUsize::new(3)), ..Modern::default() };
+    let fast = Duration::from_millis(1);
+    let limits = HostLimits::default().with_reconnects(5, fast, fast);
+    let (connection, _) = connect(host(Lifecycle::Modern).with_limits(limits), &server).await;
+    server.wake.notify_one();
+    assert_eq!(text(&connection.call("nap", json!({})).await.unwrap()), "rested");
+}

@@ -33,6 +33,8 @@ pub(super) struct Modern {
     /// How many answers get lost, together with the connection.
     pub(super) loses: Arc<AtomicUsize>,
     pub(super) pipes: Arc<Mutex<Pipes>>,
+    /// How many looks find that the server's store is away.
+    pub(super) away: Arc<AtomicUsize>,
     /// Shows every question it ever asked, answered or not, until the task ends.
     pub(super) lags: bool,
     pub(super) shown: Arc<Mutex<rmcp::model::InputRequests>>,
@@ -114,6 +116,9 @@ impl ServerHandler for Modern {
         request: GetTaskParams,
         _: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        if self.away.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(ErrorData::internal_error("try again later", None));
+        }
         let mut task = self.manager.get_task(&request.task_id)?;
         if self.lags && !task.status().is_terminal() {
             let mut shown = self.shown.lock().unwrap();

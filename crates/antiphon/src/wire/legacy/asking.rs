@@ -1,7 +1,7 @@
 //! Which questions of tasks a client is being asked at this moment.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -12,14 +12,15 @@ use crate::task::Tasks;
 /// The questions that clients of this process have before them, by task and key.
 ///
 /// Whoever waits for a task asks what it asks, and several may wait for one: a form is shown once all the same.
+/// Whoever asks is told when somebody else would, and has to make sure that its client is still there.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
-    claimed: Mutex<HashSet<(String, String)>>,
+    claimed: Mutex<HashMap<(String, String), Arc<Notify>>>,
     released: Notify,
 }
 
 impl Asking {
-    fn claimed(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
+    fn claimed(&self) -> MutexGuard<'_, HashMap<(String, String), Arc<Notify>>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -37,11 +38,16 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// `None`: somebody else is asking.
-    pub(super) fn of(tasks: &Arc<Tasks>, task: &str, key: &str) -> Option<Self> {
+    /// `None`: somebody else is asking, and is told through its `wanted` that this one would.
+    pub(super) fn of(tasks: &Arc<Tasks>, task: &str, key: &str, wanted: &Arc<Notify>) -> Option<Self> {
         let question = (task.to_owned(), key.to_owned());
-        let claims = tasks.asking.claimed().insert(question.clone());
-        claims.then(|| Self { tasks: Arc::clone(tasks), question })
+        let mut claimed = tasks.asking.claimed();
+        if let Some(asker) = claimed.get(&question) {
+            asker.notify_one();
+            return None;
+        }
+        claimed.insert(question.clone(), Arc::clone(wanted));
+        Some(Self { tasks: Arc::clone(tasks), question })
     }
 }
 

@@ -128,10 +128,12 @@ pub(super) fn declare(shared: &Shared, extensions: &Extensions, result: &mut Ini
     result.capabilities.experimental.get_or_insert_default().insert(CAPABILITY.to_owned(), declared);
 }
 
-/// Whether the caller may list tasks: they are its own if somebody knows who it is, and if it has the connection to
-/// itself. Strangers on the network are one owner, and would see each other's.
+/// Whether the caller may list tasks: they are its own if somebody knows who it is, and if it has the connection and the
+/// tasks to itself. Strangers on the network, and those of processes that share a backend, are one owner, and would see
+/// each other's.
 fn may_list(shared: &Shared, tasks: &Tasks, extensions: &Extensions) -> bool {
-    tasks.config.anonymous_list || !is_over_http(extensions) || shared.principal(extensions).is_some()
+    let alone = !is_over_http(extensions) && shared.backend.is_none();
+    tasks.config.anonymous_list || alone || shared.principal(extensions).is_some()
 }
 
 #[cfg(feature = "http")]

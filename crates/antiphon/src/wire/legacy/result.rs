@@ -1,6 +1,6 @@
 //! `tasks/result`: waits for a task, and meanwhile asks the client what the task asks.
 
-use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll};
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -8,7 +8,10 @@ use rmcp::{
     service::RequestContext,
 };
 use serde_json::{Value, json};
-use tokio::time::{Instant, Interval, interval_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, Interval, interval_at},
+};
 
 use super::{OfTask, RELATED_TASK, asking::Claim, to_json};
 use crate::{
@@ -22,6 +25,9 @@ use crate::{
         tasks,
     },
 };
+
+/// How long a client may take to say that it is there, if somebody else could be asked.
+const PRESENCE: Duration = Duration::from_secs(5);
 
 impl Handler {
     /// Answers with what the call would have been answered with, once it is there.
@@ -47,7 +53,10 @@ impl Handler {
             return Err(full(&self.shared));
         }
         let mut alive = self.keep_alive().map(|every| interval_at(Instant::now() + every, every));
-        let mut questions = Questions { desk, link: &link, out: Vec::new() };
+        let wanted = Arc::new(Notify::new());
+        let mut questions = Questions { desk, link: &link, wanted: Arc::clone(&wanted), out: Vec::new() };
+        // One for all turns: what happens meanwhile must not have the client begin to answer anew.
+        let mut deserted = std::pin::pin!(deserted(&link, &wanted));
         while !view.status.is_final() {
             // Registered first: what somebody else lets go of from here on is heard of.
             let released = tasks.asking.released();
@@ -67,6 +76,10 @@ impl Handler {
                 (question, answer) = questions.answered() => view = desk.take(&owner, question, answer).await?,
                 changed = tasks.changed(&self.shared, &owner, &request.task_id, view.version) => {
                     view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks::unknown)?;
+                }
+                // Over HTTP nobody says that a client has gone, and it may be back in another session.
+                () = &mut deserted => {
+                    return Err(ErrorData::internal_error("the client did not say that it is there", None));
                 }
                 () = released, if questions.misses(&view) => view = desk.get(&owner, &request.task_id).await?,
                 () = keep_alive(&link, alive.as_mut()) => {}
@@ -105,10 +118,22 @@ async fn keep_alive(link: &Link, every: Option<&mut Interval>) {
     link.ping(every.period()).await;
 }
 
+/// Ends when somebody else would ask what this client is asked, and this client does not say that it is there.
+async fn deserted(link: &Link, wanted: &Notify) {
+    loop {
+        wanted.notified().await;
+        if !link.ping(PRESENCE).await {
+            return;
+        }
+    }
+}
+
 /// The questions that this request asks.
 struct Questions<'a> {
     desk: Desk<'a>,
     link: &'a Link,
+    /// Is notified when somebody else would ask them.
+    wanted: Arc<Notify>,
     out: Vec<Question>,
 }
 
@@ -131,7 +156,7 @@ impl Questions<'_> {
             if self.has(key) || self.link.lacks(request).is_some() {
                 continue;
             }
-            let Some(claim) = Claim::of(self.desk.tasks, &view.id, key) else { continue };
+            let Some(claim) = Claim::of(self.desk.tasks, &view.id, key, &self.wanted) else { continue };
             let (task, key, request) = (view.id.clone(), key.clone(), request.clone());
             self.out.push(Question { claim, task, key, request, answer: None });
         }

@@ -1,5 +1,6 @@
 //! Runs that outlive the request that began them.
 
+mod again;
 mod deploy;
 mod engine;
 #[cfg(feature = "http")]

@@ -213,3 +213,25 @@ async fn question_comes_on_the_stream_of_who_waits() {
     let result = answer(&mut waiting).await;
     assert_eq!(result["result"]["content"][0]["text"], "3A for ada", "{result}");
 }
+
+#[tokio::test]
+async fn who_comes_back_in_another_session_is_asked_what_nobody_hears_any_more() {
+    let config = HttpConfig::default().with_session_idle(Duration::from_millis(900));
+    let server = builder(super::quick()).build().unwrap();
+    let app = server.router(config);
+    let gone = Caller::new(&app, "nobody", Revision::V2025_11_25).await;
+    let begun =
+        gone.request("antiphon/tasks/call", json!({"name": "book", "arguments": {}, "task": {}})).await;
+    let id = &begun["result"]["task"]["taskId"];
+    let mut waiting = gone.post(gone.message("antiphon/tasks/result", json!({"taskId": id}))).await;
+    read(&mut waiting, |message| message["method"] == "elicitation/create").await;
+    // It has crashed: nothing is cancelled, and no session ended.
+    drop(waiting);
+    let back = Caller::new(&app, "nobody", Revision::V2025_11_25).await;
+    let mut waiting = back.post(back.message("antiphon/tasks/result", json!({"taskId": id}))).await;
+    let question = read(&mut waiting, |message| message["method"] == "elicitation/create");
+    let question = tokio::time::timeout(Duration::from_secs(15), question).await.expect("it is asked again");
+    let accepted = super::accept(json!({"seat": "3A"}));
+    back.post(json!({"jsonrpc": "2.0", "id": question["id"], "result": accepted})).await;
+    assert_eq!(answer(&mut waiting).await["result"]["content"][0]["text"], "3A for nobody");
+}

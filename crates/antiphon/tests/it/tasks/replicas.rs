@@ -386,3 +386,84 @@ async fn forever(ctx: &Ctx, _: ()) -> Result<String> {
     .await?;
     Ok("never".into())
 }
+
+/// A store that is slow to say that something is written.
+#[cfg(feature = "http")]
+mod slow {
+    use std::{sync::Arc, time::Duration};
+
+    use antiphon_store::{Cursor, Page, Record, Result, Revision, Store};
+    use bytes::Bytes;
+
+    #[derive(Debug)]
+    pub(super) struct Slow(pub(super) Arc<dyn Store>, pub(super) Duration);
+
+    #[async_trait::async_trait]
+    impl Store for Slow {
+        async fn get(&self, key: &str) -> Result<Option<Record>> {
+            self.0.get(key).await
+        }
+
+        async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+            self.0.create(key, value, ttl).await
+        }
+
+        async fn update(
+            &self,
+            key: &str,
+            value: Bytes,
+            ttl: Option<Duration>,
+            revision: Revision,
+        ) -> Result<Revision> {
+            let updated = self.0.update(key, value, ttl, revision).await;
+            tokio::time::sleep(self.1).await;
+            updated
+        }
+
+        async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
+            self.0.delete(key, revision).await
+        }
+
+        async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
+            self.0.list(prefix, after, limit).await
+        }
+
+        async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+            self.0.claim_expired(prefix, lease, limit).await
+        }
+
+        async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
+            self.0.append(log, at, entries).await
+        }
+
+        async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+            self.0.read(log, from, limit).await
+        }
+
+        async fn delete_log(&self, log: &str) -> Result<()> {
+            self.0.delete_log(log).await
+        }
+    }
+}
+
+#[cfg(feature = "http")]
+async fn counted(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    world.begun.fetch_add(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    Ok("done".into())
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn run_that_ends_while_its_beat_is_written_is_not_run_again() {
+    let (mut fleet, world) = (Fleet::new(), Shared::default());
+    fleet.backend.store = Arc::new(slow::Slow(Arc::clone(&fleet.backend.store), Duration::from_millis(200)));
+    let config = super::quick().with_promote_after(Duration::from_millis(100));
+    let tool = Tool::new("counted", "Takes long", counted);
+    let server = fleet.replica(config).with_state(Arc::clone(&world)).tool(tool).build().unwrap();
+    let mut client = client(&server).await;
+    let id = begin(&mut client, "counted", json!({})).await;
+    until(&mut client, &id, "completed").await;
+    assert_eq!(world.begun.load(Ordering::SeqCst), 1);
+}
