@@ -24,7 +24,7 @@ pub const MAX_EVENT: usize = 4 * 1024;
 ///
 /// - When [`subscribe`](Self::subscribe) has returned, every event published on the topic afterwards, from
 ///   whatever opening, comes to the subscription; events of one publisher come in the order in which their
-///   `publish` returned.
+///   `publish` returned. One that was published a moment before may come as well.
 /// - Every subscription gets every event. Nobody else's topic is heard.
 /// - Nothing is kept: without a listener an event is gone.
 /// - Where events may have been lost (the connection was cut, or the listener was too slow for its

@@ -142,7 +142,12 @@ pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     publish(&*bus, "topic", "to nobody").await;
     let mut back = bus.subscribe("topic").await.unwrap();
     publish(&*bus, "topic", "hello again").await;
-    assert_hears(buses, &mut back, "hello again", Some("to nobody")).await;
+    // What was published a moment before may still be on its way.
+    let mut heard = hear(&mut back).await;
+    while heard == Event::Message(bytes("to nobody")) {
+        heard = hear(&mut back).await;
+    }
+    assert_eq!(heard, Event::Message(bytes("hello again")));
 }
 
 /// An event is bytes.

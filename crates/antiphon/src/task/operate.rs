@@ -16,7 +16,8 @@ use crate::{
 
 /// The runs of all callers, for whoever operates the server. From [`Server::runs`](crate::Server::runs).
 ///
-/// It shows what a run has done and waits for, and none of its values: those are its caller's.
+/// It shows what a run has done and waits for, and none of its values: those are its caller's. What a tool says when it
+/// fails, or of its progress, is shown as it is.
 #[derive(Clone)]
 pub struct Runs {
     shared: Arc<Shared>,

@@ -281,26 +281,12 @@ async fn task_is_gone_when_its_time_is_over() {
     assert!(gone.to_string().contains("there is no such task"), "{gone}");
 }
 
-async fn promoted(ctx: &Ctx, _: ()) -> Result<String> {
-    let world = Arc::clone(ctx.state::<Shared>()?);
-    let first = ctx.step("first", || async { Ok(world.begun.fetch_add(1, Ordering::SeqCst)) }).await?;
-    let world = Arc::clone(ctx.state::<Shared>()?);
-    ctx.step("second", || async {
-        if world.done.fetch_add(1, Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_secs(60)).await;
-        }
-        Ok(())
-    })
-    .await?;
-    Ok(format!("first was {first}"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_that_became_a_task_goes_on_when_the_process_dies_in_which_it_did() {
     let (fleet, world) = (Fleet::new(), Shared::default());
     let config = || quick().with_promote_after(Duration::from_millis(50));
     let build = |config: TaskConfig| {
-        let tool = Tool::new("promoted", "Takes long", promoted);
+        let tool = Tool::new("promoted", "Takes long", two_steps);
         fleet.replica(config).with_state(Arc::clone(&world)).tool(tool).build().unwrap()
     };
     let dying = build(config().with_workers(0));
