@@ -38,6 +38,16 @@ impl Ctx {
     /// answered with the task's id at the tool's next await, and need not wait any longer.
     ///
     /// Where it cannot, nothing happens: the tool goes on as it would have.
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # async fn convert() -> Result<u64> { Ok(1) }
+    /// async fn import(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     ctx.promote();
+    ///     let rows = ctx.step("convert", convert).await?;
+    ///     Ok(format!("{rows} rows"))
+    /// }
+    /// ```
     pub fn promote(&self) {
         self.run.want_promotion();
     }

@@ -237,6 +237,19 @@ impl Server {
     }
 
     /// The runs of all callers, for whoever operates the server; `None` where it has no tasks.
+    ///
+    /// ```
+    /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
+    /// use antiphon::TaskStatus;
+    ///
+    /// if let Some(runs) = server.runs() {
+    ///     for run in runs.list(Some(TaskStatus::Failed), None, 100).await?.runs {
+    ///         runs.retry(&run.run).await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn runs(&self) -> Option<Runs> {
         Runs::new(&self.shared)
     }
@@ -246,6 +259,12 @@ impl Server {
     ///
     /// A server that is served works on tasks by itself, unless its [`TaskConfig::workers`](crate::TaskConfig::workers)
     /// is 0.
+    ///
+    /// ```no_run
+    /// # async fn example(server: antiphon::Server, stop: tokio::sync::oneshot::Receiver<()>) {
+    /// server.work(async { drop(stop.await) }).await;
+    /// # }
+    /// ```
     pub async fn work(&self, shutdown: impl Future<Output = ()>) {
         self.begin();
         tokio::select! {

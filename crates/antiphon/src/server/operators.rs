@@ -33,6 +33,13 @@ impl Server {
     /// | `POST /runs/{owner}/{id}/cancel` | cancels it |
     /// | `DELETE /runs/{owner}/{id}` | removes it, if it has ended |
     ///
+    /// ```
+    /// # fn example(server: &antiphon::Server, token: &str) -> Result<axum::Router, antiphon::BuildError> {
+    /// let admin = axum::Router::new().nest("/admin", server.operators(token)?);
+    /// # Ok(admin)
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Where the server has no tasks, or the token is shorter than 24 bytes.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon_replay::{Journal, Suspension};
+use antiphon_replay::{Journal, Key, Suspension};
 use antiphon_store::{Error as StoreError, Lease, Revision};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit};
@@ -128,9 +128,7 @@ impl Keeper {
     /// Writes down the journal: what is in it has happened.
     pub(crate) async fn save(&self, journal: &Journal) -> Result<(), Stop> {
         self.amend(|record| {
-            record
-                .answers
-                .retain(|key, _| journal.asked.contains_key(&antiphon_replay::Key::from(key.as_str())));
+            record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
             record.journal = journal.clone();
         })
         .await
@@ -152,7 +150,7 @@ impl Keeper {
                 // good for what was out when it came, and once.
                 let out = std::mem::replace(&mut record.journal, journal.clone()).asked;
                 record.answers.retain(|key, _| {
-                    let asked = antiphon_replay::Key::from(key.as_str());
+                    let asked = Key::from(key.as_str());
                     !given.contains(key)
                         && journal.asked.get(&asked).is_some_and(|now| out.get(&asked) == Some(now))
                 });
@@ -230,15 +228,12 @@ impl Keeper {
                 record.journal = journal.clone();
                 record.held = None;
                 record.failures += 1;
-                if record.status.is_final() {
-                    // It was cancelled meanwhile, and stays so: the next leg cleans up.
-                    record.note("retried", why.to_owned());
-                    let due = record.next_job(now_millis() + super::millis(wait));
-                    return (record.clone(), due);
-                }
-                record.message = Some(format!("it failed and is tried again: {why}"));
                 record.note("retried", format!("in {} ms: {why}", wait.as_millis()));
-                record.set_status(TaskStatus::Working);
+                // One that was cancelled meanwhile stays so: the next leg cleans up.
+                if !record.status.is_final() {
+                    record.message = Some(format!("it failed and is tried again: {why}"));
+                    record.set_status(TaskStatus::Working);
+                }
                 let due = record.next_job(now_millis() + super::millis(wait));
                 (record.clone(), due)
             })
@@ -360,11 +355,7 @@ impl Tasks {
 }
 
 /// Puts the questions the tool waits for: those that are out stay so, under their keys.
-fn put(
-    record: &mut TaskRecord,
-    asks: &BTreeMap<antiphon_replay::Key, Value>,
-    adapt: impl Fn(&Value) -> Value,
-) {
+fn put(record: &mut TaskRecord, asks: &BTreeMap<Key, Value>, adapt: impl Fn(&Value) -> Value) {
     let mut new: Vec<(String, Value)> = Vec::new();
     let mut kept = BTreeMap::new();
     for (key, request) in asks {

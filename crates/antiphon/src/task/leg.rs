@@ -28,8 +28,6 @@ pub(super) enum Then {
     Done,
     /// It is tried again after a while: nothing could be written.
     Later(Duration),
-    /// It is somebody else's from now on: this process ends.
-    Handed,
     /// Somebody else has it.
     Lost,
 }

@@ -224,14 +224,12 @@ impl Tasks {
         };
         let then = tokio::select! {
             then = work => then,
-            // Whoever is left goes on at once.
-            () = ended => Then::Handed,
+            // Whoever is left goes on at once: a server that ends in peace is not a worker that died over the run.
+            () = ended => Then::Later(Duration::ZERO),
         };
         let told = match then {
             Then::Done => self.backend.queue.ack(lease).await,
             Then::Later(wait) => self.later(&job, &errand, wait).await,
-            // A server that ends in peace is not a worker that died over the run.
-            Then::Handed => self.later(&job, &errand, Duration::ZERO).await,
             // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
             Then::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };

@@ -72,11 +72,7 @@ pub(super) async fn invoke<T>(
         Ok(arguments) => arguments,
         Err(error) => return Ok(Reply::Done(Err(error), revision)),
     };
-    let machine = (journal.is_some() || call.responses.is_some()).then(|| {
-        let answers = call.responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
-        let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
-        Machine::new(journal).with_answers(answers).with_fits(fits)
-    });
+    let machine = machine(journal, call.responses);
     let mut run = Run::new(link, Arc::clone(shared), machine);
     run.principal = principal;
     run.declared = call.declared;
@@ -114,6 +110,15 @@ pub(super) async fn invoke<T>(
         }
     };
     Ok(Reply::Done(result, revision))
+}
+
+/// What brings the function back to where it was; none for a call that brings nothing.
+pub(super) fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Option<Machine> {
+    (journal.is_some() || responses.is_some()).then(|| {
+        let answers = responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
+        let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
+        Machine::new(journal).with_answers(answers).with_fits(fits)
+    })
 }
 
 pub(super) fn full(shared: &Shared) -> ErrorData {

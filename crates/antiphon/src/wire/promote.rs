@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use antiphon_replay::{Journal, Key, Machine, Suspension};
+use antiphon_replay::Suspension;
 use rmcp::{
     ErrorData,
     model::{CallToolRequestParams, CallToolResponse},
@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     Link,
-    invoke::{drifted, full, input_required, open},
+    invoke::{drifted, full, input_required, machine, open},
     reply::{to_call_result, to_error_data, tool_error},
     tasks,
 };
@@ -26,7 +26,7 @@ use crate::{
     run::Run,
     seal::Binding,
     server::Shared,
-    task::{NewTask, Promoting, Promotion, Tasks},
+    task::{Promoting, Promotion, Tasks},
     tool::{Tool, ToolOutput},
 };
 
@@ -44,16 +44,7 @@ pub(super) async fn call(
     if let Err(error) = tool.arguments.check(&arguments, shared.limits.argument_depth) {
         return Ok(tool_error(&error, link.revision())?.into());
     }
-    let new = NewTask {
-        tool: request.name.to_string(),
-        arguments: arguments.clone(),
-        principal: shared.principal(link.extensions()),
-        revision: link.revision(),
-        capabilities: link.declared(),
-        ttl: None,
-        journal: None,
-        asks: Vec::new(),
-    };
+    let new = tasks::new(shared, &tool, arguments.clone(), &link, None);
     let promotion = Promotion { tasks: Arc::clone(tasks), shared: Arc::clone(shared), new, reply };
     let leg = Leaves { shared: Arc::clone(shared), tasks: Arc::clone(tasks), tool, request, arguments, link };
     // It outlives this request if it becomes a task, and ends with it if not.
@@ -112,12 +103,7 @@ impl Leaves {
             Some(state) => Some(open(&shared, state, &binding, &request.name).await?),
             None => None,
         };
-        let machine = (journal.is_some() || request.input_responses.is_some()).then(|| {
-            let answers = request.input_responses.into_iter().flatten();
-            let answers = answers.map(|(key, answer)| (Key::from(key), answer));
-            let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
-            Machine::new(journal).with_answers(answers).with_fits(super::fits)
-        });
+        let machine = machine(journal, request.input_responses);
         let promoting = Promoting::new(tasks.config.promote_after);
         let mut run =
             Run::new(link, Arc::clone(&shared), machine).with_promotion(Some((promotion, promoting)));
