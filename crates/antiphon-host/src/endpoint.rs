@@ -69,11 +69,21 @@ impl Endpoint {
     ) -> Self {
         let program = program.into();
         let arguments: Vec<String> = arguments.into_iter().map(Into::into).collect();
-        Self::new(program.clone(), move || {
+        Self::child(program.clone(), move || {
             let mut command = tokio::process::Command::new(&program);
             command.args(&arguments);
-            std::future::ready(crate::process::Process::start(command))
+            command
         })
+    }
+
+    /// The same for a program with an environment, a folder or a place for its log (its standard error) of its own.
+    /// `prepare` is asked for every connection.
+    #[cfg(feature = "process")]
+    pub fn child(
+        name: impl Into<String>,
+        prepare: impl Fn() -> tokio::process::Command + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(name, move || std::future::ready(crate::process::Process::start(prepare())))
     }
 
     /// A server behind a WebSocket: `wss://mcp.example.com/ws`.

@@ -11,6 +11,27 @@ use tokio::sync::Notify;
 
 use crate::task::{TaskInfo, Tasks};
 
+/// A server's answer to one round of a call: on 2026-07-28 a tool asks by answering, and is called again with what it
+/// asked for. In a session there is one round, and what is asked is asked within it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Round {
+    /// Its number, from 1.
+    pub number: u32,
+    /// The keys of what it asks for; none if it is the last.
+    pub asks: Vec<String>,
+    /// What the tool's run did in it, if the server tells (Antiphon's do if they are built with
+    /// `ServerBuilder::with_traces`): `_meta["antiphon/trace"]`, as it came.
+    pub trace: Option<Value>,
+}
+
+/// Where a server says what a run did.
+const TRACE_META: &str = "antiphon/trace";
+
+pub(crate) fn trace_in(result: &Value) -> Option<Value> {
+    result.get("_meta")?.get(TRACE_META).cloned()
+}
+
 /// Something a server has told.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -27,7 +27,7 @@
 //! - [`Connection`], [`Call`]: what servers can be asked.
 //! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: calls that outlive their connection.
 //! - [`Form`], [`FormHandler`], [`Defaults`]; [`Page`], [`PageHandler`]; [`Approval`]: the person.
-//! - [`Event`]: what servers tell beside their answers.
+//! - [`Event`], [`Round`]: what servers tell beside their answers.
 //! - `AuthConfig`, `Authorize` (feature `auth`): who may use a server, and who says so.
 //!
 //! # Features
@@ -97,7 +97,7 @@ pub use crate::{
     connection::{Call, Connection, ServerInfo},
     endpoint::{Endpoint, Lifecycle},
     error::{Error, Result},
-    event::{Event, Progress},
+    event::{Event, Progress, Round},
     form::{BoxFuture, Choice, Defaults, Field, FieldKind, Form, FormHandler, Shown},
     host::{Host, HostBuilder, HostLimits},
     page::{Page, PageHandler},

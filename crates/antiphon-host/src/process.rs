@@ -26,7 +26,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(mut command: Command) -> io::Result<Self> {
-        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.kill_on_drop(true).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("the child has no pipes"));

@@ -80,6 +80,7 @@ mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
+mod trace;
 mod wire;
 
 #[cfg(feature = "http")]

@@ -8,13 +8,14 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use antiphon_replay::{Drift, Failure, Journal, Key, Machine};
+use antiphon_replay::{Drift, Failure, Journal, Key, Machine, Suspension};
 use serde_json::Value;
 
 use crate::{
     error::Result as RunResult,
     server::Shared,
     task::{Keeper, Promoting, Promotion},
+    trace::{Ended, Trace},
     wire::{Link, Note, Revision, fits},
 };
 
@@ -26,6 +27,7 @@ pub(crate) struct Run {
     /// The keys the tool says it asks under; nothing else may be asked if it says so.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
     state: Mutex<State>,
+    trace: Option<Trace>,
     /// The waker the driver polls with. See [`Run::park`].
     root: OnceLock<Waker>,
     /// Whoever writes down what the run comes to, if it is a task.
@@ -58,6 +60,7 @@ const OUTBOX: usize = 4096;
 impl Run {
     /// A run that goes on from `machine`, or begins.
     pub(crate) fn new(link: Link, shared: Arc<Shared>, machine: Option<Machine>) -> Self {
+        let trace = shared.traces.then(|| Trace::begin(&shared.replica, machine.as_ref()));
         let state = State {
             machine: machine.map(Box::new),
             wakers: BTreeMap::new(),
@@ -74,6 +77,7 @@ impl Run {
             principal: None,
             declared: None,
             state: Mutex::new(state),
+            trace,
             root: OnceLock::new(),
             keeper: OnceLock::new(),
             kept: tokio::sync::Notify::new(),
@@ -177,6 +181,21 @@ impl Run {
     /// The lock is never held while the tool's code runs, so it cannot be poisoned half-way.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the leg did that suspends here.
+    pub(crate) fn trace_of(&self, suspension: &Suspension) -> Option<Value> {
+        let trace = self.trace.as_ref()?;
+        Some(trace.end(Some(&suspension.journal), suspension.asks.keys(), Ended::Suspended))
+    }
+
+    /// What the leg did that returned or failed.
+    pub(crate) fn trace_of_end(&self, returned: bool) -> Option<Value> {
+        let trace = self.trace.as_ref()?;
+        let state = self.state();
+        let journal = state.machine.as_ref().map(|machine| machine.journal());
+        let ended = if returned { Ended::Returned } else { Ended::Failed };
+        Some(trace.end(journal, std::iter::empty(), ended))
     }
 
     /// Takes the machine out of the run.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Connection, request::Options};
 use crate::{
     error::{Error, Result},
-    event::Progress,
+    event::{Progress, Round},
     form::BoxFuture,
 };
 
@@ -25,6 +25,12 @@ impl Call<'_> {
     /// Is told how the call comes along.
     pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.options.progress = Some(Arc::new(listener));
+        self
+    }
+
+    /// Is told of each round of the call, when the server has answered.
+    pub fn rounds(mut self, listener: impl Fn(Round) + Send + Sync + 'static) -> Self {
+        self.options.rounds = Some(Arc::new(listener));
         self
     }
 

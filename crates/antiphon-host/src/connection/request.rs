@@ -14,7 +14,7 @@ use super::{Inner, is_modern};
 use crate::{
     answering::token,
     error::{Error, Result},
-    event::{Event, Listening, Progress},
+    event::{Event, Listening, Progress, Round},
 };
 
 /// How a request is made.
@@ -22,6 +22,7 @@ use crate::{
 pub(crate) struct Options {
     pub(crate) timeout: Option<Duration>,
     pub(crate) progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
+    pub(crate) rounds: Option<Arc<dyn Fn(Round) + Send + Sync>>,
     pub(crate) log_level: Option<String>,
     /// That the answer may take as long as it likes, whatever the limits say.
     pub(crate) patient: bool,

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::{Answer, Connection, Options, parse};
 use crate::{
     error::{Error, Result},
+    event::{Round, trace_in},
     page::{PAGES_REQUIRED, Page},
 };
 
@@ -52,8 +53,13 @@ impl Connection {
         let limits = &self.inner.limits;
         let mut retry = params.clone();
         let mut empty_rounds = 0;
-        for _ in 0..limits.rounds {
+        for number in 1..=limits.rounds {
             let mut answer = self.send_with_headers(method, retry, options).await?;
+            if let Some(listener) = &options.rounds {
+                let asks = answer.value["inputRequests"].as_object().into_iter().flatten();
+                let asks = asks.map(|(key, _)| key.clone()).collect();
+                listener(Round { number, asks, trace: trace_in(&answer.value) });
+            }
             let result = &mut answer.value;
             if result["resultType"] != "input_required" {
                 return Ok(answer);

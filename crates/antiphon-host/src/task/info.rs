@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::event::trace_in;
+
 /// How far a task has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -57,6 +59,8 @@ pub struct TaskInfo {
     pub ttl: Option<Duration>,
     /// How long the server would like to be left alone between two looks.
     pub poll_interval: Option<Duration>,
+    /// What its run has done so far, if the server tells: see [`Round::trace`](crate::Round::trace).
+    pub trace: Option<Value>,
 }
 
 impl TaskInfo {
@@ -80,6 +84,7 @@ impl TaskInfo {
             last_updated: text("lastUpdatedAt"),
             ttl: millis("ttlMs", "ttl"),
             poll_interval: millis("pollIntervalMs", "pollInterval"),
+            trace: trace_in(value).or_else(|| trace_in(task)),
         })
     }
 
@@ -93,6 +98,7 @@ impl TaskInfo {
             last_updated: None,
             ttl: None,
             poll_interval: None,
+            trace: None,
         }
     }
 

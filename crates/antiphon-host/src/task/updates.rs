@@ -52,7 +52,7 @@ impl Watch {
     async fn next(&mut self) -> Option<Result<TaskInfo>> {
         while !self.over {
             if let Some(info) = self.learned.pop_front() {
-                if self.last.as_ref().is_some_and(|last| last.is_same(&info)) {
+                if self.last.as_ref().is_some_and(|last| last.is_same(&info) && last.trace == info.trace) {
                     continue;
                 }
                 self.over = info.status.is_finished();

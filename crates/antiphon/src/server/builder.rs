@@ -18,6 +18,7 @@ use crate::{
     model::{Icon, ServerHandler},
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
+    run::random_id,
     seal::SealConfig,
     task::{TaskConfig, Tasks},
     tool::Tool,
@@ -34,6 +35,8 @@ pub struct ServerBuilder {
     ladder: Ladder,
     backend: Option<Backend>,
     tasks: Option<TaskConfig>,
+    replica: Option<String>,
+    traces: bool,
     inner: Option<Arc<dyn DynHandler>>,
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
@@ -50,6 +53,8 @@ impl ServerBuilder {
             ladder: Ladder::default(),
             backend: None,
             tasks: None,
+            replica: None,
+            traces: false,
             inner: None,
             principal: None,
             states: HashMap::new(),
@@ -188,6 +193,20 @@ impl ServerBuilder {
         self
     }
 
+    /// Names this replica in traces and in what is shown to operators. Default: eight random letters.
+    pub fn with_replica(mut self, name: impl Into<String>) -> Self {
+        self.replica = Some(name.into());
+        self
+    }
+
+    /// Tells callers what their runs did, in `_meta["antiphon/trace"]` of each answer: which replica ran the leg, which entries
+    /// were replayed and which are new, where it suspended. It names questions and steps, and has none of their
+    /// values. `antiphon studio` draws it. Default: no.
+    pub fn with_traces(mut self, traces: bool) -> Self {
+        self.traces = traces;
+        self
+    }
+
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
     #[cfg(feature = "http")]
@@ -232,10 +251,17 @@ impl ServerBuilder {
             changes = Changes::shared(told, Arc::clone(&replicas));
             replicas
         });
+        let replica = self.replica.unwrap_or_else(|| random_id()[..8].to_owned());
         let tasks = self.tasks.map(|config| {
             let alone = || antiphon_store::Memory::default().backend(QueueConfig::default());
             let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
-            Tasks::new(config, self.backend.clone().unwrap_or_else(alone), audience, shutdown.clone())
+            Tasks::new(
+                config,
+                self.backend.clone().unwrap_or_else(alone),
+                audience,
+                &replica,
+                shutdown.clone(),
+            )
         });
         let shared = Shared {
             in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
@@ -248,6 +274,8 @@ impl ServerBuilder {
             backend: self.backend,
             inner: self.inner,
             replicas,
+            replica,
+            traces: self.traces,
             tasks,
             shutdown,
             _replicas_stop: stop.drop_guard(),

@@ -86,6 +86,10 @@ pub(crate) struct Shared {
     pub(crate) backend: Option<Backend>,
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
+    /// Who this is among its replicas, for people.
+    pub(crate) replica: String,
+    /// Whether answers tell what their runs did.
+    pub(crate) traces: bool,
     /// The tasks, where the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
     pub(crate) shutdown: CancellationToken,

@@ -193,10 +193,31 @@ impl Keeper {
         Ok(more)
     }
 
+    /// The tool has returned, and this is all that it saw.
+    pub(super) async fn finish(
+        &self,
+        journal: &Journal,
+        ended: &Ended,
+        message: Option<&str>,
+    ) -> Result<(), Stop> {
+        self.end_with(ended, message, "ended", |record| record.journal = journal.clone()).await
+    }
+
     /// The run has ended. If it was cancelled before, it stays so.
     pub(super) async fn end(&self, ended: &Ended, message: Option<&str>, what: &str) -> Result<(), Stop> {
+        self.end_with(ended, message, what, |_| ()).await
+    }
+
+    async fn end_with(
+        &self,
+        ended: &Ended,
+        message: Option<&str>,
+        what: &str,
+        change: impl Fn(&mut TaskRecord),
+    ) -> Result<(), Stop> {
         let record = self
             .amend(|record| {
+                change(record);
                 record.job = None;
                 record.held = None;
                 record.cleaning = false;

@@ -211,7 +211,9 @@ impl Tasks {
         }
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = ended(result, record.revision());
-        keeper.end(&ended, message.as_deref(), "ended").await.map(|()| false)
+        // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.
+        let journal = run.take_machine().into_journal();
+        keeper.finish(&journal, &ended, message.as_deref()).await.map(|()| false)
     }
 
     /// This replica does not have the tool: it may be an older one, or a newer.

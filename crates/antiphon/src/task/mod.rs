@@ -104,6 +104,7 @@ impl Tasks {
         config: TaskConfig,
         backend: Backend,
         audience: &str,
+        replica: &str,
         stopped: CancellationToken,
     ) -> Arc<Self> {
         let slots = Slots::new(&config);
@@ -111,7 +112,7 @@ impl Tasks {
             config,
             backend,
             audience: digest(&["audience", audience]),
-            replica: random_id()[..8].to_owned(),
+            replica: replica.to_owned(),
             watchers: Watchers::default(),
             asking: Asking::default(),
             working: Mutex::default(),

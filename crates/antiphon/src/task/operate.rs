@@ -6,11 +6,12 @@ use antiphon_replay::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cancelled, RECORDS, TaskStatus, Tasks, keeping::Change, record::TaskRecord};
+use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, keeping::Change, record::TaskRecord};
 use crate::{
     error::{Error, Result},
     run::now_millis,
     server::Shared,
+    trace,
     wire::timestamp,
 };
 
@@ -153,11 +154,6 @@ impl Runs {
     pub async fn inspect(&self, run: &str) -> Result<Option<RunReport>> {
         let Some(key) = key(run) else { return Ok(None) };
         let Some((record, _)) = self.tasks.load(&self.shared, &key).await? else { return Ok(None) };
-        let timeline = record.events.iter().map(|event| RunEvent {
-            at: timestamp(event.at),
-            what: event.what.clone(),
-            detail: event.detail.clone(),
-        });
         let journal = record.journal.entries.iter().map(|entry| {
             let (outcome, shape) = match &entry.outcome {
                 Outcome::Answer(value) => ("answered", shape(value)),
@@ -170,7 +166,7 @@ impl Runs {
         Ok(Some(RunReport {
             summary: summary(&key, &record),
             arguments: shape(&record.arguments),
-            timeline: timeline.collect(),
+            timeline: timeline(&record),
             journal: journal.collect(),
         }))
     }
@@ -238,6 +234,30 @@ impl Runs {
         let removed = self.tasks.remove(&key, record, revision).await?;
         Ok(if removed { RunChanged::Done } else { RunChanged::Unchanged })
     }
+}
+
+impl Tasks {
+    /// What a run has done, for its owner.
+    pub(crate) async fn trace(&self, shared: &Arc<Shared>, owner: &Owner, id: &str) -> Result<Option<Value>> {
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let Some((record, _)) = self.load(shared, &key).await? else { return Ok(None) };
+        Ok(Some(json!({
+            "run": record.journal.run,
+            "task": record.id,
+            "legs": record.legs,
+            "entries": trace::entries(&record.journal),
+            "events": timeline(&record),
+        })))
+    }
+}
+
+fn timeline(record: &TaskRecord) -> Vec<RunEvent> {
+    let shown = record.events.iter().map(|event| RunEvent {
+        at: timestamp(event.at),
+        what: event.what.clone(),
+        detail: event.detail.clone(),
+    });
+    shown.collect()
 }
 
 /// The record of a run, if `run` can be the name of one.

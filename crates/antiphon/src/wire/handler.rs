@@ -29,7 +29,7 @@ use super::{
     legacy,
     once::{Use, once},
     promote,
-    reply::{to_call_result, to_error_data, tool_error},
+    reply::{put_trace, to_error_data, to_result},
     session::{self, Session, Setting, next_change},
     tasks,
 };
@@ -181,11 +181,12 @@ impl ServerHandler for Handler {
         let work = async {
             match invoke(&self.shared, call, link, &tool.call, taken).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
-                Reply::Done(Ok(output), revision) => match tool.check_output(&output) {
-                    Ok(()) => Ok(to_call_result(output, revision).into()),
-                    Err(error) => Ok(tool_error(&error, revision)?.into()),
-                },
-                Reply::Done(Err(error), revision) => Ok(tool_error(&error, revision)?.into()),
+                Reply::Done(result, revision, traced) => {
+                    let checked = result.and_then(|output| tool.check_output(&output).map(|()| output));
+                    let mut result = to_result(checked, revision)?;
+                    put_trace(&mut result.meta, traced);
+                    Ok(result.into())
+                }
             }
         };
         once(used, Box::pin(work)).await
@@ -233,12 +234,12 @@ impl ServerHandler for Handler {
         let work = async {
             match invoke(&self.shared, call, link, &prompt.get, taken).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
-                Reply::Done(Ok(messages), _) => {
+                Reply::Done(Ok(messages), ..) => {
                     let mut result = GetPromptResult::new(messages);
                     result.description.clone_from(&prompt.definition.description);
                     Ok(result.into())
                 }
-                Reply::Done(Err(error), _) => Err(to_error_data(&error)),
+                Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
             }
         };
         once(used, Box::pin(work)).await
@@ -308,10 +309,10 @@ impl ServerHandler for Handler {
         let work = async {
             match invoke(&self.shared, call, link, read, Ok(&arguments)).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
-                Reply::Done(Ok(contents), _) => {
+                Reply::Done(Ok(contents), ..) => {
                     Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
                 }
-                Reply::Done(Err(error), _) => Err(to_error_data(&error)),
+                Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
             }
         };
         once(used, Box::pin(work)).await

@@ -13,7 +13,10 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{Link, Revision, fits, reply::to_error_data};
+use super::{
+    Link, Revision, fits,
+    reply::{put_trace, to_error_data},
+};
 use crate::{
     ctx::Ctx,
     driver::{self, Leg, Pace},
@@ -42,7 +45,7 @@ pub(super) struct Call<'a> {
 /// What a leg leads to.
 #[derive(Debug)]
 pub(super) enum Reply<T> {
-    Done(Result<T>, Revision),
+    Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
 }
 
@@ -70,7 +73,7 @@ pub(super) async fn invoke<T>(
     };
     let arguments = match arguments {
         Ok(arguments) => arguments,
-        Err(error) => return Ok(Reply::Done(Err(error), revision)),
+        Err(error) => return Ok(Reply::Done(Err(error), revision, None)),
     };
     let machine = machine(journal, call.responses);
     let mut run = Run::new(link, Arc::clone(shared), machine);
@@ -109,7 +112,8 @@ pub(super) async fn invoke<T>(
             }
         }
     };
-    Ok(Reply::Done(result, revision))
+    let trace = run.trace_of_end(result.is_ok());
+    Ok(Reply::Done(result, revision, trace))
 }
 
 /// What brings the function back to where it was; none for a call that brings nothing.
@@ -162,6 +166,7 @@ pub(super) async fn input_required(
     suspension: Suspension,
     binding: &Binding,
 ) -> Result<InputRequiredResult> {
+    let trace = run.trace_of(&suspension);
     let Suspension { journal, asks } = suspension;
     let shared = &run.shared;
     let limit = shared.limits.rounds;
@@ -179,7 +184,9 @@ pub(super) async fn input_required(
         .collect::<Result<_>>()?;
     let sealed = keep::seal(shared, &journal, binding).await?;
     let state = sealed.map_err(|too_large| too_long(&journal, &too_large, shared.backend.is_some()))?;
-    Ok(InputRequiredResult::new(Some(requests), Some(state)))
+    let mut result = InputRequiredResult::new(Some(requests), Some(state));
+    put_trace(&mut result.meta, trace);
+    Ok(result)
 }
 
 fn too_long(journal: &Journal, too_large: &TooLarge, kept: bool) -> Error {

@@ -37,8 +37,8 @@ pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult 
         declared: tool.elicits.clone(),
     };
     let output = match invoke(shared, leg, Link::local(call.id.clone()), &tool.call, taken).await {
-        Ok(Reply::Done(Ok(output), _)) => tool.check_output(&output).map(|()| output),
-        Ok(Reply::Done(Err(error), _)) => Err(error),
+        Ok(Reply::Done(Ok(output), ..)) => tool.check_output(&output).map(|()| output),
+        Ok(Reply::Done(Err(error), ..)) => Err(error),
         Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
         Err(refused) => Err(Error::tool(refused.message)),
     };

@@ -16,7 +16,7 @@ use tokio::{
 use super::{
     Link,
     invoke::{drifted, full, input_required, machine, open},
-    reply::{to_call_result, to_error_data, tool_error},
+    reply::{put_trace, to_error_data, to_result, tool_error},
     tasks,
 };
 use crate::{
@@ -151,10 +151,10 @@ impl Leaves {
                 }
             }
         };
-        match result {
-            Ok(output) => Ok(to_call_result(output, revision).into()),
-            Err(error) => Ok(tool_error(&error, revision)?.into()),
-        }
+        let traced = run.trace_of_end(result.is_ok());
+        let mut result = to_result(result, revision)?;
+        put_trace(&mut result.meta, traced);
+        Ok(result.into())
     }
 }
 

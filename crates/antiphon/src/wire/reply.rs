@@ -1,7 +1,7 @@
 //! Results and errors, as the SDK sends them.
 
 use rmcp::model::{CallToolResult, ClientCapabilities, ErrorCode, ErrorData, MetaObject, ResultType};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Revision;
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     error::{Capability, Error, ErrorKind},
     task::Ended,
     tool::ToolOutput,
+    trace,
 };
 
 /// A tool's answer. `isError` is always said.
@@ -21,6 +22,24 @@ pub(super) fn to_call_result(output: ToolOutput, revision: Revision) -> CallTool
     result.structured_content = structured.filter(|value| revision == Revision::Rounds || value.is_object());
     result.meta = (!meta.is_empty()).then_some(MetaObject(meta));
     result
+}
+
+/// Tells beside an answer what its run did.
+pub(super) fn put_trace(meta: &mut Option<MetaObject>, trace: Option<Value>) {
+    if let Some(trace) = trace {
+        meta.get_or_insert_default().0.insert(trace::META.to_owned(), trace);
+    }
+}
+
+/// What a tool came to, as an answer.
+pub(super) fn to_result(
+    result: Result<ToolOutput, Error>,
+    revision: Revision,
+) -> Result<CallToolResult, ErrorData> {
+    match result {
+        Ok(output) => Ok(to_call_result(output, revision)),
+        Err(error) => tool_error(&error, revision),
+    }
 }
 
 /// A tool's error: an answer for the model to read, unless MCP has a code for it.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     Link, Revision,
-    reply::{to_call_result, to_error_data, tool_error},
+    reply::{put_trace, to_call_result, to_error_data, tool_error},
 };
 use crate::{
     server::Shared,
@@ -74,7 +74,12 @@ pub(super) async fn get(
     request: GetTaskParams,
 ) -> Result<GetTaskResult, ErrorData> {
     let found = tasks.get(shared, owner, &request.task_id).await.map_err(|error| to_error_data(&error))?;
-    detailed(found.ok_or_else(unknown)?).map(GetTaskResult::new)
+    let mut result = detailed(found.ok_or_else(unknown)?).map(GetTaskResult::new)?;
+    if shared.traces {
+        let traced = tasks.trace(shared, owner, &request.task_id).await;
+        put_trace(&mut result.meta, traced.map_err(|error| to_error_data(&error))?);
+    }
+    Ok(result)
 }
 
 /// `tasks/update`.

@@ -35,3 +35,4 @@ mod seal;
 mod shapes;
 mod tasks;
 mod tools;
+mod traces;
