@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{Error, RetryPolicy, TaskPolicy, prelude::*};
+use antiphon::{Error, RetryPolicy, RunChanged, TaskPolicy, prelude::*};
 use serde_json::json;
 
 use super::{accept, answer, begin, client, get, server, until};
@@ -43,6 +43,32 @@ async fn answer_to_one_turn_of_a_loop_is_not_the_answer_to_the_next() {
     answer(&mut client, &id, json!({second.clone(): accept(json!({"ok": false}))})).await;
     let task = until(&mut client, &id, "completed").await;
     assert_eq!(task["result"]["content"][0]["text"], "1 paid");
+}
+
+static BROKEN: AtomicU32 = AtomicU32::new(0);
+
+async fn breaks_once(ctx: &Ctx, _: ()) -> Result<String> {
+    let ok = ctx.elicit::<Approval>("Go on?").await?.accepted()?.ok;
+    match BROKEN.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Error::protocol(-32000, "out of paper")),
+        _ => Ok(format!("went on: {ok}")),
+    }
+}
+
+#[tokio::test]
+async fn failed_run_that_is_tried_again_asks_nobody_twice() {
+    let tool = Tool::new("break", "Breaks once", breaks_once).with_tasks(TaskPolicy::Always);
+    let server = server().tool(tool).build().unwrap();
+    let mut client = client(&server).await;
+    let id = begin(&mut client, "break", json!({})).await;
+    let task = until(&mut client, &id, "input_required").await;
+    let key = task["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    answer(&mut client, &id, json!({key: accept(json!({"ok": true}))})).await;
+    until(&mut client, &id, "failed").await;
+    let runs = server.runs().unwrap();
+    assert_eq!(runs.retry(&format!("anyone/{id}")).await.unwrap(), RunChanged::Done);
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "went on: true");
 }
 
 static BEGUN: AtomicU32 = AtomicU32::new(0);
