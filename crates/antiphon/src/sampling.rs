@@ -14,5 +14,7 @@ pub use crate::ladder::{SamplingPolicy, VIA_META, Via};
 /// What a model can be asked for: the parameter of [`Sample`](crate::Sample), for those who have to
 /// name it.
 pub mod mode {
-    pub use crate::ctx::{Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools};
+    pub use crate::ctx::{
+        CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools,
+    };
 }

@@ -1,6 +1,10 @@
 //! What all providers have in common.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use rig_core::{
     DynModel,
@@ -23,7 +27,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     plain,
-    reply::Reply,
+    reply::{Reply, stop},
     request::Request,
 };
 
@@ -36,6 +40,8 @@ pub(super) struct Engine {
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
+    /// For each model, whether it was once told to call a tool and did not.
+    ignorant: Vec<AtomicBool>,
 }
 
 /// What an API can do, and where its models' facts are.
@@ -87,8 +93,9 @@ impl Engine {
             let facts = facts(profile, &config, configured, &model, images);
             (model, facts)
         });
-        let models = models.collect();
-        Ok(Self { name: profile.name, api: profile.api, config, models })
+        let models: Vec<_> = models.collect();
+        let ignorant = models.iter().map(|_| AtomicBool::default()).collect();
+        Ok(Self { name: profile.name, api: profile.api, config, models, ignorant })
     }
 
     /// For a model that was made elsewhere.
@@ -103,7 +110,8 @@ impl Engine {
             max_output_tokens: None,
         };
         let config = ProviderConfig::local().with_model(name);
-        Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)] }
+        let ignorant = vec![AtomicBool::default()];
+        Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)], ignorant }
     }
 
     /// Replaces what a model made elsewhere takes of a configuration.
@@ -124,17 +132,39 @@ impl Engine {
         let preferences = request.model_preferences.as_ref();
         let place = choose(&self.config.models, preferences);
         let (model, facts) = &self.models[place];
-        let name = &self.config.models[place].name;
-        let plan = plan(self.api, name, facts, &self.config, request)?;
-        match self.send(model, name, request, plan).await {
-            // The server knows better than we do what its model can do.
-            Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {
-                let facts = Facts { tools: false, ..*facts };
-                let plan = super::plan::plan(self.api, name, &facts, &self.config, request)?;
-                self.send(model, name, request, plan).await
-            }
-            done => done,
+        let (name, ignorant) = (&self.config.models[place].name, &self.ignorant[place]);
+        let mut facts = *facts;
+        // Other requests than those it ignored go as they are: it may know tools when it likes.
+        let held = self.can_hold(&facts, request);
+        if held && ignorant.load(Ordering::Relaxed) {
+            facts.tools = false;
         }
+        let planned = plan(self.api, name, &facts, &self.config, request)?;
+        let mut ignored = None;
+        match self.send(model, name, request, planned).await {
+            // The server knows better than we do what its model can do.
+            Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {}
+            // llama.cpp tells a model of its tools only if the model's template has a place for them.
+            Ok(reply) if held && facts.tools && !called_or_refused(&reply) => ignored = Some(reply),
+            done => return done,
+        }
+        facts.tools = false;
+        let planned = plan(self.api, name, &facts, &self.config, request)?;
+        match (self.send(model, name, request, planned).await, ignored) {
+            (Err(Error::Rejected { .. }), Some(reply)) => Ok(reply),
+            (done, ignored) => {
+                ignorant.fetch_or(ignored.is_some(), Ordering::Relaxed);
+                done
+            }
+        }
+    }
+
+    /// Whether a model that knows no tools can be brought to call one all the same.
+    fn can_hold(&self, facts: &Facts, request: &Request) -> bool {
+        self.api == Api::OpenAiCompatible
+            && facts.structured_output == StructuredOutput::Native
+            && request.must_call()
+            && request.schema().is_none()
     }
 
     async fn send(
@@ -162,6 +192,11 @@ impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(self.name).field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// Whether a model did as it was told, or said that it will not.
+fn called_or_refused(reply: &Reply) -> bool {
+    !reply.tool_calls().is_empty() || reply.stop_reason.as_deref() == Some(stop::REFUSAL)
 }
 
 /// What Ollama says of a model that knows no tools.

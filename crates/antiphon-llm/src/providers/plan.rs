@@ -77,7 +77,10 @@ impl Planner<'_> {
             _ if request.tools.is_empty() => self.send(request, json!({}), None, false),
             // Ollama has no word for it, but cannot call what it does not know.
             _ if none && self.api == Api::Ollama => self.send(&told(request), json!({}), None, false),
-            _ if !self.facts.tools => self.send(&plain::without_tools(request), json!({}), None, true),
+            _ if !self.facts.tools => {
+                let body = if request.must_call() { self.held(request) } else { json!({}) };
+                self.send(&plain::without_tools(request), body, None, true)
+            }
             _ => self.tools(request),
         }
     }
@@ -138,6 +141,18 @@ impl Planner<'_> {
             Api::Ollama => json!({"format": schema::local::native(schema)}),
             Api::Other => json!({}),
         })
+    }
+
+    /// The part of the body that lets a model without tools write nothing but a call of one.
+    fn held(&self, request: &Request) -> Value {
+        if self.api != Api::OpenAiCompatible || self.facts.structured_output != StructuredOutput::Native {
+            return json!({});
+        }
+        let mut schema = schema::local::calls(&request.tools);
+        // One at a time: a small model that may go on does so until it is cut off.
+        schema["properties"]["tool_calls"]["maxItems"] = 1.into();
+        let format = json!({"name": "reply", "strict": true, "schema": schema});
+        json!({"response_format": {"type": "json_schema", "json_schema": format}})
     }
 
     /// The part of the body that asks for JSON, whatever it says.

@@ -352,6 +352,51 @@ async fn a_model_that_knows_no_tools_is_told_of_them_in_words() {
     assert!(prompt.contains("You have these tools:\n- `go`: Goes a way."), "{prompt}");
 }
 
+/// llama.cpp takes tools and an order for every model, and leaves both out where the model's template has no place.
+#[tokio::test]
+async fn a_model_that_ignores_the_order_to_call_a_tool_is_held_to_it() {
+    let server = Server::start(|_, seen| {
+        if seen.body.get("tools").is_some() {
+            return Answer::ok(Kind::Compatible.says("Let us think about tools."));
+        }
+        let calls = r#"{"tool_calls": [{"name": "go", "arguments": {"way": "left"}}]}"#;
+        Answer::ok(Kind::Compatible.says(calls))
+    })
+    .await;
+    let model = Kind::Compatible.open(server.config(Kind::Compatible)).unwrap();
+    for _ in 0..2 {
+        let reply = model.reply(&with_tool(ToolChoice::Required)).await.unwrap();
+        assert_eq!(reply.tool_calls()[0].arguments["way"], "left");
+    }
+    let seen = server.seen();
+    assert_eq!(seen.len(), 3, "what was learned once is not learned again");
+    for held in &seen[1..] {
+        let format = &held.body["response_format"]["json_schema"]["schema"]["properties"]["tool_calls"];
+        assert_eq!(format["items"]["properties"]["name"], json!({"const": "go"}));
+        assert_eq!((&format["minItems"], &format["maxItems"]), (&json!(1), &json!(1)));
+        let prompt = held.body["messages"][0]["content"].to_string();
+        assert!(prompt.contains("You have these tools:"), "{prompt}");
+    }
+    // Where it may do as it likes, it is offered its tools, and text is an answer.
+    let reply = model.reply(&with_tool(ToolChoice::Auto)).await.unwrap();
+    assert_eq!(reply.text(), "Let us think about tools.");
+    assert!(server.seen()[3].body.get("tools").is_some());
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_hold_a_model_to_anything_gives_what_it_has() {
+    let server = Server::start(|_, seen| {
+        if seen.body.get("response_format").is_some() {
+            return Answer::status(400, json!({"error": {"message": "no grammars here"}}));
+        }
+        Answer::ok(Kind::Compatible.says("Let us think about tools."))
+    })
+    .await;
+    let model = Kind::Compatible.open(server.config(Kind::Compatible)).unwrap();
+    let reply = model.reply(&with_tool(ToolChoice::Required)).await.unwrap();
+    assert_eq!(reply.text(), "Let us think about tools.");
+}
+
 #[tokio::test]
 async fn a_history_is_told_to_each_provider_in_its_own_way() {
     let mut request = with_tool(ToolChoice::Auto);

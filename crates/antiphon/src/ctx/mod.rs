@@ -21,9 +21,9 @@ pub use self::{
     notes::{Level, Progress},
     roots::{Root, Roots},
     sample::{
-        Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, Prompted, Sample, SampleConfig,
-        SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed, SampledSchema,
-        SampledTools, SampledValue, Schema, ToolCalls, Tools,
+        CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, Prompted, Sample,
+        SampleConfig, SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed,
+        SampledSchema, SampledTools, SampledValue, Schema, ToolCalls, Tools,
     },
     sleep::Sleep,
     step::Step,

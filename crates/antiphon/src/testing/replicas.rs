@@ -7,6 +7,7 @@ use crate::{
     error::{Error, Result},
     seal::SealConfig,
     server::ServerBuilder,
+    trace,
 };
 
 /// Runs a tool to its end while moving it to a fresh replica at every question, the way a bad day in
@@ -197,6 +198,9 @@ fn steady(reply: &Value) -> Value {
     let mut reply = reply.clone();
     if let Some(fields) = reply.as_object_mut() {
         fields.remove("requestState");
+        if let Some(meta) = fields.get_mut("_meta").and_then(Value::as_object_mut) {
+            meta.remove(trace::META);
+        }
     }
     reply
 }

@@ -304,13 +304,13 @@ async fn handed(ctx: &Ctx, _: ()) -> Result<String> {
             counts.up(0);
             Ok(7)
         },
-        async |ctx, secret: u32| {
+        async |ctx, secret: &u32| {
             counts.up(1);
             let first = ctx.elicit::<Guess>("First?").await?.accepted()?.guess;
             let second = ctx.elicit::<Guess>("Second?").await?.accepted()?.guess;
-            Ok(first == secret || second == secret)
+            Ok(first == *secret || second == *secret)
         },
-        |won: bool| async move {
+        |_: u32, won: bool| async move {
             counts.up(2);
             Ok(format!("won: {won}"))
         },

@@ -13,6 +13,7 @@ mod docs;
 mod elicit;
 mod exchange;
 mod flow;
+mod handoff;
 #[cfg(feature = "http")]
 mod http;
 mod keep;

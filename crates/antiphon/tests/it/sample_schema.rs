@@ -450,3 +450,64 @@ async fn a_configuration_that_contradicts_itself_asks_nobody() -> Result<()> {
     }
     Ok(())
 }
+
+async fn picky(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
+    let taken = [4_u8, 0];
+    let reply = ctx
+        .sample_schema::<Move>("Pick a cell")
+        .check(
+            |Move { cell, .. }| {
+                if taken.contains(cell) { Err(format!("cell {cell} is taken")) } else { Ok(()) }
+            },
+        )
+        .retries(3)
+        .await?;
+    Ok(Json(json!({"cell": reply.parsed.cell, "messages": reply.exchange.messages})))
+}
+
+#[tokio::test]
+async fn what_the_author_refuses_is_asked_for_again_with_the_reason() -> Result<()> {
+    let server = Server::builder("models", "1.0.0").tool(Tool::new("picky", "Takes no taken cell", picky));
+    let server = server.build()?;
+    for revision in Revision::BOTH {
+        let cells = |cells: &[u8]| {
+            cells.iter().fold(Answers::new(), |all, cell| all.data("sample_schema", json!({"cell": cell})))
+        };
+        let mut client = connect(&server, revision).await?.answering(cells(&[4, 9, 0, 2]));
+        let talk = client.call("picky", json!({})).await?;
+        assert_eq!(talk.result["structuredContent"]["cell"], 2, "{}", talk.result);
+        // What was refused is in no history.
+        assert_eq!(talk.result["structuredContent"]["messages"].as_array().unwrap().len(), 3);
+        assert_eq!(talk.asked.len(), 4);
+        let last =
+            |at: usize| talk.asked[at].params["messages"].as_array().unwrap().last().unwrap().to_string();
+        assert!(last(1).contains("cell 4 is taken") && last(3).contains("cell 0 is taken"), "{}", last(1));
+        assert!(
+            last(2).contains("greater than the maximum of 8 (got 9)"),
+            "the schema comes first: {}",
+            last(2)
+        );
+        let shown = &talk.asked[1].params["messages"][1]["content"];
+        assert!(shown.to_string().contains(r#"{"cell":4}"#), "the model sees what it said: {shown}");
+
+        client.set_answers(cells(&[4]));
+        let talk = client.call("picky", json!({})).await?;
+        assert!(talk.is_error());
+        assert_eq!(talk.text(), "sample_schema failed after 4 attempts: cell 4 is taken");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_check_says_the_same_on_every_replica() -> Result<()> {
+    let server = || Server::builder("models", "1.0.0").tool(Tool::new("picky", "Takes no taken cell", picky));
+    let cells = || {
+        [4, 0, 7]
+            .into_iter()
+            .fold(Answers::new(), |all, cell| all.data("sample_schema", json!({"cell": cell})))
+    };
+    let report = Replicas::new(server).run("picky", json!({}), cells).await?;
+    assert_eq!(report.result["structuredContent"]["cell"], 7);
+    assert_eq!(report.rounds, 3);
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Asking a model.
 
+mod check;
 mod config;
 mod correct;
 mod mode;
@@ -19,6 +20,7 @@ use serde_json::{Value, json};
 
 use self::mode::{Asked, Read, Wrong};
 pub use self::{
+    check::CheckedSchema,
     config::{SampleConfig, SampledValue},
     mode::{Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools},
     sampled::{
@@ -94,7 +96,7 @@ impl Ctx {
     ///
     /// A reply that is none is shown to the model with what is wrong with it, a line a problem, and it
     /// may try again: twice, unless [`retries`](Sample::retries) says otherwise. What failed on the
-    /// way is in no history.
+    /// way is in no history. What a schema cannot say, [`check`](Sample::check) can.
     ///
     /// # Errors
     ///
@@ -316,9 +318,9 @@ impl<'a, M> Sample<'a, M> {
     }
 
     /// Goes on in another mode.
-    fn into_mode<N>(self, mode: N) -> Sample<'a, N> {
-        let Self { ask, request, before, mode: _, retries, attempt, asked, correction } = self;
-        Sample { ask, request, before, mode, retries, attempt, asked, correction }
+    fn map_mode<N>(self, map: impl FnOnce(M) -> N) -> Sample<'a, N> {
+        let Self { ask, request, before, mode, retries, attempt, asked, correction } = self;
+        Sample { ask, request, before, mode: map(mode), retries, attempt, asked, correction }
     }
 }
 
@@ -328,12 +330,12 @@ impl<'a> Sample<'a> {
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
-        self.into_mode(Schema::of())
+        self.map_mode(|Plain| Schema::of())
     }
 
     /// Lets the model call tools; its calls come back in the reply.
     pub fn tools(self, tools: impl IntoIterator<Item = ToolDefinition>) -> Sample<'a, Tools> {
-        self.into_mode(Tools::new(tools, None))
+        self.map_mode(|Plain| Tools::new(tools, None))
     }
 }
 

@@ -69,7 +69,7 @@ pub trait Mode: sealed::Sealed {
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
 }
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Sealed {}
 
     impl Sealed for super::Plain {}

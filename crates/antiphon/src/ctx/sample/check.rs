@@ -1,0 +1,95 @@
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    Sample,
+    mode::{Asked, GuaranteedSchema, Mode, Read, Wrong, sealed},
+    sampled::{SampleMethod, SampledSchema},
+};
+use crate::{
+    error::Result,
+    sampling::{Reply, Request},
+};
+
+impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
+    /// Says what else must be so, beyond the schema: a cell that is free, a name that is known.
+    ///
+    /// What is refused counts as wrong: the model is shown its reply with the reason, and asked again.
+    ///
+    /// # Replay
+    ///
+    /// It is asked of the same data in every round, and must say the same of them. Look at what the tool
+    /// knows, not at the world.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # #[derive(Deserialize, JsonSchema)] struct Move { cell: usize }
+    /// async fn pick(ctx: &Ctx, free: Vec<usize>) -> Result<String> {
+    ///     let reply = ctx
+    ///         .sample_schema::<Move>(format!("Pick one of {free:?}."))
+    ///         .check(|Move { cell }| {
+    ///             if free.contains(cell) { Ok(()) } else { Err(format!("cell {cell} is taken")) }
+    ///         })
+    ///         .await?;
+    ///     Ok(format!("cell {}", reply.parsed.cell))
+    /// }
+    /// ```
+    pub fn check<F>(self, check: F) -> Sample<'a, CheckedSchema<T, F>>
+    where
+        F: Fn(&T) -> Result<(), String>,
+    {
+        self.map_mode(|schema| CheckedSchema { schema, check })
+    }
+}
+
+impl<T, F> Sample<'_, CheckedSchema<T, F>> {
+    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
+        self
+    }
+}
+
+/// Data that are checked by their author too, or asked for again.
+pub struct CheckedSchema<T, F> {
+    schema: GuaranteedSchema<T>,
+    check: F,
+}
+
+impl<T, F> sealed::Sealed for CheckedSchema<T, F> {}
+
+impl<T, F> Mode for CheckedSchema<T, F>
+where
+    T: DeserializeOwned,
+    F: Fn(&T) -> Result<(), String>,
+{
+    type Output = SampledSchema<T>;
+
+    fn prepare(&mut self, request: &mut Request) -> Result<()> {
+        self.schema.prepare(request)
+    }
+
+    fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output> {
+        let sampled = match self.schema.read(asked, reply, id) {
+            Read::Done(sampled) => sampled,
+            wrong @ Read::Wrong(_) => return wrong,
+        };
+        match (self.check)(&sampled.parsed) {
+            Ok(()) => Read::Done(sampled),
+            Err(problem) => {
+                let SampledSchema { reply, exchange, parsed: _ } = sampled;
+                let (method, problems) = (SampleMethod::SampleSchema, vec![problem]);
+                Read::Wrong(Box::new(Wrong { method, reply, shown: exchange.response, problems }))
+            }
+        }
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for CheckedSchema<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckedSchema").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
