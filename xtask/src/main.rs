@@ -21,6 +21,7 @@ mod requirements;
 mod results;
 mod server;
 mod services;
+mod studio;
 mod table;
 mod verify;
 
@@ -51,6 +52,8 @@ enum Chore {
     /// Run the servers that tests talk to: PostgreSQL, Redis, NATS, MariaDB.
     #[command(subcommand)]
     Services(services::Action),
+    /// Play a game on the studio page, in a browser, against a model.
+    Studio(studio::Options),
     /// Check everything a change must pass; this is what CI runs.
     Verify(verify::Options),
 }
@@ -76,6 +79,7 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Requirements => requirements::main(),
         Chore::Results(kind) => results::main(kind),
         Chore::Services(action) => services::main(action),
+        Chore::Studio(options) => studio::main(options),
         Chore::Verify(options) => verify::main(options),
     }
 }

@@ -123,6 +123,12 @@ impl Models {
         self.variables.iter().map(|(name, value)| (*name, value))
     }
 
+    /// Where SmolLM2 is served: by us, or as the caller has said.
+    pub(crate) fn smollm2(&self) -> Option<String> {
+        let ours = self.variables.iter().find(|(name, _)| *name == SMOLLM2_URL);
+        ours.map(|(_, url)| url.clone()).or_else(|| env::var_os(SMOLLM2_URL))?.into_string().ok()
+    }
+
     /// Fails if a server has ended by itself.
     pub(crate) fn check(&mut self) -> Result<()> {
         self.servers.iter_mut().try_for_each(ModelServer::check)

@@ -1,44 +1,105 @@
 //! The `antiphon` command.
-//!
-//! Exit codes: 0 done, 1 failed, 2 misused, 3 there is no such run or there was nothing to do.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command prints")]
+#![expect(clippy::print_stderr, reason = "a command prints")]
 
+mod app;
+mod call;
+mod completions;
+mod config;
+mod connect;
+mod doctor;
+mod exit;
+mod new;
+mod person;
+mod print;
+mod prompts;
+mod resources;
+mod results;
 mod runs;
+mod seal;
+mod serve;
+mod stdin;
+mod studio;
+mod target;
+mod tasks;
+mod tools;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// MCP tools that hold a conversation: the command for those who operate them.
+use crate::{
+    app::{App, Global},
+    exit::Outcome,
+};
+
+/// Talk to MCP servers: call their tools, answer what they ask, look at their results and runs.
 #[derive(Debug, Parser)]
-#[command(name = "antiphon", version, about)]
-struct Arguments {
+#[command(name = "antiphon", version, after_long_help = exit::HELP, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    global: Global,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Look at the runs of a server, try them again, cancel them, remove them.
+    Connect(connect::Connect),
+    Tools(tools::Tools),
+    Call(call::Call),
+    Prompts(prompts::Prompts),
+    Resources(resources::Resources),
+    Tasks(tasks::Tasks),
+    Results(results::Results),
+    Doctor(doctor::Doctor),
+    Studio(studio::Studio),
     Runs(runs::Runs),
+    Seal(seal::Seal),
+    New(new::New),
+    Serve(serve::Serve),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    async fn run(self, app: &App) -> anyhow::Result<Outcome> {
+        match self {
+            Self::Connect(command) => command.run(app).await,
+            Self::Tools(command) => command.run(app).await,
+            Self::Call(command) => command.run(app).await,
+            Self::Prompts(command) => command.run(app).await,
+            Self::Resources(command) => command.run(app).await,
+            Self::Tasks(command) => command.run(app).await,
+            Self::Results(command) => command.run(app).await,
+            Self::Doctor(command) => command.run(app).await,
+            Self::Studio(command) => command.run(app).await,
+            Self::Runs(command) => command.run(app).await,
+            Self::Seal(command) => command.run(app).await,
+            Self::New(command) => command.run(app),
+            Self::Serve(command) => command.run(app).await,
+            Self::Completions(command) => Ok(command.run()),
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let Arguments { global, command } = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("error: no runtime can be had: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return exit::failed(&error.into()),
     };
-    let Command::Runs(runs) = command;
-    match runtime.block_on(runs.run()) {
-        Ok(runs::Outcome::Done) => ExitCode::SUCCESS,
-        Ok(runs::Outcome::Nothing) => ExitCode::from(3),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+    let ended = App::new(global).and_then(|app| {
+        runtime.block_on(async {
+            tokio::select! {
+                ended = command.run(&app) => ended,
+                _ = tokio::signal::ctrl_c() => Ok(Outcome::Interrupted),
+            }
+        })
+    });
+    // A form may still sit on a thread of its own and read the terminal; nobody waits for it.
+    runtime.shutdown_background();
+    match ended {
+        Ok(_) if print::is_lost() => ExitCode::FAILURE,
+        Ok(outcome) => outcome.into(),
+        Err(error) => exit::failed(&error),
     }
 }

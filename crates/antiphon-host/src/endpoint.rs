@@ -268,7 +268,12 @@ impl Endpoint {
         if let Some(challenge) = error.auth_challenge() {
             return Error::Unauthorized { endpoint, challenge: challenge.to_owned() };
         }
-        Error::Connect { endpoint, source: Box::new(error) }
+        // The SDK's own words for this have the names of our types in them, and hide the cause.
+        let source = match error {
+            ClientInitializeError::TransportError { error, .. } => error.error,
+            error => Box::new(error),
+        };
+        Error::Connect { endpoint, source }
     }
 
     /// What a request that could not be sent says, if it is that somebody has to authorize it.

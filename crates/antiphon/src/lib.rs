@@ -96,7 +96,7 @@ pub use crate::{
     function::Function,
     prompt::{Completion, IntoPrompt, Prompt},
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
-    seal::{KeyRing, KeyRingError, SealConfig},
+    seal::{InspectError, KeyRing, KeyRingError, SealConfig, SealedCall, SealedEntry, SealedRun},
     server::{BuildError, Changes, Limits, ServeError, Server, ServerBuilder},
     task::{
         RetryPolicy, RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig,

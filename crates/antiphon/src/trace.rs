@@ -85,5 +85,12 @@ fn described(entry: &Entry, replayed: bool) -> Value {
         Outcome::Failed(_) => "failed",
         Outcome::Refused(_) => "refused",
     };
-    json!({"key": entry.key, "op": entry.describe(), "outcome": outcome, "replayed": replayed})
+    json!({"key": entry.key, "op": op(&entry.describe()), "outcome": outcome, "replayed": replayed})
+}
+
+/// `step`, `fold`, `elicit`, `sample`, `visit` or `roots`: the rest of what is kept for people may hold what only the
+/// one who was asked may see.
+fn op(described: &str) -> &str {
+    let kind = described.strip_prefix("ask ").unwrap_or(described);
+    kind.split(' ').next().unwrap_or_default()
 }

@@ -4,7 +4,7 @@
 //! such as llama.cpp: `MODEL_URL=http://127.0.0.1:8080/v1`.
 //!
 //! With `--store postgres://localhost/games --keys 1=<64 hex digits>` a game outlives the process, and any other with
-//! the same store and keys goes on with it. With `--operators 127.0.0.1:9000 --token <24 letters or more>`,
+//! the same store and keys goes on with it; `--replica` gives each a name in what is shown of a run. With `--operators 127.0.0.1:9000 --token <24 letters or more>`,
 //! `antiphon runs` shows what is going on.
 #![expect(clippy::print_stderr, reason = "whoever starts it wants to know where it listens")]
 
@@ -33,6 +33,9 @@ async fn main() -> anyhow::Result<()> {
         value("--keys").context("processes that share a store share keys: pass --keys 1=<64 hex digits>")?;
         let backend = Backend::connect(url, "play_ttt", QueueConfig::default());
         server = server.with_backend(backend.await.context("there is no store")?);
+    }
+    if let Some(name) = value("--replica") {
+        server = server.with_replica(name);
     }
     let server = server.build()?;
     if let Some(address) = value("--operators") {

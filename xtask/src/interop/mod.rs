@@ -1,8 +1,10 @@
 //! `cargo xtask interop`: our host against servers of other makers, their clients against our servers.
 //!
 //! Every client, ours among them, is a driver with the same arguments and the same output: it is told what
-//! to call and prints a line of JSON for each call. Nothing is judged there; see `report`.
+//! to call and prints a line of JSON for each call. Nothing is judged there; see `report`. The `antiphon` command
+//! is tried with the same servers; see `command`.
 
+mod command;
 mod matrix;
 mod peers;
 mod report;
@@ -44,6 +46,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let host = project.build("antiphon-conformance", "interop-host", Profile::Dev)?;
     let everything = project.build("antiphon-conformance", "everything", Profile::Dev)?;
     let tour = project.build("tour", "tour", Profile::Dev)?;
+    let antiphon = project.build("antiphon-cli", "antiphon", Profile::Dev)?;
     let logs = project.target.join("interop").join("logs");
     fs::create_dir_all(&logs)?;
 
@@ -77,13 +80,15 @@ pub(crate) fn main(options: &Options) -> Result<()> {
             matrix.mark(job.row, job.era, cell, mark);
         }
     }
+    let command = command::run(&tools, &antiphon, &logs, &options.only)?;
     println!("\n{ours}\n{theirs}");
-    let failures = [ours.failures(), theirs.failures()].concat();
+    let failures = [ours.failures(), theirs.failures(), command.failures].concat();
     for failure in &failures {
         println!("{failure}");
     }
     println!("{jobs} conversations in {:.0} s", start.elapsed().as_secs_f64());
-    println!("{} passed, {} failed", ours.passed() + theirs.passed(), failures.len());
+    let passed = ours.passed() + theirs.passed() + command.passed;
+    println!("{passed} passed, {} failed", failures.len());
     ensure!(failures.is_empty(), "not every cell is green; logs are in {}", logs.display());
     Ok(())
 }
@@ -199,8 +204,13 @@ impl Work<'_> {
     }
 
     fn wants(&self, name: &str, transport: &str) -> bool {
-        format!("{name} {transport}").contains(self.only)
+        wants(self.only, name, transport)
     }
+}
+
+/// Whether a row is one of those that are wanted.
+fn wants(only: &str, name: &str, transport: &str) -> bool {
+    format!("{name} {transport}").contains(only)
 }
 
 fn plan(calls: &[Call]) -> String {

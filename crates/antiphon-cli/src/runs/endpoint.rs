@@ -4,6 +4,8 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 
+use crate::exit::Unreachable;
+
 pub(super) struct Endpoint {
     client: Client,
     base: String,
@@ -49,12 +51,16 @@ impl Endpoint {
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Option<Value>> {
-        let unreachable =
-            || format!("{} cannot be reached; is the server there, with its operators' routes?", self.base);
-        let response = request.send().await.with_context(unreachable)?;
+        let response = request.send().await.map_err(|error| {
+            let Self { base, .. } = self;
+            let problem = anyhow::Error::from(error.without_url());
+            Unreachable(format!(
+                "{base} cannot be reached; is the server there, with its operators' routes? {problem:#}"
+            ))
+        })?;
         match response.status() {
             StatusCode::NOT_FOUND => Ok(None),
-            StatusCode::UNAUTHORIZED => bail!("the server does not take this token"),
+            StatusCode::UNAUTHORIZED => Err(Unreachable("the server does not take this token".into()).into()),
             status if status.is_success() => {
                 Ok(Some(response.json().await.context("the server's answer is not JSON")?))
             }

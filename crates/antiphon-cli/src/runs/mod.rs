@@ -8,9 +8,19 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
 
 use self::endpoint::Endpoint;
+use crate::{
+    app::App,
+    exit::Outcome,
+    print::{line, print},
+};
 
-/// What to do with which runs of which server.
+/// Look at the runs of a server, try them again, cancel them, remove them.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  export ANTIPHON_OPERATORS_URL=http://127.0.0.1:9000 ANTIPHON_OPERATORS_TOKEN=…
+  antiphon runs list --status failed
+  antiphon runs show RUN")]
 pub(crate) struct Runs {
     /// Where the server's operators' routes are, for example `http://localhost:9000`.
     #[arg(long, env = "ANTIPHON_OPERATORS_URL", global = true, default_value = "http://127.0.0.1:9000")]
@@ -18,9 +28,6 @@ pub(crate) struct Runs {
     /// The operators' token. Better in the environment than on the command line, where others see it.
     #[arg(long, env = "ANTIPHON_OPERATORS_TOKEN", global = true, hide_env_values = true)]
     token: Option<String>,
-    /// Print what the server says, as JSON.
-    #[arg(long, global = true)]
-    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -28,6 +35,7 @@ pub(crate) struct Runs {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List runs.
+    #[command(after_help = "Example:\n  antiphon runs list --status input_required --limit 20")]
     List {
         /// Only those that are so.
         #[arg(long)]
@@ -40,21 +48,25 @@ enum Command {
         limit: usize,
     },
     /// Show one run: what happened to it and what it has seen, without its values.
+    #[command(after_help = "Example:\n  antiphon runs show RUN")]
     Show {
         /// The run, as `list` names it.
         run: String,
     },
     /// Have a run tried again that failed or was given up, from where it was.
+    #[command(after_help = "Example:\n  antiphon runs retry RUN")]
     Retry {
         /// The run, as `list` names it.
         run: String,
     },
     /// Cancel a run.
+    #[command(after_help = "Example:\n  antiphon runs cancel RUN")]
     Cancel {
         /// The run, as `list` names it.
         run: String,
     },
     /// Remove runs that have ended, with their results.
+    #[command(after_help = "Example:\n  antiphon runs purge RUN RUN")]
     Purge {
         /// The runs, as `list` names them.
         #[arg(required = true)]
@@ -84,17 +96,10 @@ impl Status {
     }
 }
 
-/// How a command ended that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Done,
-    /// There is no such run, or there was nothing to do.
-    Nothing,
-}
-
 impl Runs {
-    pub(crate) async fn run(self) -> Result<Outcome> {
-        let Self { url, token, json, command } = self;
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        let Self { url, token, command } = self;
+        let json = app.json;
         let endpoint = Endpoint::new(&url, token)?;
         match command {
             Command::List { status, dead, limit } => {
@@ -147,14 +152,6 @@ async fn list(endpoint: &Endpoint, status: Option<Status>, dead: bool, limit: us
     Ok(runs)
 }
 
-fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
-    if json {
-        println!("{value:#}");
-    } else {
-        println!("{}", text());
-    }
-}
-
 fn unknown(run: &str) -> Outcome {
     eprintln!("there is no run `{run}`; `antiphon runs list` names them");
     Outcome::Nothing
@@ -164,7 +161,7 @@ fn changed(run: &str, result: Option<&str>, done: &str) -> Outcome {
     match result {
         None => unknown(run),
         Some("done") => {
-            println!("{run} {done}");
+            line(&format!("{run} {done}"));
             Outcome::Done
         }
         Some(_) => {

@@ -2,14 +2,9 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde_json::Value;
 
-fn table<const N: usize>(heads: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heads);
-    table
-}
+use crate::print::{table, trimmed};
 
 /// Runs, a line each.
 pub(super) fn list(runs: &[Value]) -> String {
@@ -86,10 +81,6 @@ pub(super) fn report(report: &Value) -> String {
     }
     out.push_str(&trimmed(&journal));
     out
-}
-
-fn trimmed(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 fn names(value: &Value) -> String {

@@ -1,4 +1,21 @@
 //! The command against a real server.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod connect;
+mod doctor;
+mod ground;
+mod help;
+mod new;
+mod results;
 mod runs;
+mod seal;
+mod serve;
+mod streams;
+mod studio;
+mod support;
+mod talk;
+mod talk_asks;
+mod talk_calls;
+mod talk_lists;
+mod terminal;
+mod tmux;

@@ -144,7 +144,7 @@ async fn who_is_no_operator_sees_nothing() {
     let served = Served::start().await;
     served.begin("fail", json!({}), "failed").await;
     let output = served.runs_with("a-token-of-somebody-elses-altogether", &["list"]).await;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(6));
     assert_eq!(text(&output), "error: the server does not take this token\n");
     assert!(served.server.operators("short").is_err());
 }

@@ -114,7 +114,8 @@ impl TaskHandle {
     ///   can be waited for again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {
-            Held::Task(task) => self.follow(task).finish().await,
+            // A task's whole story is in there; whoever waits for it need not carry that around.
+            Held::Task(task) => Box::pin(self.follow(task).finish()).await,
             Held::Result(result) => Ok((**result).clone()),
         }
     }

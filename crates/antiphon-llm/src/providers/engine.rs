@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU8, Ordering},
     time::Duration,
 };
 
@@ -40,8 +40,8 @@ pub(super) struct Engine {
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
-    /// For each model, whether it was once told to call a tool and did not.
-    ignorant: Vec<AtomicBool>,
+    /// For each model, how sure it is that it ignores the order to call a tool; from [`IGNORANT`] on, it is.
+    ignorance: Vec<AtomicU8>,
 }
 
 /// What an API can do, and where its models' facts are.
@@ -94,8 +94,8 @@ impl Engine {
             (model, facts)
         });
         let models: Vec<_> = models.collect();
-        let ignorant = models.iter().map(|_| AtomicBool::default()).collect();
-        Ok(Self { name: profile.name, api: profile.api, config, models, ignorant })
+        let ignorance = models.iter().map(|_| AtomicU8::default()).collect();
+        Ok(Self { name: profile.name, api: profile.api, config, models, ignorance })
     }
 
     /// For a model that was made elsewhere.
@@ -110,8 +110,8 @@ impl Engine {
             max_output_tokens: None,
         };
         let config = ProviderConfig::local().with_model(name);
-        let ignorant = vec![AtomicBool::default()];
-        Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)], ignorant }
+        let ignorance = vec![AtomicU8::default()];
+        Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)], ignorance }
     }
 
     /// Replaces what a model made elsewhere takes of a configuration.
@@ -132,11 +132,11 @@ impl Engine {
         let preferences = request.model_preferences.as_ref();
         let place = choose(&self.config.models, preferences);
         let (model, facts) = &self.models[place];
-        let (name, ignorant) = (&self.config.models[place].name, &self.ignorant[place]);
+        let (name, ignorance) = (&self.config.models[place].name, &self.ignorance[place]);
         let mut facts = *facts;
         // Other requests than those it ignored go as they are: it may know tools when it likes.
         let held = self.can_hold(&facts, request);
-        if held && ignorant.load(Ordering::Relaxed) {
+        if held && ignorance.load(Ordering::Relaxed) >= IGNORANT {
             facts.tools = false;
         }
         let planned = plan(self.api, name, &facts, &self.config, request)?;
@@ -146,16 +146,25 @@ impl Engine {
             Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {}
             // llama.cpp tells a model of its tools only if the model's template has a place for them.
             Ok(reply) if held && facts.tools && !called_or_refused(&reply) => ignored = Some(reply),
+            Ok(reply) if held && facts.tools => {
+                ignorance.store(0, Ordering::Relaxed);
+                return Ok(reply);
+            }
             done => return done,
         }
         facts.tools = false;
         let planned = plan(self.api, name, &facts, &self.config, request)?;
         match (self.send(model, name, request, planned).await, ignored) {
-            (Err(Error::Rejected { .. }), Some(reply)) => Ok(reply),
-            (done, ignored) => {
-                ignorant.fetch_or(ignored.is_some(), Ordering::Relaxed);
+            // A reply that is not what was wanted is still better than none.
+            (Err(_), Some(reply)) => Ok(reply),
+            (done, Some(ignored)) if done.as_ref().is_ok_and(|reply| !reply.tool_calls().is_empty()) => {
+                // A reply that was cut off may yet have come to it; two in a row would not.
+                let sure =
+                    if ignored.stop_reason.as_deref() == Some(stop::MAX_TOKENS) { 1 } else { IGNORANT };
+                ignorance.fetch_add(sure, Ordering::Relaxed);
                 done
             }
+            (done, _) => done,
         }
     }
 
@@ -193,6 +202,9 @@ impl fmt::Debug for Engine {
         f.debug_struct(self.name).field("config", &self.config).finish_non_exhaustive()
     }
 }
+
+/// How sure one has to be that a model ignores its tools, to offer it none any more.
+const IGNORANT: u8 = 2;
 
 /// Whether a model did as it was told, or said that it will not.
 fn called_or_refused(reply: &Reply) -> bool {

@@ -383,6 +383,28 @@ async fn a_model_that_ignores_the_order_to_call_a_tool_is_held_to_it() {
     assert!(server.seen()[3].body.get("tools").is_some());
 }
 
+/// Cut off, a model may yet have come to it. Twice in a row, it would not have.
+#[tokio::test]
+async fn one_reply_that_was_cut_off_does_not_cost_a_model_its_tools() {
+    let server = Server::start(|_, seen| {
+        if seen.body.get("tools").is_none() {
+            let calls = r#"{"tool_calls": [{"name": "go", "arguments": {"way": "left"}}]}"#;
+            return Answer::ok(Kind::Compatible.says(calls));
+        }
+        let mut cut = Kind::Compatible.says("Let us think about");
+        cut["choices"][0]["finish_reason"] = json!("length");
+        Answer::ok(cut)
+    })
+    .await;
+    let model = Kind::Compatible.open(server.config(Kind::Compatible)).unwrap();
+    for _ in 0..3 {
+        let reply = model.reply(&with_tool(ToolChoice::Required)).await.unwrap();
+        assert_eq!(reply.tool_calls()[0].arguments["way"], "left");
+    }
+    let offered: Vec<bool> = server.seen().iter().map(|seen| seen.body.get("tools").is_some()).collect();
+    assert_eq!(offered, [true, false, true, false, false]);
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_hold_a_model_to_anything_gives_what_it_has() {
     let server = Server::start(|_, seen| {

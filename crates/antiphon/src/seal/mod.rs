@@ -1,5 +1,6 @@
 //! The journal inside `requestState`: sealed, so that a client can keep it and not read or change it.
 
+mod inspect;
 mod keys;
 
 use std::{
@@ -16,7 +17,10 @@ use chacha20poly1305::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-pub use self::keys::{KeyRing, KeyRingError};
+pub use self::{
+    inspect::{InspectError, SealedCall, SealedEntry, SealedRun},
+    keys::{KeyRing, KeyRingError},
+};
 
 /// The format of a seal: `version | key id | nonce | ciphertext`, in URL-safe Base64.
 const VERSION: u8 = 1;

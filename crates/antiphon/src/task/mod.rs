@@ -43,6 +43,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::{
     answer::Cancelled,
     keeper::{Keeper, Stop},
+    operate::shape,
     promote::{Promoting, Promotion},
     record::TaskRecord,
     view::{Ended, TaskView},

@@ -285,7 +285,7 @@ fn summary(key: &str, record: &TaskRecord) -> RunSummary {
 }
 
 /// A value with everything in it hidden but its shape.
-fn shape(value: &Value) -> Value {
+pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
         Value::Bool(_) => json!("a boolean"),

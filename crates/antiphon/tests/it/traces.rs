@@ -80,6 +80,8 @@ async fn a_session_tells_it_once_with_the_result() -> Result<()> {
     let trace = &talk.result["_meta"]["antiphon/trace"];
     assert_eq!(entries(trace), [("reserve", false), ("first", false), ("second", false)]);
     assert_eq!((traces(&client).len(), &trace["ended"]), (1, &json!("returned")));
+    let ops: Vec<_> = trace["entries"].as_array().unwrap().iter().map(|entry| &entry["op"]).collect();
+    assert_eq!(ops, ["step", "elicit", "elicit"]);
     Ok(())
 }
 
@@ -118,12 +120,26 @@ async fn a_task_tells_its_legs_to_its_owner() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_task_of_a_session_tells_its_legs_too() -> Result<()> {
+    let server = server(TaskPolicy::Always, true);
+    let mut client = crate::tasks::checked(&server, Revision::V2025_11_25).await.answering(secrets());
+    let params = json!({"name": "keep", "arguments": {}, "task": {}});
+    let created = client.request("tools/call", params).await?;
+    let id = created["task"]["taskId"].as_str().unwrap().to_owned();
+    client.converse("tasks/result", json!({"taskId": id})).await?;
+    let task = until(&mut client, &id, "completed").await;
+    let trace = &task["_meta"]["antiphon/trace"];
+    assert_eq!(entries(trace), [("reserve", false), ("first", false), ("second", false)]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_value_is_in_a_trace_and_none_is_told_unasked() -> Result<()> {
     let server = server(TaskPolicy::Never, true);
     let mut client = checked::connect(&server, Revision::V2026_07_28).await?.answering(secrets());
     client.call("keep", json!({})).await?;
     let told = Value::from(traces(&client)).to_string();
-    for value in ["receipt-4711", "hunter2", "swordfish"] {
+    for value in ["receipt-4711", "hunter2", "swordfish", "First?"] {
         assert!(!told.contains(value), "{told}");
     }
     let silent = self::server(TaskPolicy::Never, false);

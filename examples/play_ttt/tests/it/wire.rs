@@ -23,7 +23,9 @@ fn asked<'a>(talk: &'a Talk, name: &str) -> Vec<&'a Question> {
 #[tokio::test]
 async fn strategy_is_asked_for_with_the_two_tools() -> Result<()> {
     let talk = game(Mark::X).await?;
-    for question in asked(&talk, "strategy") {
+    let strategies = asked(&talk, "strategy");
+    assert_eq!(strategies.len(), 4, "one for each move of the model's");
+    for question in strategies {
         assert_eq!(question.method, "sampling/createMessage");
         assert_eq!(question.params["toolChoice"], json!({"mode": "required"}));
         let tools = question.params["tools"].as_array().unwrap();

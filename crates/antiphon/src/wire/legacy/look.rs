@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{OfTask, may_list, method_not_found, status::flat};
 use crate::{
     task::{Cancelled, Tasks},
+    trace,
     wire::{Handler, reply::to_error_data, tasks},
 };
 
@@ -25,7 +26,14 @@ impl Handler {
         let view = found.map_err(|error| to_error_data(&error))?.ok_or_else(tasks::unknown)?;
         let peer = context.peer.clone();
         self.follow(tasks, &view, &self.link(context), peer);
-        Ok(flat(&view))
+        let mut shown = flat(&view);
+        if self.shared.traces {
+            let traced = tasks.trace(&self.shared, &owner, &request.task_id).await;
+            if let Some(traced) = traced.map_err(|error| to_error_data(&error))? {
+                shown["_meta"][trace::META] = traced;
+            }
+        }
+        Ok(shown)
     }
 
     /// `tasks/cancel`. Here, unlike on 2026-07-28, a task that has ended cannot be cancelled.

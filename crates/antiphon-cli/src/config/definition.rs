@@ -1,0 +1,147 @@
+//! A server, as `mcpServers` has it.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use antiphon_host::Lifecycle;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::secrets;
+use crate::exit::Misused;
+
+/// A server, as `mcpServers` has it. What other hosts keep there besides is ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Definition {
+    /// `stdio`, `http`, `sse` or `ws`; without it, a URL is streamable HTTP.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) args: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) env: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// The revision to speak; ours alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<String>,
+    /// Whether it is from a file of the working folder, which may be somebody else's.
+    #[serde(skip)]
+    pub(crate) of_folder: bool,
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    Http(&'a str),
+    Sse(&'a str),
+    WebSocket(&'a str),
+    Program(&'a str),
+}
+
+impl Definition {
+    pub(crate) fn kind(&self) -> Result<Kind<'_>> {
+        let kind = self.kind.as_deref();
+        Ok(match (&self.url, &self.command) {
+            (Some(url), None) if kind == Some("sse") => Kind::Sse(url),
+            (Some(url), None) if url.starts_with("ws://") || url.starts_with("wss://") => {
+                Kind::WebSocket(url)
+            }
+            (Some(url), None) => Kind::Http(url),
+            (None, Some(program)) => Kind::Program(program),
+            _ => return Err(Misused("a server has either a `url` or a `command`".into()).into()),
+        })
+    }
+
+    pub(crate) fn lifecycle(&self) -> Result<Lifecycle> {
+        Ok(match self.revision.as_deref() {
+            None => Lifecycle::Auto,
+            Some("2026-07-28") => Lifecycle::Modern,
+            Some("2025-11-25" | "2025-06-18" | "2025-03-26" | "2024-11-05") => Lifecycle::Legacy,
+            Some(other) => {
+                let message = format!("`{other}` is no revision of MCP; write 2026-07-28 or 2025-11-25");
+                return Err(Misused(message).into());
+            }
+        })
+    }
+
+    /// In one line, without its secrets.
+    pub(crate) fn describe(&self) -> String {
+        match (&self.url, &self.command) {
+            (Some(url), _) => secrets::in_url(url),
+            (None, Some(command)) => {
+                shell_words::join(std::iter::once(command.clone()).chain(secrets::in_arguments(&self.args)))
+            }
+            (None, None) => "(nothing)".to_owned(),
+        }
+    }
+
+    /// With `${NAME}` and `${NAME:-otherwise}` filled in from the environment, as other hosts do.
+    pub(crate) fn expanded(&self) -> Result<Self> {
+        let all = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, String>> {
+            map.iter().map(|(name, value)| Ok((name.clone(), expand(value)?))).collect()
+        };
+        Ok(Self {
+            url: self.url.as_deref().map(expand).transpose()?,
+            command: self.command.as_deref().map(expand).transpose()?,
+            args: self.args.iter().map(|arg| expand(arg)).collect::<Result<_>>()?,
+            headers: all(&self.headers)?,
+            env: all(&self.env)?,
+            ..self.clone()
+        })
+    }
+}
+
+fn expand(text: &str) -> Result<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        out.push_str(before);
+        let Some((name, after)) = after.split_once('}') else {
+            return Err(Misused(format!("`{text}` has a `${{` without a `}}`")).into());
+        };
+        let (name, otherwise) = match name.split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (name, None),
+        };
+        match (std::env::var(name), otherwise) {
+            (Ok(value), _) => out.push_str(&value),
+            (Err(_), Some(otherwise)) => out.push_str(otherwise),
+            (Err(_), None) => {
+                return Err(Misused(format!("the configuration wants ${name}, which is not set")).into());
+            }
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_filled_in_and_missing_ones_are_said() {
+        assert_eq!(expand("a ${NO_SUCH_VARIABLE_HERE:-b} c").unwrap(), "a b c");
+        let error = expand("${NO_SUCH_VARIABLE_HERE}").unwrap_err().to_string();
+        assert!(error.contains("NO_SUCH_VARIABLE_HERE"), "{error}");
+        assert!(expand("${OPEN").is_err());
+    }
+
+    #[test]
+    fn the_form_of_other_hosts_is_read() {
+        let read = |json: serde_json::Value| serde_json::from_value::<Definition>(json).unwrap();
+        let program = read(serde_json::json!({"command": "npx", "args": ["-y", "x"], "disabled": false}));
+        assert_eq!(program.kind().unwrap(), Kind::Program("npx"));
+        let sse = read(serde_json::json!({"type": "sse", "url": "http://127.0.0.1:1/sse"}));
+        assert_eq!(sse.kind().unwrap(), Kind::Sse("http://127.0.0.1:1/sse"));
+        assert!(read(serde_json::json!({})).kind().is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! Who answers samples.
+
+use std::sync::Arc;
+
+use antiphon_llm::{
+    Model,
+    providers::{Anthropic, Gemini, Ollama, OpenAi, OpenAiCompatible, ProviderConfig},
+};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::exit::Misused;
+
+/// Who answers samples: in `config.toml` under `[model]`, or on the command line.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ModelChoice {
+    /// The model that answers samples, `provider:name`: openai, anthropic, gemini, ollama or compatible.
+    #[arg(long = "model", value_name = "PROVIDER:NAME", help_heading = "Model")]
+    #[serde(rename = "name")]
+    pub(crate) model: Option<String>,
+    /// Where the provider is, for example `http://127.0.0.1:8080/v1` [default: its own address].
+    #[arg(long = "model-url", value_name = "URL", help_heading = "Model")]
+    #[serde(rename = "url")]
+    pub(crate) model_url: Option<String>,
+    /// The environment variable with the provider's key [default: the provider's usual one].
+    #[arg(long = "model-key-env", value_name = "NAME", help_heading = "Model")]
+    #[serde(rename = "key_env")]
+    pub(crate) model_key_env: Option<String>,
+}
+
+impl ModelChoice {
+    /// What was said here, and otherwise there.
+    pub(crate) fn or(&self, otherwise: &Self) -> Self {
+        if self.model.is_none() && self.model_url.is_none() {
+            return Self {
+                model_key_env: self.model_key_env.clone().or(otherwise.model_key_env.clone()),
+                ..otherwise.clone()
+            };
+        }
+        self.clone()
+    }
+
+    /// The model, if one is chosen.
+    pub(crate) fn open(&self) -> Result<Option<Arc<dyn Model>>> {
+        let (provider, name) = match (&self.model, &self.model_url) {
+            (None, None) => return Ok(None),
+            (None, Some(_)) => ("compatible", "default"),
+            (Some(model), url) => match model.split_once(':') {
+                Some((provider, name)) if PROVIDERS.iter().any(|(known, _)| *known == provider) => {
+                    (provider, name)
+                }
+                _ if url.is_some() => ("compatible", model.as_str()),
+                _ => {
+                    let known: Vec<&str> = PROVIDERS.iter().map(|(name, _)| *name).collect();
+                    let message = format!(
+                        "`{model}` does not say whose model it is; write `provider:name`, the provider one of {}",
+                        known.join(", ")
+                    );
+                    return Err(Misused(message).into());
+                }
+            },
+        };
+        let mut config = ProviderConfig::local().with_model(name);
+        if let Some(url) = &self.model_url {
+            config = config.with_base_url(url);
+        }
+        let usual =
+            PROVIDERS.iter().find(|(known, _)| *known == provider).and_then(|(_, variable)| *variable);
+        let variable = self.model_key_env.as_deref().or(usual);
+        match variable.map(|variable| (variable, std::env::var(variable))) {
+            Some((_, Ok(key))) => config = config.with_key(key),
+            Some((variable, Err(_))) if self.model_key_env.is_some() || self.model_url.is_none() => {
+                return Err(Misused(format!("`{provider}` wants a key: set {variable}")).into());
+            }
+            _ => {}
+        }
+        let opened: Result<Arc<dyn Model>, antiphon_llm::Error> = match provider {
+            "openai" => OpenAi::new(config).map(|model| Arc::new(model) as _),
+            "anthropic" => Anthropic::new(config).map(|model| Arc::new(model) as _),
+            "gemini" => Gemini::new(config).map(|model| Arc::new(model) as _),
+            "ollama" => Ollama::new(config).map(|model| Arc::new(model) as _),
+            _ => OpenAiCompatible::new(config).map(|model| Arc::new(model) as _),
+        };
+        Ok(Some(opened.with_context(|| format!("the model `{provider}:{name}` cannot be used"))?))
+    }
+}
+
+/// The providers, and the variable in which each looks for its key.
+const PROVIDERS: [(&str, Option<&str>); 5] = [
+    ("openai", Some("OPENAI_API_KEY")),
+    ("anthropic", Some("ANTHROPIC_API_KEY")),
+    ("gemini", Some("GEMINI_API_KEY")),
+    ("ollama", None),
+    ("compatible", None),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_named_with_its_provider_or_by_its_address() {
+        assert!(ModelChoice::default().open().unwrap().is_none());
+        let at = |model: Option<&str>| ModelChoice {
+            model: model.map(Into::into),
+            model_url: Some("http://127.0.0.1:1/v1".into()),
+            model_key_env: None,
+        };
+        assert!(at(None).open().unwrap().is_some());
+        assert!(at(Some("smollm2")).open().unwrap().is_some());
+        let nameless = ModelChoice { model: Some("gpt".into()), ..ModelChoice::default() };
+        let error = nameless.open().err().unwrap().to_string();
+        assert!(error.contains("provider:name"), "{error}");
+    }
+}

@@ -1,0 +1,218 @@
+//! `antiphon connect`.
+
+use std::{collections::BTreeMap, path::Path};
+
+use antiphon_host::ServerInfo;
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    config::{Definition, is_name},
+    doctor::words,
+    exit::{Misused, Outcome},
+    print,
+    target::{Reach, Revision},
+};
+
+/// Connect to a server, show what it is, and keep it under a name. Alone: list what is kept.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon connect weather https://weather.example.com/mcp --header 'Authorization: Bearer ${WEATHER_TOKEN}'
+  antiphon connect everything -- npx -y @modelcontextprotocol/server-everything
+  antiphon connect
+  antiphon connect --remove weather")]
+pub(crate) struct Connect {
+    /// What to call it.
+    #[arg(value_name = "NAME", requires = "server")]
+    name: Option<String>,
+    /// Its URL, or its program with arguments. Put `--` before a program that has flags of its own.
+    #[arg(value_name = "URL|COMMAND")]
+    server: Vec<String>,
+    /// Only look; keep nothing.
+    #[arg(long, requires = "name")]
+    dry_run: bool,
+    /// Take the place of a server that has this name already.
+    #[arg(long, requires = "name")]
+    replace: bool,
+    /// No longer keep this one.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    remove: Option<String>,
+    /// A variable for the program's environment, `NAME=value`. May be given several times.
+    #[arg(long, value_name = "NAME=VALUE", requires = "name")]
+    env: Vec<String>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Connect {
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        match (&self.remove, &self.name) {
+            (Some(name), _) => remove(app, name),
+            (None, Some(name)) => self.connect(app, name).await,
+            (None, None) => Ok(list(app)),
+        }
+    }
+
+    async fn connect(&self, app: &App, name: &str) -> Result<Outcome> {
+        if !self.dry_run {
+            may_be_called(name)?;
+            self.may_keep(app, name)?;
+        }
+        let definition = self.definition(app)?;
+        // What is in the definition now is not said twice.
+        let reach = Reach { header: Vec::new(), ..self.reach.clone() };
+        let host = App::host().with_lifecycle(definition.lifecycle()?).build();
+        let connection = host.connect(definition.endpoint(&reach, app.verbose)?).await?;
+        let info = connection.server().await;
+        let counts = words::Counts::of(&connection, &info.capabilities).await;
+        connection.close().await;
+
+        let kept = if self.dry_run { None } else { Some(app.config.keep(name, Some(&definition))?) };
+        let value = json!({
+            "name": name,
+            "server": described(&info),
+            "counts": counts.json(),
+            "kept": kept.as_deref().map(Path::display).map(|path| path.to_string()),
+        });
+        print::print(app.json, &value, || introduce(&info, &counts));
+        if let (Some(path), false) = (&kept, app.json) {
+            eprintln!("kept as `{name}` in {}", path.display());
+            if self.reach.token.is_some() {
+                eprintln!("hint: the token is not kept; set ANTIPHON_TOKEN when you use `{name}`");
+            }
+            eprintln!("next: antiphon tools {name}");
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn may_keep(&self, app: &App, name: &str) -> Result<()> {
+        let Some(taken) = app.config.servers.get(name).filter(|_| !self.replace) else { return Ok(()) };
+        let file = app.config.source(name).map(|path| format!(" in {}", path.display()));
+        let message = format!(
+            "`{name}` is taken: it is {}{}; choose another name, or say `--replace`",
+            taken.describe(),
+            file.unwrap_or_default()
+        );
+        Err(Misused(message).into())
+    }
+
+    fn definition(&self, app: &App) -> Result<Definition> {
+        let mut definition = match self.server.as_slice() {
+            [one] => Definition::find(one, &app.config)?.reached(&self.reach),
+            [program, arguments @ ..] => Definition {
+                command: Some(program.clone()),
+                args: arguments.to_vec(),
+                ..Definition::default()
+            },
+            [] => return Err(Misused("say where it is: its URL, or its command".into()).into()),
+        };
+        // It is kept for other folders than this one.
+        if let Some(program) = &mut definition.command
+            && program.contains(std::path::MAIN_SEPARATOR)
+            && let Ok(path) = std::path::absolute(&*program)
+        {
+            *program = path.display().to_string();
+        }
+        if !self.env.is_empty() && definition.command.is_none() {
+            return Err(Misused("`--env` is for programs; a URL takes `--header`".into()).into());
+        }
+        if !self.reach.header.is_empty() && definition.url.is_none() {
+            return Err(Misused("`--header` is for URLs; a program takes `--env`".into()).into());
+        }
+        definition.env.extend(pairs(&self.env, '=', "`NAME=value`")?);
+        definition.headers.extend(pairs(&self.reach.header, ':', "`Name: value`")?);
+        definition.revision = match self.reach.revision {
+            Some(Revision::Modern) => Some("2026-07-28".to_owned()),
+            Some(Revision::Legacy) => Some("2025-11-25".to_owned()),
+            None => definition.revision,
+        };
+        Ok(definition)
+    }
+}
+
+fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String, String>> {
+    let pair = |text: &String| {
+        let (name, value) = text.split_once(between)?;
+        let name = name.trim();
+        (!name.is_empty()).then(|| (name.to_owned(), value.trim_start().to_owned()))
+    };
+    // What was meant to be a value is not repeated: it may be a secret.
+    texts.iter().map(|text| Ok(pair(text).ok_or_else(|| Misused(format!("write it as {form}")))?)).collect()
+}
+
+fn may_be_called(name: &str) -> Result<()> {
+    if !is_name(name) {
+        let message = format!("`{name}` is no name for a server; use letters, digits, `-`, `_` and `.`");
+        return Err(Misused(message).into());
+    }
+    Ok(())
+}
+
+fn described(info: &ServerInfo) -> Value {
+    let ServerInfo { name, version, instructions, revision, capabilities, .. } = info;
+    json!({"name": name, "version": version, "instructions": instructions, "revision": revision, "capabilities": capabilities})
+}
+
+fn introduce(info: &ServerInfo, counts: &words::Counts) -> String {
+    let mut lines = vec![words::title(info)];
+    lines.push(format!("  speaks    {}", info.revision));
+    lines.push(format!("  offers    {}", counts.sentence()));
+    let others = words::capabilities(&info.capabilities);
+    if !others.is_empty() {
+        lines.push(format!("  also      {}", others.join(", ")));
+    }
+    if let Some(instructions) = &info.instructions {
+        lines.push(format!("  says      {}", print::first_line(instructions)));
+    }
+    lines.join("\n")
+}
+
+fn list(app: &App) -> Outcome {
+    let source = |name: &str| app.config.source(name).map(|path| path.display().to_string());
+    let servers: Vec<Value> = app
+        .config
+        .servers
+        .iter()
+        .map(|(name, it)| json!({"name": name, "where": it.describe(), "file": source(name)}))
+        .collect();
+    if servers.is_empty() && !app.json {
+        eprintln!("no servers are kept yet");
+        eprintln!("next: antiphon connect NAME URL");
+        return Outcome::Done;
+    }
+    print::print(app.json, &Value::from(servers), || {
+        let mut table = print::table(["NAME", "WHERE", "FILE"]);
+        for (name, it) in &app.config.servers {
+            table.add_row([
+                print::clean(name),
+                print::clean(&it.describe()),
+                source(name).unwrap_or_default(),
+            ]);
+        }
+        print::trimmed(&table)
+    });
+    Outcome::Done
+}
+
+fn remove(app: &App, name: &str) -> Result<Outcome> {
+    let Some(path) = app.config.source(name) else {
+        eprintln!("there is no server `{name}`");
+        return Ok(Outcome::Nothing);
+    };
+    if !app.config.keeps(name) {
+        let message =
+            format!("`{name}` is in {}, which `connect` does not write; remove it there", path.display());
+        return Err(Misused(message).into());
+    }
+    app.config.keep(name, None)?;
+    let value = json!({"removed": name, "file": path.display().to_string()});
+    if app.json {
+        print::line(&format!("{value:#}"));
+    } else {
+        eprintln!("`{name}` is no longer in {}", path.display());
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,103 @@
+//! What a server declares.
+
+use serde_json::Value;
+
+use super::{Finding, Level, some};
+use crate::doctor::{
+    report::Report,
+    words::{self, Counts, LEGACY_TASKS, TASKS},
+};
+
+/// What it has.
+pub(super) fn offers(report: &Report) -> Vec<Finding> {
+    let Some(it) = &report.declared else { return Vec::new() };
+    let offers = |what: &str, count: usize| (!it.capabilities[what].is_null()).then_some(count);
+    let counts = Counts {
+        tools: offers("tools", it.tools.len()),
+        prompts: offers("prompts", it.prompts),
+        resources: offers("resources", it.resources),
+        templates: offers("resources", it.templates),
+    };
+    let mut found = vec![if counts == Counts::default() {
+        Finding::new(Level::Warning, "declares no tools, no prompts and no resources")
+            .hint("there is nothing that a host can do with it")
+    } else {
+        Finding::new(Level::Ok, format!("offers {}", counts.sentence()))
+    }];
+    let others = words::capabilities(&it.capabilities);
+    if !others.is_empty() {
+        found.push(Finding::new(Level::Ok, format!("declares: {}", others.join(", "))));
+    }
+    found
+}
+
+/// What it says it has, and does not list.
+pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
+    let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
+    unlisted
+        .map(|(what, why)| {
+            Finding::new(Level::Problem, format!("says that it has {what} and does not list them: {why}"))
+                .hint("a server that has none leaves the capability out")
+        })
+        .collect()
+}
+
+/// Whether it says how it wants to be used.
+pub(super) fn instructions(report: &Report) -> Vec<Finding> {
+    let Some(it) = &report.declared else { return Vec::new() };
+    match &it.instructions {
+        Some(text) => vec![Finding::new(
+            Level::Ok,
+            format!("says how to use it: {}", text.lines().next().unwrap_or_default()),
+        )],
+        None => vec![
+            Finding::new(Level::Note, "gives no instructions")
+                .hint("a model does better with a sentence on when to use the server"),
+        ],
+    }
+}
+
+/// In which revisions calls can be tasks.
+pub(super) fn tasks(report: &Report) -> Vec<Finding> {
+    let able = |it: &Value| {
+        [&it["extensions"][TASKS], &it["experimental"][LEGACY_TASKS], &it["tasks"]]
+            .iter()
+            .any(|it| !it.is_null())
+    };
+    let attempts = report.attempts.iter().filter(|attempt| able(&attempt.capabilities));
+    let revisions: Vec<String> = attempts.filter_map(|attempt| attempt.ended.clone().ok()).collect();
+    if revisions.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new(Level::Ok, format!("runs tasks on {}", revisions.join(" and ")))
+            .hint("a call goes on when you leave; `antiphon tasks` finds it again"),
+    ]
+}
+
+/// Whether its answers may be result sets.
+pub(super) fn result_sets(report: &Report) -> Vec<Finding> {
+    let declared = report.declared.as_ref();
+    if declared.is_none_or(|it| it.capabilities["experimental"]["dualResponse"].is_null()) {
+        return Vec::new();
+    }
+    vec![
+        Finding::new(Level::Ok, "answers with more rows than it shows (dual responses)")
+            .hint("`antiphon results` pages, sorts and exports them"),
+    ]
+}
+
+/// Tools that are there only for hosts that can answer something.
+pub(super) fn hidden_tools(report: &Report) -> Vec<Finding> {
+    let (Some(it), Some(bare)) = (&report.declared, &report.bare_tools) else { return Vec::new() };
+    let names = it.tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned);
+    let hidden: Vec<String> = names.filter(|name| !bare.contains(name)).collect();
+    if hidden.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("has tools only for hosts that can be asked: {}", some(&hidden));
+    vec![
+        Finding::new(Level::Note, message)
+            .hint("they use forms, sampling or roots; give `antiphon call` a `--model` if they sample"),
+    ]
+}

@@ -1,0 +1,221 @@
+//! What the facts mean. Each check is a function over a [`Report`], and finds one thing or nothing.
+
+mod connecting;
+mod declared;
+mod schemas;
+mod tools;
+mod web;
+
+use super::report::Report;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// It works.
+    Ok,
+    /// Good to know.
+    Note,
+    /// Something will not work, or not for everybody.
+    Warning,
+    /// The server cannot be used like this.
+    Problem,
+}
+
+impl Level {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// Something that was found, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) level: Level,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(level: Level, message: impl Into<String>) -> Self {
+        Self { level, message: message.into(), hint: None }
+    }
+
+    fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Everything that is found.
+pub(crate) fn all(report: &Report) -> Vec<Finding> {
+    let checks: &[fn(&Report) -> Vec<Finding>] = &[
+        connecting::reached,
+        connecting::revisions,
+        declared::offers,
+        declared::unlisted,
+        declared::instructions,
+        declared::tasks,
+        declared::result_sets,
+        declared::hidden_tools,
+        tools::descriptions,
+        tools::clashes,
+        tools::names,
+        tools::structured,
+        schemas::inputs,
+        schemas::outputs,
+        schemas::forms,
+        web::transport_security,
+        web::origin,
+        web::session,
+    ];
+    checks.iter().flat_map(|check| check(report)).collect()
+}
+
+/// `a`, `b` and 3 more.
+fn some(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::doctor::{
+        report::{Attempt, Declared, Failure, Web},
+        words::TASKS,
+    };
+
+    /// A server that speaks both revisions, and has these tools.
+    fn sound(tools: Value) -> Report {
+        let capabilities = json!({"tools": {}, "extensions": {TASKS: {}}});
+        let attempt = |asked: &'static str, capabilities| Attempt {
+            asked,
+            took: Duration::from_millis(5),
+            ended: Ok(asked.to_owned()),
+            capabilities,
+        };
+        let tools: Vec<Value> = serde_json::from_value(tools).unwrap();
+        Report {
+            server: "it".into(),
+            attempts: vec![
+                attempt("2026-07-28", capabilities.clone()),
+                attempt("2025-11-25", json!({"tools": {}})),
+            ],
+            declared: Some(Declared {
+                title: "it 1.0.0".into(),
+                revision: "2026-07-28".into(),
+                instructions: Some("Be kind.".into()),
+                capabilities,
+                tools,
+                ..Declared::default()
+            }),
+            ..Report::default()
+        }
+    }
+
+    fn tool(name: &str) -> Value {
+        json!({"name": name, "description": "Does it", "inputSchema": {"type": "object"}})
+    }
+
+    /// What is found beside what is well.
+    #[track_caller]
+    fn check(report: &Report, level: Level, message: &str) {
+        let found = all(report);
+        assert!(
+            found.iter().any(|it| it.level == level && it.message.contains(message)),
+            "no {level:?} {message:?} in {found:#?}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_found_at_a_server_that_is_well() {
+        let report = sound(json!([tool("do_it")]));
+        let bad: Vec<Finding> = all(&report)
+            .into_iter()
+            .filter(|it| matches!(it.level, Level::Warning | Level::Problem))
+            .collect();
+        assert_eq!(bad, []);
+        check(&report, Level::Ok, "speaks 2026-07-28 and 2025-11-25");
+        check(&report, Level::Ok, "tasks on 2026-07-28");
+        check(&report, Level::Ok, "1 tool");
+    }
+
+    #[test]
+    fn what_keeps_a_server_from_being_reached_is_said() {
+        let failed = |failure: Failure| {
+            let mut report = sound(json!([]));
+            report.declared = None;
+            for attempt in &mut report.attempts {
+                attempt.ended = Err(failure.clone());
+            }
+            report
+        };
+        check(&failed(Failure::Unauthorized), Level::Problem, "wants to know who you are");
+        check(&failed(Failure::TimedOut(Duration::from_mins(1))), Level::Problem, "within 60s");
+        check(&failed(Failure::Other("connection refused".into())), Level::Problem, "connection refused");
+        let mut legacy = sound(json!([tool("a")]));
+        legacy.attempts[0].ended = Err(Failure::Other("no".into()));
+        check(&legacy, Level::Note, "does not speak 2026-07-28");
+        let mut modern = sound(json!([tool("a")]));
+        modern.attempts[1].ended = Err(Failure::Other("no".into()));
+        check(&modern, Level::Warning, "does not speak 2025-11-25");
+    }
+
+    #[test]
+    fn what_is_wrong_with_tools_is_said() {
+        let bare = json!({"name": "a", "inputSchema": {"type": "object"}});
+        check(&sound(json!([bare])), Level::Warning, "no description: `a`");
+        check(&sound(json!([tool("a"), tool("a")])), Level::Problem, "more than one tool: `a`");
+        check(&sound(json!([tool("a b")])), Level::Warning, "`a b`");
+        let mut hidden = sound(json!([tool("a"), tool("b")]));
+        hidden.bare_tools = Some(vec!["a".into()]);
+        check(&hidden, Level::Note, "only for hosts that can be asked: `b`");
+        let mut unlisted = sound(json!([]));
+        unlisted.declared.as_mut().unwrap().unlisted = vec![("prompts", "method not found".into())];
+        check(&unlisted, Level::Problem, "says that it has prompts and does not list them");
+    }
+
+    #[test]
+    fn what_is_wrong_with_schemas_is_said() {
+        let with = |field: &str, schema: Value| {
+            let mut tool = tool("a");
+            tool[field] = schema;
+            sound(json!([tool]))
+        };
+        check(&with("inputSchema", json!({"type": "objekt"})), Level::Problem, "arguments of `a`");
+        check(&with("inputSchema", json!({"type": "string"})), Level::Problem, "not an object");
+        check(
+            &with("outputSchema", json!({"type": "object", "required": "x"})),
+            Level::Warning,
+            "output of `a`",
+        );
+        check(&with("outputSchema", json!({"type": "object"})), Level::Ok, "1 of 1 tools");
+        let nested =
+            json!({"type": "object", "properties": {"deep": {"type": "object"}, "flat": {"type": "string"}}});
+        check(&with("inputSchema", nested), Level::Note, "`a.deep`");
+    }
+
+    #[test]
+    fn what_is_wrong_with_http_is_said() {
+        let at = |web: Web| Report { web: Some(web), ..sound(json!([tool("a")])) };
+        let local = Web { loopback: true, foreign_origin: Some(403), session: Some(true), ..Web::default() };
+        check(&at(local.clone()), Level::Ok, "web pages of others are refused");
+        check(&at(local.clone()), Level::Ok, "sessions");
+        check(&at(Web { foreign_origin: Some(200), ..local.clone() }), Level::Warning, "answers web pages");
+        check(&at(Web { session: Some(false), ..local.clone() }), Level::Note, "no sessions");
+        check(&at(Web { loopback: false, ..local }), Level::Warning, "without TLS");
+    }
+}

@@ -1,0 +1,85 @@
+//! The schemas of tools.
+
+use serde_json::Value;
+
+use super::{Finding, Level, some, tools::tools};
+use crate::doctor::report::Report;
+
+/// Arguments that nothing can be checked against.
+pub(super) fn inputs(report: &Report) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (name, tool) in tools(report) {
+        let schema = &tool["inputSchema"];
+        let finding = |what: String| {
+            Finding::new(Level::Problem, format!("the arguments of `{name}` are described wrongly: {what}"))
+                .hint("hosts check arguments against this schema; many leave such a tool out")
+        };
+        if let Some(what) = wrong(schema) {
+            found.push(finding(what));
+        } else if schema["type"] != "object" {
+            found.push(finding("they are not an object; MCP wants `\"type\": \"object\"`".into()));
+        }
+    }
+    found
+}
+
+/// Answers that cannot be checked.
+pub(super) fn outputs(report: &Report) -> Vec<Finding> {
+    let described = tools(report).filter(|(_, tool)| !tool["outputSchema"].is_null());
+    described
+        .filter_map(|(name, tool)| {
+            let what = wrong(&tool["outputSchema"])?;
+            let message = format!("the output of `{name}` is described wrongly: {what}");
+            Some(
+                Finding::new(Level::Warning, message).hint("hosts that check answers will refuse this one's"),
+            )
+        })
+        .collect()
+}
+
+/// Arguments that are no fields of a form.
+pub(super) fn forms(report: &Report) -> Vec<Finding> {
+    let mut deep = Vec::new();
+    for (name, tool) in tools(report) {
+        for (field, schema) in tool["inputSchema"]["properties"].as_object().into_iter().flatten() {
+            if !is_field(schema) {
+                deep.push(format!("{name}.{field}"));
+            }
+        }
+    }
+    if deep.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        Finding::new(Level::Note, format!("has arguments that a form cannot show: {}", some(&deep)))
+            .hint("give them as JSON"),
+    ]
+}
+
+/// What is wrong with a schema, if something is.
+fn wrong(schema: &Value) -> Option<String> {
+    jsonschema::meta::validate(schema).err().map(|error| match error.instance_path().as_str() {
+        "" => error.to_string(),
+        path => format!("{error} at `{path}`"),
+    })
+}
+
+/// Whether one line of a form will do: text, a number, a choice, or several of them.
+fn is_field(schema: &Value) -> bool {
+    let simple = |schema: &Value| {
+        let kinds: Vec<&str> = match &schema["type"] {
+            Value::String(kind) => vec![kind.as_str()],
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let known = ["string", "number", "integer", "boolean", "null"];
+        !schema["enum"].is_null()
+            || !schema["const"].is_null()
+            || (!kinds.is_empty() && kinds.iter().all(|kind| known.contains(kind)))
+    };
+    let any = |schema: &Value| {
+        let options = schema["anyOf"].as_array().or(schema["oneOf"].as_array());
+        options.is_some_and(|options| options.iter().all(simple))
+    };
+    simple(schema) || any(schema) || (schema["type"] == "array" && simple(&schema["items"]))
+}

@@ -1,0 +1,158 @@
+//! Finds out what is to be known of a server. No tool is called.
+
+use std::time::{Duration, Instant};
+
+use antiphon_host::{Connection, Endpoint, Error as HostError, Form, HostBuilder, Lifecycle, Page, Shown};
+use antiphon_llm::{BoxFuture, Error as ModelError, Model, Reply, Request};
+use anyhow::Result;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::{
+    report::{Attempt, Declared, Failure, Report},
+    web, words,
+};
+use crate::{
+    app::App,
+    config::{Definition, Kind},
+    target::{Reach, Revision},
+};
+
+/// How long a server may take to be connected to, or to list what it has. `npx` may have to fetch it first.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A model that is declared and never asked: no tool is called.
+#[derive(Debug)]
+struct Nobody;
+
+impl Model for Nobody {
+    fn reply<'a>(&'a self, _: &'a Request) -> BoxFuture<'a, antiphon_llm::Result<Reply>> {
+        Box::pin(async { Err(ModelError::Unavailable("nobody is here".to_owned())) })
+    }
+
+    fn name(&self) -> &'static str {
+        "nobody"
+    }
+}
+
+/// A host that can do everything, so that the server shows everything.
+fn able() -> HostBuilder {
+    App::host()
+        .with_model(Nobody)
+        .with_forms(|_: Form| async { Shown::Cancel })
+        .with_pages(|_: Page| async { false })
+        .with_roots([])
+}
+
+pub(crate) async fn gather(app: &App, server: &str, reach: &Reach) -> Result<Report> {
+    let definition = Definition::find(server, &app.config)?.reached(reach);
+    let endpoint = definition.endpoint(reach, app.verbose)?;
+    let mut report = Report { server: server.to_owned(), ..Report::default() };
+    let kind = definition.expanded()?;
+    let kind = kind.kind()?;
+    report.program = matches!(kind, Kind::Program(_));
+    // Each, unless one is asked for.
+    let wanted = |lifecycle| reach.revision.is_none_or(|it| Revision::lifecycle(Some(it)) == lifecycle);
+    let revisions = [("2026-07-28", Lifecycle::Modern), ("2025-11-25", Lifecycle::Legacy)];
+    for (asked, lifecycle) in revisions.into_iter().filter(|(_, lifecycle)| wanted(*lifecycle)) {
+        let (attempt, connection) = attempt(&endpoint, asked, lifecycle).await;
+        report.attempts.push(attempt);
+        let Some(connection) = connection else { continue };
+        // The newest is tried first.
+        if report.declared.is_none() {
+            report.declared = Some(declared(&connection).await);
+            report.bare_tools = bare(&endpoint, lifecycle).await;
+        }
+        connection.close().await;
+    }
+    if let Kind::Http(url) = kind {
+        report.web = web::probe(url, &definition, reach).await;
+    }
+    Ok(report)
+}
+
+async fn attempt(
+    endpoint: &Endpoint,
+    asked: &'static str,
+    lifecycle: Lifecycle,
+) -> (Attempt, Option<Connection>) {
+    let begun = Instant::now();
+    let host = able().with_lifecycle(lifecycle).build();
+    let connected = timeout(PATIENCE, host.connect(endpoint.clone())).await;
+    let took = begun.elapsed();
+    let failed = |failure| Attempt { asked, took, ended: Err(failure), capabilities: Value::Null };
+    match connected {
+        Err(_) => (failed(Failure::TimedOut(PATIENCE)), None),
+        Ok(Err(HostError::Unauthorized { .. } | HostError::Authorization { .. })) => {
+            (failed(Failure::Unauthorized), None)
+        }
+        Ok(Err(error)) => (failed(Failure::Other(cause(&error))), None),
+        Ok(Ok(connection)) => {
+            let info = connection.server().await;
+            let attempt = Attempt { asked, took, ended: Ok(info.revision), capabilities: info.capabilities };
+            (attempt, Some(connection))
+        }
+    }
+}
+
+/// What is at the bottom of an error: what is above it only says what was being done.
+fn cause(error: &HostError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+async fn declared(connection: &Connection) -> Declared {
+    let info = connection.server().await;
+    let mut declared = Declared {
+        title: words::title(&info),
+        revision: info.revision,
+        instructions: info.instructions,
+        capabilities: info.capabilities,
+        ..Declared::default()
+    };
+    let offers = |what: &str| !declared.capabilities[what].is_null();
+    let (tools, prompts, resources) = (offers("tools"), offers("prompts"), offers("resources"));
+    if tools {
+        match listed(connection.tools()).await {
+            Ok(tools) => {
+                declared.tools = tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect();
+            }
+            Err(error) => declared.unlisted.push(("tools", error)),
+        }
+    }
+    if prompts {
+        match listed(connection.prompts()).await {
+            Ok(prompts) => declared.prompts = prompts.len(),
+            Err(error) => declared.unlisted.push(("prompts", error)),
+        }
+    }
+    if resources {
+        match listed(connection.resources()).await {
+            Ok(resources) => declared.resources = resources.len(),
+            Err(error) => declared.unlisted.push(("resources", error)),
+        }
+        // Templates are not declared by themselves: a server may well not know the method.
+        declared.templates = listed(connection.resource_templates()).await.map_or(0, |it| it.len());
+    }
+    declared
+}
+
+async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>) -> Result<Vec<T>, String> {
+    match timeout(PATIENCE, listing).await {
+        Ok(Ok(items)) => Ok(items),
+        Ok(Err(error)) => Err(format!("{:#}", anyhow::Error::from(error))),
+        Err(_) => Err(format!("nothing came within {PATIENCE:?}")),
+    }
+}
+
+/// The tools that a host sees which can answer nothing.
+async fn bare(endpoint: &Endpoint, lifecycle: Lifecycle) -> Option<Vec<String>> {
+    let host = App::host().with_lifecycle(lifecycle).build();
+    let connection = timeout(PATIENCE, host.connect(endpoint.clone())).await.ok()?.ok()?;
+    let tools = listed(connection.tools()).await.ok();
+    connection.close().await;
+    Some(tools?.into_iter().map(|tool| tool.name.into_owned()).collect())
+}

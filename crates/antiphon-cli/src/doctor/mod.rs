@@ -1,0 +1,95 @@
+//! `antiphon doctor`.
+
+mod checks;
+mod gather;
+mod report;
+mod web;
+pub(crate) mod words;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::{
+    checks::{Finding, Level},
+    report::Report,
+};
+use crate::{app::App, exit::Outcome, print, target::Reach};
+
+/// Find out what a server declares and what will work with it. No tool is called.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon doctor https://mcp.example.com/mcp
+  antiphon doctor \"npx -y @modelcontextprotocol/server-everything\" weather
+
+It ends with 0 if every server can be used, and with 1 if not.")]
+pub(crate) struct Doctor {
+    /// The servers: names in the configuration, URLs, or programs with their arguments, in quotes.
+    #[arg(value_name = "SERVER", required = true)]
+    servers: Vec<String>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        let mut values = Vec::new();
+        let mut unusable = Vec::new();
+        for server in &self.servers {
+            let (report, findings) = match gather::gather(app, server, &self.reach).await {
+                Ok(report) => {
+                    let findings = checks::all(&report);
+                    (report, findings)
+                }
+                // One of several that cannot even be looked at does not keep the others from being told of.
+                Err(error) if self.servers.len() > 1 => {
+                    let report = Report { server: server.clone(), ..Report::default() };
+                    (report, vec![Finding::new(Level::Problem, format!("{error:#}"))])
+                }
+                Err(error) => return Err(error),
+            };
+            let usable = report.declared.is_some() && findings.iter().all(|it| it.level != Level::Problem);
+            if !usable {
+                unusable.push(format!("`{server}`"));
+            }
+            if app.json {
+                values.push(value(&report, &findings, usable));
+            } else {
+                print::line(&text(&report, &findings));
+            }
+        }
+        if app.json {
+            print::line(&format!("{:#}", Value::from(values)));
+        }
+        if !unusable.is_empty() {
+            bail!("{} cannot be used as it is; the problems above say why", unusable.join(", "));
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+fn value(report: &Report, findings: &[Finding], usable: bool) -> Value {
+    let mut value = report.json();
+    value["usable"] = json!(usable);
+    value["findings"] = findings
+        .iter()
+        .map(|it| json!({"level": it.level.name(), "message": it.message, "hint": it.hint}))
+        .collect();
+    value
+}
+
+fn text(report: &Report, findings: &[Finding]) -> String {
+    let mut lines = vec![print::first_line(&report.server)];
+    if let Some(declared) = &report.declared {
+        lines.push(format!("  {}", declared.title));
+    }
+    for finding in findings {
+        // What servers say may be in there.
+        lines.push(format!("  {:8} {}", finding.level.name(), print::first_line(&finding.message)));
+        if let Some(hint) = &finding.hint {
+            lines.push(format!("  {:8} hint: {}", "", print::first_line(hint)));
+        }
+    }
+    lines.join("\n") + "\n"
+}

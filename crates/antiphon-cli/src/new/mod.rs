@@ -1,0 +1,99 @@
+//! `antiphon new`.
+
+mod name;
+mod project;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+
+use self::project::Project;
+use crate::{
+    app::App,
+    exit::{Misused, Outcome},
+    print,
+};
+
+/// Whether Antiphon is on crates.io. Until then, a project needs its source.
+const PUBLISHED: bool = false;
+
+/// Make a ready project: a server, a test, a Dockerfile.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon new hello --path ../antiphon && cd hello && cargo test
+  antiphon new weather --path ../antiphon --http
+
+Antiphon is not on crates.io yet: until then, `--path` is needed.")]
+pub(crate) struct New {
+    /// The folder to make; its last part is the project's name.
+    #[arg(value_name = "NAME")]
+    folder: PathBuf,
+    /// Serve over HTTP [default: over standard input and output].
+    #[arg(long)]
+    http: bool,
+    /// Where Antiphon's own source is, to build from it instead of from crates.io.
+    #[arg(long, value_name = "FOLDER")]
+    path: Option<PathBuf>,
+}
+
+impl New {
+    pub(crate) fn run(self, app: &App) -> Result<Outcome> {
+        let name = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        name::check(&name).map_err(Misused)?;
+        let folder = std::path::absolute(&self.folder)?;
+        if folder.exists() && fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
+            let message = format!("{} is there and not empty; choose another name", self.folder.display());
+            return Err(Misused(message).into());
+        }
+        let path = self.path.as_deref().map(|path| source(path, &folder)).transpose()?;
+        let files = Project { name: &name, http: self.http, path: path.as_deref() }.files();
+        for (file, text) in &files {
+            let file = folder.join(file);
+            let unwritable = || format!("{} cannot be written", file.display());
+            if let Some(parent) = file.parent() {
+                fs::create_dir_all(parent).with_context(unwritable)?;
+            }
+            fs::write(&file, text).with_context(unwritable)?;
+        }
+        let buildable = PUBLISHED || self.path.is_some();
+        if !buildable {
+            eprintln!(
+                "hint: Antiphon is not on crates.io yet, so this does not build; delete it, and make it with `--path FOLDER`, where Antiphon's source is"
+            );
+        }
+        if app.json {
+            let names: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
+            let made = json!({"folder": folder.display().to_string(), "files": names});
+            print::line(&format!("{made:#}"));
+            return Ok(Outcome::Done);
+        }
+        let call = if self.http { "cargo run" } else { "antiphon call \"cargo run --quiet\" greet" };
+        eprintln!("made {} in {}", name, self.folder.display());
+        if !buildable {
+            return Ok(Outcome::Done);
+        }
+        eprintln!("next: cd {}", shell_words::quote(&self.folder.to_string_lossy()));
+        eprintln!("      cargo test");
+        eprintln!("      {call}");
+        Ok(Outcome::Done)
+    }
+}
+
+/// Antiphon's own source, as the project's folder sees it.
+fn source(path: &Path, project: &Path) -> Result<PathBuf> {
+    let found = path.join("crates/antiphon/Cargo.toml").is_file();
+    let source = path.canonicalize().ok().filter(|_| found).ok_or_else(|| {
+        let path = path.display();
+        Misused(format!("Antiphon's source is not in {path}: it would have `crates/antiphon` in it"))
+    })?;
+    // Links are followed on both sides, or on neither do they meet.
+    let (parent, name) = (project.parent().unwrap_or(project), project.file_name().unwrap_or_default());
+    let project = parent.canonicalize().unwrap_or_else(|_| parent.to_owned()).join(name);
+    Ok(project::relative(&project, &source))
+}

@@ -1,0 +1,113 @@
+//! What a project may be called.
+
+/// Names that a crate cannot have: words of the language, and crates that are there already.
+const TAKEN: &[&str] = &[
+    "abstract",
+    "antiphon",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "deps",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "incremental",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc_macro",
+    "pub",
+    "ref",
+    "return",
+    "schemars",
+    "self",
+    "serde",
+    "serde_json",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "tokio",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+];
+
+/// Says why a name is no name for a crate.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let Some(first) = name.chars().next() else {
+        return Err("give the project a name: `antiphon new hello`".to_owned());
+    };
+    if !first.is_ascii_alphabetic() {
+        return Err(format!("`{name}` is no name for a crate: it must begin with a letter"));
+    }
+    let bad = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    if let Some(bad) = name.chars().find(|c| bad(*c)) {
+        return Err(format!(
+            "`{name}` is no name for a crate: it has `{}`; use letters, digits, `-` and `_`",
+            bad.escape_debug()
+        ));
+    }
+    if TAKEN.contains(&name.replace('-', "_").as_str()) || name.len() > 64 {
+        return Err(format!(
+            "`{name}` is no name for a crate: it means something else to Rust, or is too long"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_crate_names_are_refused_with_the_reason() {
+        assert_eq!(check("my-server_2"), Ok(()));
+        for (name, part) in [
+            ("", "antiphon new hello"),
+            ("2fast", "begin with a letter"),
+            ("a b", "it has ` `"),
+            ("ünder", "begin with a letter"),
+            ("async", "means something else"),
+            ("serde-json", "means something else"),
+        ] {
+            let error = check(name).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The files of a new project.
+
+use std::path::{Component, Path, PathBuf};
+
+/// A project to be made.
+#[derive(Debug)]
+pub(crate) struct Project<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) http: bool,
+    /// Where Antiphon's source is, seen from the project.
+    pub(crate) path: Option<&'a Path>,
+}
+
+impl Project<'_> {
+    /// Its files, by path.
+    pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
+        let (main, readme) = if self.http {
+            (include_str!("template/main.http.rs.in"), include_str!("template/README.http.md.in"))
+        } else {
+            (include_str!("template/main.stdio.rs.in"), include_str!("template/README.stdio.md.in"))
+        };
+        let fill = |text| self.fill(text);
+        vec![
+            ("Cargo.toml", fill(include_str!("template/Cargo.toml.in"))),
+            ("src/lib.rs", fill(include_str!("template/lib.rs.in"))),
+            ("src/main.rs", fill(main)),
+            ("tests/greet.rs", fill(include_str!("template/greet.rs.in"))),
+            ("README.md", fill(readme)),
+            ("Dockerfile", fill(include_str!("template/Dockerfile.in"))),
+            (".dockerignore", fill(include_str!("template/dockerignore.in"))),
+            (".gitignore", fill(include_str!("template/gitignore.in"))),
+        ]
+    }
+
+    fn fill(&self, template: &str) -> String {
+        let path = self.path.map(|path| path.to_string_lossy().replace('\\', "/"));
+        let quoted = |text: String| serde_json::Value::from(text).to_string();
+        let from = match &path {
+            Some(path) => format!("path = {}", quoted(format!("{path}/crates/antiphon"))),
+            None => format!("version = \"{}\"", version()),
+        };
+        let features = if self.http { ", features = [\"http\"]" } else { "" };
+        let note = match &path {
+            Some(path) => format!(
+                "\nIt is built from Antiphon's source in `{path}`.\nOnce Antiphon is on crates.io, write `version = \"{}\"` in the place of `path = …` in `Cargo.toml`, twice.\n",
+                version()
+            ),
+            None => format!(
+                "\nIt wants Antiphon {} from crates.io.\nUntil that is published, make it with `antiphon new --path FOLDER`, where Antiphon's source is.\n",
+                version()
+            ),
+        };
+        let context = path.as_ref().map(|path| format!(" --build-context antiphon={path}"));
+        let copy = path.as_ref().map(|path| format!("COPY --from=antiphon . {path}\n"));
+        let expose = if self.http { "ENV ADDRESS=0.0.0.0:8000\nEXPOSE 8000\n" } else { "" };
+        template
+            .replace("{{name}}", self.name)
+            .replace("{{crate}}", &self.name.replace('-', "_"))
+            .replace("{{from}}", &from)
+            .replace("{{features}}", features)
+            .replace("{{net}}", if self.http { "\"net\", " } else { "" })
+            .replace("{{note}}", &note)
+            .replace("{{context}}", &context.unwrap_or_default())
+            .replace("{{copy}}", &copy.unwrap_or_default())
+            .replace("{{expose}}", expose)
+    }
+}
+
+/// The version to ask for: `0.1` is any 0.1.x.
+fn version() -> &'static str {
+    concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
+}
+
+/// The way from one folder to another; whole if they share nothing.
+pub(crate) fn relative(from: &Path, to: &Path) -> PathBuf {
+    let (from, to): (Vec<Component<'_>>, Vec<_>) = (from.components().collect(), to.components().collect());
+    let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    // A way up to the root and down again is longer than the way from the root, and breaks sooner.
+    if shared <= 1 {
+        return to.iter().collect();
+    }
+    let up = from[shared..].iter().map(|_| Component::ParentDir);
+    up.chain(to[shared..].iter().copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn way_between_folders_is_short_or_whole() {
+        let way = |from: &str, to: &str| relative(from.as_ref(), to.as_ref());
+        assert_eq!(way("/home/ada/hello", "/home/ada/antiphon"), Path::new("../antiphon"));
+        assert_eq!(way("/home/ada/a/b", "/home/ada"), Path::new("../.."));
+        assert_eq!(way("/tmp/hello", "/home/ada/antiphon"), Path::new("/home/ada/antiphon"));
+    }
+
+    #[test]
+    fn nothing_of_a_template_is_left_unfilled() {
+        for http in [false, true] {
+            for path in [None, Some(Path::new("../antiphon"))] {
+                for (file, text) in (Project { name: "my-server", http, path }).files() {
+                    assert!(!text.contains("{{"), "{file}:\n{text}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which result set is meant.
+
+use antiphon_results::{
+    ColumnDefinition,
+    client::{DualResponseClient, DualResponseClientError, DualResponseClientOptions, ParsedDualResponse},
+};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Misused, Outcome, Unreachable},
+    stdin,
+};
+
+/// Which result set is meant, and how it is reached.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Set {
+    /// The `resource.url` of a tool's answer, or a file with the answer as `antiphon call --json` prints it; `-` reads
+    /// standard input.
+    // Not a plain text: a subcommand has one of its own, and then its parent has none.
+    #[arg(value_name = "URL|FILE", required = true)]
+    place: Option<String>,
+    /// Where a file's rows may be fetched from. A URL that you typed needs no leave.
+    #[arg(long, value_name = "URL", help_heading = "Connection")]
+    origin: Option<String>,
+    /// A header to send along, `Name: value`. May be given several times.
+    #[arg(long, value_name = "HEADER", help_heading = "Connection")]
+    header: Vec<String>,
+    /// A bearer token. Better in the environment than on the command line, where others see it.
+    #[arg(long, env = "ANTIPHON_TOKEN", hide_env_values = true, help_heading = "Connection")]
+    token: Option<String>,
+}
+
+impl Set {
+    pub(crate) async fn open(&self) -> Result<ParsedDualResponse> {
+        let set = self.place.as_deref().unwrap_or("-");
+        if set.contains("://") {
+            return self.at(set);
+        }
+        let answer = answer(set).await?;
+        let mut options = self.options()?;
+        if let Some(origin) = &self.origin {
+            options = options.allow_origin(origin_of(origin)?);
+        }
+        let set = DualResponseClient::new(options)?.parse_strict(&answer).map_err(|error| {
+            Misused(format!(
+                "{error}; pass what `antiphon call --json` prints for a tool with more rows than it shows"
+            ))
+        })?;
+        if let Err(DualResponseClientError::UrlRefused(why)) = set.resource_url() {
+            return Err(refused(&answer, &why).into());
+        }
+        Ok(set)
+    }
+
+    /// The set at a URL. Whoever types one means it.
+    fn at(&self, url: &str) -> Result<ParsedDualResponse> {
+        let client = DualResponseClient::new(self.options()?.allow_origin(origin_of(url)?))?;
+        let answer = json!({"results": [], "resource": {"url": url}, "metadata": {"total_count": 0}});
+        client.parse_structured(&answer).context("this URL cannot be read")
+    }
+
+    fn options(&self) -> Result<DualResponseClientOptions> {
+        let mut options = DualResponseClientOptions::new();
+        for header in &self.header {
+            let (name, value) =
+                header.split_once(':').ok_or_else(|| Misused("write a header as `Name: value`".into()))?;
+            options = options.with_header(name.trim(), value.trim());
+        }
+        if let Some(token) = &self.token {
+            options = options.with_header("Authorization", format!("Bearer {token}"));
+        }
+        Ok(options)
+    }
+}
+
+/// A tool's answer, from a file.
+async fn answer(file: &str) -> Result<Value> {
+    let text = if file == "-" {
+        stdin::read().await?
+    } else {
+        std::fs::read_to_string(file).map_err(|error| {
+            Misused(format!("`{file}` is neither a URL nor a file that can be read: {error}"))
+        })?
+    };
+    let answer: Value =
+        serde_json::from_str(&text).map_err(|error| Misused(format!("`{file}` is not JSON: {error}")))?;
+    // The answer itself, or only what is structured in it.
+    let bare = answer.get("results").is_some() && answer.get("structuredContent").is_none();
+    Ok(if bare { json!({"structuredContent": answer}) } else { answer })
+}
+
+fn origin_of(url: &str) -> Result<String> {
+    let parsed = url::Url::parse(url).map_err(|error| Misused(format!("`{url}` is no URL: {error}")))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(Misused(format!("rows come over http or https, not `{}`", parsed.scheme())).into());
+    }
+    Ok(parsed.origin().ascii_serialization())
+}
+
+/// The server chose the address in its answer; whether to go there is for the person to say.
+fn refused(answer: &Value, why: &str) -> Misused {
+    let resource = &answer["structuredContent"]["resource"];
+    let url = resource["url"].as_str().or(resource["base_url"].as_str());
+    match url.and_then(|url| origin_of(url).ok()) {
+        Some(origin) => Misused(format!(
+            "the answer says that its rows are at {origin}; if you trust that, say `--origin {origin}`"
+        )),
+        None => Misused(format!("the rows cannot be fetched: {why}")),
+    }
+}
+
+/// The columns: as the answer has them, or else its server.
+pub(crate) async fn columns(set: &ParsedDualResponse) -> Vec<ColumnDefinition> {
+    if !set.columns().is_empty() {
+        return set.columns().to_vec();
+    }
+    // Not every server tells; then the rows do.
+    set.metadata().await.map(|metadata| metadata.columns).unwrap_or_default()
+}
+
+/// That there is no such set is an answer; what can be done about other failures is said.
+pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
+    match error.downcast_ref::<DualResponseClientError>() {
+        Some(gone @ (DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_))) => {
+            eprintln!("error: {gone}");
+            eprintln!("hint: call the tool again; it makes a new one");
+            Ok(Outcome::Nothing)
+        }
+        Some(DualResponseClientError::Config(text)) => Err(Misused(text.clone()).into()),
+        Some(refused) if matches!(refused.status(), Some(401 | 403)) => {
+            let message = format!(
+                "the server does not let you in; bring a token with `--token` or ANTIPHON_TOKEN: {error:#}"
+            );
+            Err(Unreachable(message).into())
+        }
+        Some(_) if is_away(&error) => {
+            Err(Unreachable(format!("{error:#}; is the server running, and is this its address?")).into())
+        }
+        _ => Err(error),
+    }
+}
+
+/// Whether no connection was made, or nothing came over it. One that broke later did reach the server.
+fn is_away(error: &anyhow::Error) -> bool {
+    let silent = matches!(error.downcast_ref(), Some(DualResponseClientError::Timeout { .. }));
+    let refused = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect)
+    };
+    silent || error.chain().any(refused)
+}

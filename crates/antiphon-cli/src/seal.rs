@@ -1,0 +1,147 @@
+//! `antiphon seal`.
+
+use antiphon::{InspectError, KeyRing, SealConfig, SealedCall, SealedRun};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::{
+    app::App,
+    exit::{Misused, Outcome},
+    print, stdin,
+};
+
+/// Look into a `requestState`, with its key.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  antiphon seal inspect \"$STATE\" --server shop --tool checkout")]
+pub(crate) struct Seal {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Inspect(Inspect),
+}
+
+/// Open a seal, and say what travels in it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  ANTIPHON_KEYS=1=<64 hex digits> antiphon seal inspect \"$STATE\" --server shop --tool checkout --arguments '{\"item\": \"tea\"}'
+
+A seal is bound to its call, so all of the call must be given as it was made.")]
+struct Inspect {
+    /// The `requestState`; `-` reads standard input.
+    state: String,
+    /// The server's keys, `1=<64 hex digits>`, several with commas. Better in the environment than on the command line.
+    #[arg(long, env = "ANTIPHON_KEYS", hide_env_values = true)]
+    keys: Option<String>,
+    /// The server's name, or its `SealConfig::audience`.
+    #[arg(long)]
+    server: String,
+    /// The tool that was called; of a prompt its name, of a resource its URI.
+    #[arg(long)]
+    tool: String,
+    /// The arguments of the call, as JSON.
+    #[arg(long, default_value = "{}")]
+    arguments: String,
+    /// Who called, where the server tells callers apart.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    principal: String,
+    /// What was called.
+    #[arg(long, default_value = "tools/call")]
+    method: String,
+    /// Show the values, too. They may be secrets of the caller's.
+    #[arg(long)]
+    values: bool,
+}
+
+impl Seal {
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        let Command::Inspect(inspect) = self.command;
+        inspect.run(app).await
+    }
+}
+
+impl Inspect {
+    async fn run(&self, app: &App) -> Result<Outcome> {
+        let Some(keys) = &self.keys else {
+            return Err(
+                Misused("a seal needs its key: `--keys 1=<64 hex digits>`, or ANTIPHON_KEYS".into()).into()
+            );
+        };
+        let keys: KeyRing =
+            keys.parse().map_err(|error| Misused(format!("the keys cannot be read: {error}")))?;
+        let arguments: Value = serde_json::from_str(&self.arguments)
+            .map_err(|error| Misused(format!("`--arguments` is not JSON: {error}")))?;
+        let call = SealedCall::new(&self.server, &self.tool)
+            .with_arguments(arguments)
+            .with_principal(&self.principal)
+            .with_method(&self.method);
+        let state = match self.state.as_str() {
+            "-" => stdin::read().await?,
+            state => state.to_owned(),
+        };
+        let config = SealConfig::default().with_keys(keys);
+        let run = config.inspect(&state, &call).map_err(|error| {
+            let hint = hint(&error);
+            anyhow::Error::from(error).context(hint)
+        })?;
+        print::print(app.json, &self.value(&run), || self.text(&run));
+        Ok(Outcome::Done)
+    }
+
+    fn value(&self, run: &SealedRun) -> Value {
+        let mut value = json!(run);
+        if !self.values {
+            for entry in value["entries"].as_array_mut().into_iter().flatten() {
+                entry.as_object_mut().and_then(|entry| entry.remove("value"));
+            }
+        }
+        value
+    }
+
+    fn text(&self, run: &SealedRun) -> String {
+        let over = if run.expired { ", which is over" } else { "" };
+        let mut lines = vec![
+            format!("format   {}, key {}", run.version, run.key),
+            format!("issued   {}", run.issued),
+            format!("expires  {}{over}", run.expires),
+        ];
+        let Some(id) = &run.run else {
+            lines.push(
+                "holds    a handle to a journal in the store; look with `antiphon runs`, or at the server"
+                    .into(),
+            );
+            return lines.join("\n");
+        };
+        lines.push(format!("run      {id}, round {}", run.round));
+        let pending = if run.pending.is_empty() { "nothing".to_owned() } else { run.pending.join(", ") };
+        lines.push(format!("awaits   {}", print::clean(&pending)));
+        if run.entries.is_empty() {
+            return lines.join("\n");
+        }
+        let mut table = print::table(["KEY", "WHAT", "OUTCOME", if self.values { "VALUE" } else { "SHAPE" }]);
+        for entry in &run.entries {
+            let shown = if self.values { &entry.value } else { &entry.shape };
+            table.add_row([
+                print::clean(&entry.key),
+                print::clean(&entry.op),
+                entry.outcome.to_owned(),
+                print::clean(&shown.to_string()),
+            ]);
+        }
+        format!("{}\n\n{}", lines.join("\n"), print::trimmed(&table))
+    }
+}
+
+fn hint(error: &InspectError) -> &'static str {
+    match error {
+        InspectError::Malformed => "pass the whole `requestState`, as the server sent it",
+        InspectError::UnknownKey(_) => "give the key with that number in `--keys`",
+        _ => {
+            "check the key, `--server`, `--tool`, `--method`, `--principal`, and that `--arguments` are those of the call; a wrong key, another call and a damaged seal look the same"
+        }
+    }
+}

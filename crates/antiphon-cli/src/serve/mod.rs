@@ -1,0 +1,47 @@
+//! `antiphon serve`.
+
+#[cfg(feature = "examples")]
+mod examples;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::{app::App, config::ModelChoice, exit::Outcome};
+
+/// Serve one of the examples. Alone: list them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon serve
+  antiphon serve play_ttt --http 127.0.0.1:8000
+  antiphon call \"antiphon serve checkout\" checkout --item tea --price 300")]
+#[cfg_attr(not(feature = "examples"), expect(dead_code, reason = "there is nothing to serve"))]
+pub(crate) struct Serve {
+    /// Which one.
+    example: Option<String>,
+    /// Serve over HTTP, at this address [default: over standard input and output].
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+    /// What replicas share: memory:, postgres://…, redis://… or nats://….
+    #[arg(long, value_name = "URL", default_value = "memory:")]
+    store: String,
+    /// The database of `institutions`: postgres://….
+    #[arg(long, value_name = "URL")]
+    database: Option<String>,
+    #[command(flatten)]
+    model: ModelChoice,
+}
+
+impl Serve {
+    #[cfg(feature = "examples")]
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        examples::serve(&self, app).await
+    }
+
+    #[cfg(not(feature = "examples"))]
+    #[expect(clippy::unused_async, reason = "with the feature it waits")]
+    pub(crate) async fn run(self, _: &App) -> Result<Outcome> {
+        let message = "this `antiphon` was built without the examples; build it from its source to have them";
+        Err(crate::exit::Misused(message.into()).into())
+    }
+}

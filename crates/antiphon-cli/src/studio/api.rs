@@ -1,0 +1,122 @@
+//! What the page asks of its server.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{DefaultBodyLimit, FromRequest, Path, State, rejection::JsonRejection},
+    http::{HeaderMap, StatusCode},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+    routing::{get, post},
+};
+use futures_util::Stream;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{asks::Answer, assets, guard::Guard, refusal::Refusal, session::Wanted, sessions::Sessions};
+
+/// More than this nobody types.
+const LARGEST_BODY: usize = 4 * 1024 * 1024;
+/// So that neither side takes a quiet stream for a dead one.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+type Shared = State<Arc<Sessions>>;
+
+/// The page and its API.
+pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
+    let api = Router::new()
+        .route("/api/servers", get(servers))
+        .route("/api/connect", post(connect))
+        .route("/api/session/{id}", get(session).delete(close))
+        .route("/api/session/{id}/events", get(events))
+        .route("/api/session/{id}/call", post(call))
+        .route("/api/call/{id}/cancel", post(cancel))
+        .route("/api/ask/{id}", post(answer))
+        .fallback(|| async { Refusal::unknown("page") })
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .with_state(sessions);
+    guard.around(assets::router(), api)
+}
+
+/// JSON whose mistakes are told as JSON.
+struct Body<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Refusal> {
+        let read: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
+        Ok(read.map(|Json(body)| Self(body))?)
+    }
+}
+
+async fn servers(State(sessions): Shared) -> Json<Value> {
+    Json(sessions.known())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Connect {
+    server: String,
+    #[serde(default)]
+    revision: Option<String>,
+}
+
+async fn connect(State(sessions): Shared, Body(wanted): Body<Connect>) -> Result<Json<Value>, Refusal> {
+    let session = sessions.connect(&wanted.server, wanted.revision.as_deref()).await?;
+    match session.describe().await {
+        Ok(described) => Ok(Json(described)),
+        Err(error) => {
+            // The page does not know its id, and could never close it.
+            sessions.remove(&session.id)?.close().await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn session(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(sessions.find(&id)?.describe().await?))
+}
+
+async fn close(State(sessions): Shared, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
+    sessions.remove(&id)?.close().await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn events(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    let session = sessions.find(&id)?;
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let events = session.feed.listen(last.unwrap_or(0));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+async fn call(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    Body(wanted): Body<Wanted>,
+) -> Result<Response, Refusal> {
+    let call = sessions.find(&id)?.begin(wanted)?;
+    Ok((StatusCode::ACCEPTED, Json(json!({"call": call}))).into_response())
+}
+
+async fn cancel(State(sessions): Shared, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
+    let session = sessions.of(&id)?;
+    session.cancel(&id).then_some(StatusCode::ACCEPTED).ok_or_else(|| Refusal::unknown("call"))
+}
+
+async fn answer(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    Body(answer): Body<Answer>,
+) -> Result<StatusCode, Refusal> {
+    let session = sessions.of(&id)?;
+    let taken = session.asks.answer(&id, answer);
+    taken.then_some(StatusCode::NO_CONTENT).ok_or_else(|| Refusal::unknown("question"))
+}

@@ -1,0 +1,33 @@
+//! The page's own files, within the program.
+
+use axum::{Router, http::header::CONTENT_TYPE, routing::get};
+
+const HTML: &str = "text/html; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const IMAGE: &str = "image/svg+xml";
+
+/// Path, type, text.
+const FILES: [(&str, &str, &str); 14] = [
+    ("/", HTML, include_str!("assets/index.html")),
+    ("/style.css", STYLE, include_str!("assets/style.css")),
+    ("/timeline.css", STYLE, include_str!("assets/timeline.css")),
+    ("/icon.svg", IMAGE, include_str!("assets/icon.svg")),
+    ("/app.js", SCRIPT, include_str!("assets/app.js")),
+    ("/api.js", SCRIPT, include_str!("assets/api.js")),
+    ("/asks.js", SCRIPT, include_str!("assets/asks.js")),
+    ("/board.js", SCRIPT, include_str!("assets/board.js")),
+    ("/components.js", SCRIPT, include_str!("assets/components.js")),
+    ("/dom.js", SCRIPT, include_str!("assets/dom.js")),
+    ("/form.js", SCRIPT, include_str!("assets/form.js")),
+    ("/result.js", SCRIPT, include_str!("assets/result.js")),
+    ("/sample.js", SCRIPT, include_str!("assets/sample.js")),
+    ("/timeline.js", SCRIPT, include_str!("assets/timeline.js")),
+];
+
+/// The page. Nothing in it is secret.
+pub(super) fn router() -> Router {
+    FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
+        router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }))
+    })
+}

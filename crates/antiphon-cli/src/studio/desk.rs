@@ -1,0 +1,204 @@
+//! The person at the page, as a host knows them: who fills in forms, opens pages, and looks at samples.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use antiphon_host::{Approval, BoxFuture, Form, FormHandler, Page, PageHandler, Refused, Shown};
+use antiphon_llm::{Model, Reply, Request};
+use serde_json::{Value, json};
+
+use super::{
+    asks::{Action, Asks},
+    feed::Feed,
+};
+
+/// Where a session's questions come to the person. Cloning it clones the handle.
+#[derive(Clone)]
+pub(super) struct Desk {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    feed: Arc<Feed>,
+    asks: Arc<Asks>,
+    /// The number of the call that runs; 0 between calls, when a server of 2025-11-25 may ask too.
+    call: AtomicU64,
+    /// The call whose samples go through unseen; 0 for none.
+    lets_through: AtomicU64,
+    /// Samples that the model has: the request, and what it is called on the page.
+    sampling: Mutex<Vec<Sampling>>,
+}
+
+struct Sampling {
+    request: Request,
+    ask: String,
+    review: bool,
+}
+
+impl Desk {
+    pub(super) fn new(feed: Arc<Feed>, asks: Arc<Asks>) -> Self {
+        let (call, lets_through) = (AtomicU64::new(0), AtomicU64::new(0));
+        let inner = Inner { feed, asks, call, lets_through, sampling: Mutex::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A call begins. Invariant: no two have the same number, and none has 0.
+    pub(super) fn begin(&self, call: u64) {
+        self.sampling().clear();
+        self.inner.call.store(call, Ordering::SeqCst);
+    }
+
+    /// The call has ended, and with it what was allowed for it.
+    pub(super) fn end(&self) {
+        self.inner.call.store(0, Ordering::SeqCst);
+    }
+
+    /// The model, with its work shown on the page.
+    pub(super) fn watched(&self, model: Arc<dyn Model>) -> Watched {
+        Watched { model, desk: self.clone() }
+    }
+
+    fn sampling(&self) -> std::sync::MutexGuard<'_, Vec<Sampling>> {
+        self.inner.sampling.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, request: &Request) -> Option<(String, bool)> {
+        let sampling = self.sampling();
+        sampling.iter().find(|it| it.request == *request).map(|it| (it.ask.clone(), it.review))
+    }
+
+    /// No more is heard of a sample.
+    fn forget(&self, ask: &str) {
+        self.sampling().retain(|it| it.ask != ask);
+    }
+}
+
+impl FormHandler for Desk {
+    fn show(&self, form: Form) -> BoxFuture<'_, Shown> {
+        Box::pin(async move {
+            let asks = &self.inner.asks;
+            let Form { key, message, schema, context, .. } = form;
+            let question = json!({
+                "kind": "form", "key": key, "message": message, "schema": schema, "context": context,
+            });
+            match asks.ask(&asks.next_id(), question).await {
+                Some(answer) => match answer.action {
+                    Action::Accept => Shown::Accept(answer.content),
+                    Action::Decline => Shown::Decline,
+                    Action::Cancel => Shown::Cancel,
+                },
+                None => Shown::Cancel,
+            }
+        })
+    }
+}
+
+impl PageHandler for Desk {
+    fn open(&self, page: Page) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let asks = &self.inner.asks;
+            let question = json!({"kind": "page", "message": page.message, "url": page.url});
+            let answer = asks.ask(&asks.next_id(), question).await;
+            answer.is_some_and(|answer| answer.action == Action::Accept)
+        })
+    }
+}
+
+impl Approval for Desk {
+    fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>> {
+        Box::pin(async move {
+            let Inner { feed, asks, lets_through, .. } = &*self.inner;
+            let id = asks.next_id();
+            let call = self.inner.call.load(Ordering::SeqCst);
+            let in_call = call != 0;
+            let mut question = json!({"kind": "sample", "request": request, "inCall": in_call});
+            let mut review = false;
+            if in_call && lets_through.load(Ordering::SeqCst) == call {
+                question["ask"] = json!(id);
+                question["unseen"] = json!(true);
+                feed.tell("ask", question);
+                asks.settle(&id, "accept");
+            } else {
+                let answer = asks.ask(&id, question).await.ok_or(Refused)?;
+                if answer.action != Action::Accept {
+                    return Err(Refused);
+                }
+                if answer.all {
+                    // For the call it was asked in, even if another one runs by now.
+                    lets_through.store(call, Ordering::SeqCst);
+                }
+                review = answer.review;
+            }
+            self.sampling().push(Sampling { request: request.clone(), ask: id, review });
+            Ok(request)
+        })
+    }
+
+    fn reply<'a>(&'a self, request: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>> {
+        Box::pin(async move {
+            let Some((ask, review)) = self.find(request) else { return Ok(reply) };
+            self.forget(&ask);
+            if !review {
+                return Ok(reply);
+            }
+            let asks = &self.inner.asks;
+            let question = json!({"kind": "reply", "of": ask, "reply": reply});
+            let answer = asks.ask(&asks.next_id(), question).await.ok_or(Refused)?;
+            if answer.action == Action::Accept { Ok(reply) } else { Err(Refused) }
+        })
+    }
+}
+
+/// A model whose replies are shown on the page.
+pub(super) struct Watched {
+    model: Arc<dyn Model>,
+    desk: Desk,
+}
+
+impl Model for Watched {
+    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, antiphon_llm::Result<Reply>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let replied = self.model.reply(request).await;
+            let Some((ask, _)) = self.desk.find(request) else { return replied };
+            let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let mut event = json!({"ask": ask, "tookMs": took});
+            match &replied {
+                Ok(reply) => event["reply"] = json!(reply),
+                Err(error) => {
+                    event["error"] = Value::String(chain(error));
+                    self.desk.forget(&ask);
+                }
+            }
+            self.desk.inner.feed.tell("sampled", event);
+            replied
+        })
+    }
+
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+}
+
+/// An error and its causes, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("model", &self.model).finish_non_exhaustive()
+    }
+}

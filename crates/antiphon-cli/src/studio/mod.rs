@@ -1,0 +1,102 @@
+//! `antiphon studio`: a page on this machine that is an MCP host.
+
+mod api;
+mod asks;
+mod assets;
+mod call;
+mod desk;
+mod doorway;
+mod feed;
+mod guard;
+mod refusal;
+mod session;
+mod sessions;
+
+use std::{
+    fmt::Write as _,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use self::{doorway::Doorway, sessions::Sessions};
+use crate::{app::App, config::ModelChoice, exit::Outcome, print, target::Reach};
+
+/// Open a page in the browser to call tools, answer what they ask, and watch their runs.
+///
+/// The page is served on this machine only, and only to whoever has the address that is printed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  antiphon studio
+  antiphon studio http://127.0.0.1:8000/mcp --model-url http://127.0.0.1:8080/v1
+  antiphon studio 'npx -y @modelcontextprotocol/server-everything' --no-open")]
+pub(crate) struct Studio {
+    /// The server to begin with: its name in the configuration, its URL, or a program with its arguments, in quotes.
+    #[arg(value_name = "SERVER")]
+    server: Option<String>,
+    /// The port to serve the page on [default: any that is free].
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    port: u16,
+    /// Print the address, and do not open a browser.
+    #[arg(long)]
+    no_open: bool,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    model: ModelChoice,
+}
+
+impl Studio {
+    pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
+        let model = self.model.or(&app.config.model).open()?;
+        if let Some(server) = &self.server {
+            // A name that is wrong is said here, before a page is opened for it.
+            crate::config::Definition::find(server, &app.config)?;
+        }
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let listener = TcpListener::bind(address).await.with_context(|| {
+            format!("cannot listen on {address}; leave `--port` out to take a port that is free")
+        })?;
+        let address = listener.local_addr()?;
+        let token = token()?;
+        let url = format!("http://{address}/?token={token}");
+        let first = self.server.map(|server| (server, self.reach));
+        let sessions = Arc::new(Sessions::new(app, model, first));
+        let router = api::router(sessions, &guard::Guard::new(address.port(), token));
+        print::print(app.json, &json!({"url": url}), || url.clone());
+        // Kept until the end: the browser may be slow to look.
+        let _doorway = if self.no_open {
+            eprintln!("Open this address in a browser. Ctrl-C stops.");
+            None
+        } else {
+            let opened = Doorway::open(&url);
+            match &opened {
+                Ok(_) => {
+                    eprintln!("Opened in the browser. If it shows nothing, open this address. Ctrl-C stops.");
+                }
+                Err(_) => eprintln!("No browser could be opened; open this address yourself. Ctrl-C stops."),
+            }
+            opened.ok()
+        };
+        axum::serve(listener, router).await?;
+        Ok(Outcome::Done)
+    }
+}
+
+/// 256 random bits, as letters and digits.
+fn token() -> Result<String> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).context("this system gives no random numbers")?;
+    Ok(hex(&bytes))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

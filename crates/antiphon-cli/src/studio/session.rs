@@ -1,0 +1,172 @@
+//! A server the page is connected to.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use antiphon_host::{Connection, Event, HostLimits, model::Tool};
+use antiphon_llm::Model;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{asks::Asks, call, desk::Desk, feed::Feed, refusal::Refusal};
+use crate::{app::App, target::Target};
+
+/// A person watches, and ends what goes round in circles.
+const ROUNDS: u32 = 1_000;
+
+/// A server the page is connected to, and what goes on with it.
+pub(super) struct Session {
+    pub(super) id: String,
+    /// What the person calls the server.
+    pub(super) server: String,
+    pub(super) connection: Connection,
+    pub(super) feed: Arc<Feed>,
+    pub(super) asks: Arc<Asks>,
+    pub(super) desk: Desk,
+    model: Option<String>,
+    running: Mutex<Option<Running>>,
+    calls: AtomicU64,
+}
+
+struct Running {
+    call: String,
+    cancel: Arc<Notify>,
+}
+
+/// What the page wants called.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    pub(super) tool: String,
+    #[serde(default)]
+    pub(super) arguments: Value,
+    /// Whether a 2025-11-25 server is asked to make a task of it. On 2026-07-28 it decides for itself.
+    #[serde(default)]
+    pub(super) task: bool,
+}
+
+impl Session {
+    pub(super) async fn connect(
+        app: &App,
+        model: Option<Arc<dyn Model>>,
+        id: String,
+        target: &Target,
+    ) -> anyhow::Result<Self> {
+        let feed = Arc::new(Feed::new());
+        let asks = Arc::new(Asks::new(&id, Arc::clone(&feed)));
+        let desk = Desk::new(Arc::clone(&feed), Arc::clone(&asks));
+        let mut host = App::host()
+            .with_forms(desk.clone())
+            .with_pages(desk.clone())
+            .with_events(listener(Arc::clone(&feed)))
+            .with_limits(HostLimits::default().with_rounds(ROUNDS));
+        let name = model.as_ref().map(|model| model.name().to_owned());
+        if let Some(model) = model {
+            host = host.with_model(desk.watched(model)).with_approval(desk.clone());
+        }
+        let connection = app.connect(target, host).await?;
+        let info = connection.server().await;
+        if is_legacy(&info.revision) && info.capabilities.get("logging").is_some() {
+            // Without it there is less to see, and nothing else is lost.
+            let _ = connection.set_log_level("debug").await;
+        }
+        let server = target.server.clone();
+        let (running, calls) = (Mutex::default(), AtomicU64::new(0));
+        Ok(Self { id, server, connection, feed, asks, desk, model: name, running, calls })
+    }
+
+    /// What the server is, and its tools.
+    pub(super) async fn describe(&self) -> anyhow::Result<Value> {
+        let info = self.connection.server().await;
+        let tools: Vec<Tool> = match info.capabilities.get("tools") {
+            Some(_) => self.connection.tools().await?,
+            None => Vec::new(),
+        };
+        // Taken together and last: a page that has lost events begins with these.
+        let running = self.lock().as_ref().map(|running| running.call.clone());
+        let asks = self.asks.open();
+        Ok(json!({
+            "session": self.id,
+            "server": self.server,
+            "name": info.name,
+            "version": info.version,
+            "instructions": info.instructions,
+            "revision": info.revision,
+            "legacy": is_legacy(&info.revision),
+            "capabilities": info.capabilities,
+            "model": self.model,
+            "tools": tools,
+            "running": running,
+            "asks": asks,
+        }))
+    }
+
+    /// Begins a call. One at a time: what a session's server asks, it asks without saying for which.
+    pub(super) fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<String, Refusal> {
+        let mut running = self.lock();
+        if running.is_some() {
+            return Err(Refusal::busy("a call is under way; wait for it, or cancel it"));
+        }
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = format!("{}-{number}", self.id);
+        let cancel = Arc::new(Notify::new());
+        *running = Some(Running { call: call.clone(), cancel: Arc::clone(&cancel) });
+        drop(running);
+        self.desk.begin(number);
+        let (this, id) = (Arc::clone(self), call.clone());
+        tokio::spawn(async move { Box::pin(call::run(&this, &id, wanted, &cancel)).await });
+        Ok(call)
+    }
+
+    /// Another call may begin.
+    pub(super) fn end(&self) {
+        *self.lock() = None;
+    }
+
+    /// Ends a call; false if it has ended already.
+    pub(super) fn cancel(&self, call: &str) -> bool {
+        let running = self.lock();
+        let Some(running) = running.as_ref().filter(|running| running.call == call) else { return false };
+        running.cancel.notify_one();
+        true
+    }
+
+    /// Whether a call is under way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    pub(super) async fn close(&self) {
+        if let Some(running) = self.lock().as_ref() {
+            running.cancel.notify_one();
+        }
+        self.feed.tell("closed", json!({}));
+        self.feed.close();
+        self.connection.clone().close().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the server asks while a call is under way, not in its answers.
+pub(super) fn is_legacy(revision: &str) -> bool {
+    // Revisions are dates, so they sort as text.
+    revision < "2026-07-28"
+}
+
+/// Tells the page what the server tells.
+fn listener(feed: Arc<Feed>) -> impl Fn(Event) + Send + Sync + 'static {
+    move |event| match event {
+        Event::Log { level, logger, data } => {
+            feed.tell("log", json!({"level": level, "logger": logger, "data": data}));
+        }
+        Event::ToolsChanged => feed.tell("tools-changed", json!({})),
+        Event::Reconnected => feed.tell("reconnected", json!({})),
+        Event::PageComplete { .. } => feed.tell("visited", json!({})),
+        _ => {}
+    }
+}

@@ -1,0 +1,115 @@
+//! `antiphon new`, as a new user would.
+
+use std::{path::Path, process::Stdio};
+
+use insta::assert_snapshot;
+use tokio::process::Command;
+
+use crate::ground::Folder;
+
+fn workspace() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+#[tokio::test]
+async fn project_is_rendered_for_its_transport() {
+    let folder = Folder::new();
+    let made = folder.run(&["new", "my-hello"]).await;
+    assert_snapshot!(made.whole(), @r#"
+    exit 0
+    --- out
+    --- err
+    hint: Antiphon is not on crates.io yet, so this does not build; delete it, and make it with `--path FOLDER`, where Antiphon's source is
+    made my-hello in my-hello
+    "#);
+    let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+    assert_snapshot!(read("my-hello/Cargo.toml"), @r#"
+    [package]
+    name = "my-hello"
+    version = "0.1.0"
+    edition = "2024"
+    rust-version = "1.88"
+    publish = false
+
+    [dependencies]
+    antiphon = { version = "0.1" }
+    schemars = "1"
+    serde = { version = "1", features = ["derive"] }
+    tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
+
+    [dev-dependencies]
+    antiphon = { version = "0.1", features = ["testing"] }
+    serde_json = "1"
+
+    # A workspace of its own, wherever its folder is.
+    [workspace]
+    "#);
+    assert!(read("my-hello/src/main.rs").contains("my_hello::server().build()?.serve_stdio()"));
+    assert!(read("my-hello/README.md").contains("Until that is published"));
+    assert!(!read("my-hello/Dockerfile").contains("EXPOSE"));
+
+    let made = folder.run(&["new", "built", "--path", workspace().to_str().unwrap()]).await;
+    assert_snapshot!(made.err, @r#"
+    made built in built
+    next: cd built
+          cargo test
+          antiphon call "cargo run --quiet" greet
+    "#);
+
+    let made = folder.run(&["new", "web", "--http", "--path", workspace().to_str().unwrap(), "--json"]).await;
+    assert_eq!(made.json()["files"].as_array().unwrap().len(), 8);
+    assert!(read("web/Cargo.toml").contains("/crates/antiphon\", features = [\"http\"]"));
+    assert!(read("web/Dockerfile").contains("EXPOSE 8000"));
+    assert!(read("web/README.md").contains("--build-context antiphon="));
+}
+
+#[tokio::test]
+async fn folder_with_something_in_it_and_names_of_no_crate_are_refused() {
+    let folder = Folder::new();
+    folder.write("notes.txt", "mine");
+    std::fs::create_dir(folder.path().join("full")).unwrap();
+    folder.write("full/notes.txt", "mine");
+    for (arguments, part) in [
+        (&["new", "full"][..], "not empty"),
+        (&["new", "2fast"], "must begin with a letter"),
+        (&["new", "async"], "means something else to Rust"),
+        (&["new", "hello", "--path", "."], "it would have `crates/antiphon` in it"),
+    ] {
+        let refused = folder.run(arguments).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains(part), "{refused:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("full")).unwrap().count(), 1);
+}
+
+/// Both transports, one after the other: what the first builds, the second has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn project_compiles_and_its_own_test_passes() {
+    let folder = Folder::new();
+    for arguments in [&["new", "hello-stdio"][..], &["new", "hello-http", "--http"]] {
+        let path = ["--path", workspace().to_str().unwrap()];
+        let made = folder.run(&[arguments, &path].concat()).await;
+        assert_eq!(made.code, Some(0), "{made:?}");
+        let project = folder.path().join(arguments[1]);
+        // The versions that are here: a test may not depend on what came out today.
+        std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+        let output = Command::new(env!("CARGO"))
+            .args(["test", "--offline", "--quiet"])
+            .current_dir(&project)
+            .env("CARGO_TARGET_DIR", target())
+            // As the workspace has it, so that what is built already is used.
+            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+            .stdin(Stdio::null())
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains("1 passed") && !text.contains("warning"), "{text}");
+    }
+}
+
+/// Beside the binary under test.
+fn target() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_antiphon")).ancestors().nth(2).unwrap()
+}

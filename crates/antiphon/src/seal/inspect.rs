@@ -1,0 +1,230 @@
+//! Looks into a seal, for whoever has its key: operators, and authors who wonder what travels.
+
+use std::time::SystemTime;
+
+use antiphon_replay::Outcome;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{APART, Binding, OpenError, SealConfig, TIMES, millis};
+use crate::{task::shape, wire::timestamp};
+
+/// The call that a seal belongs to: it opens for no other.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SealedCall {
+    /// The server's name, or what [`SealConfig::audience`] says.
+    pub audience: String,
+    /// Who calls, where the server tells callers apart. Default: nobody in particular.
+    pub principal: String,
+    /// Default: `tools/call`.
+    pub method: String,
+    /// The tool's name; of a resource its URI.
+    pub name: String,
+    /// Default: `{}`.
+    pub arguments: Value,
+}
+
+impl SealedCall {
+    /// A call of a tool without arguments.
+    pub fn new(audience: impl Into<String>, tool: impl Into<String>) -> Self {
+        Self {
+            audience: audience.into(),
+            principal: String::new(),
+            method: "tools/call".to_owned(),
+            name: tool.into(),
+            arguments: json!({}),
+        }
+    }
+
+    /// Sets who calls.
+    #[must_use]
+    pub fn with_principal(mut self, principal: impl Into<String>) -> Self {
+        self.principal = principal.into();
+        self
+    }
+
+    /// Sets another method: `prompts/get`, `resources/read`.
+    #[must_use]
+    pub fn with_method(mut self, method: impl Into<String>) -> Self {
+        self.method = method.into();
+        self
+    }
+
+    /// Sets the arguments.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: Value) -> Self {
+        self.arguments = arguments;
+        self
+    }
+}
+
+/// What is in a seal.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SealedRun {
+    /// The format of the seal.
+    pub version: u8,
+    /// The id of the key that opened it.
+    pub key: u8,
+    /// When it was sealed.
+    pub issued: String,
+    /// Until when it can be used.
+    pub expires: String,
+    /// Whether that is over.
+    pub expired: bool,
+    /// Whether the journal is in the servers' store, and here only its name. Then nothing below is known.
+    pub apart: bool,
+    /// The run's id.
+    pub run: Option<String>,
+    /// How many rounds it has taken.
+    pub round: u32,
+    /// What it has seen, oldest first.
+    pub entries: Vec<SealedEntry>,
+    /// The keys of what it waits for.
+    pub pending: Vec<String>,
+}
+
+/// What a run has seen once.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SealedEntry {
+    /// The key of the question or step.
+    pub key: String,
+    /// What it is.
+    pub op: String,
+    /// `answered`, `done`, `failed` or `refused`.
+    pub outcome: &'static str,
+    /// The shape of the value.
+    pub shape: Value,
+    /// The value itself. It may be a secret of the caller's.
+    pub value: Value,
+}
+
+/// Why a seal was not opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// It is no seal, or one of a format that this version does not know.
+    Malformed,
+    /// It was sealed with a key that is not there.
+    UnknownKey(u8),
+    /// It does not open: the key, or some part of the call, is another, or the seal was damaged. Nobody can tell which.
+    Closed,
+}
+
+impl std::fmt::Display for InspectError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("this is no seal, or not a whole one"),
+            Self::UnknownKey(id) => write!(f, "this was sealed with key {id}, which is not given"),
+            Self::Closed => f.write_str("the seal does not open"),
+        }
+    }
+}
+
+impl std::error::Error for InspectError {}
+
+impl SealConfig {
+    /// Looks into the seal of `call`, also after it has expired. Only [`keys`](Self::keys) and the limits matter.
+    ///
+    /// For people who hold the keys. A server tells its callers nothing of this: to them every seal that is not taken
+    /// is the same error.
+    ///
+    /// # Errors
+    ///
+    /// When it does not open.
+    pub fn inspect(&self, state: &str, call: &SealedCall) -> Result<SealedRun, InspectError> {
+        let SealedCall { audience, principal, method, name, arguments } = call;
+        let binding = Binding::new(audience, principal, method, name, arguments);
+        let bytes = URL_SAFE_NO_PAD.decode(state.trim()).map_err(|_| InspectError::Malformed)?;
+        let plain = self.decrypt(&bytes, &binding.0).map_err(|error| match error {
+            OpenError::UnknownKey => InspectError::UnknownKey(bytes[1]),
+            OpenError::Forged => InspectError::Closed,
+            _ => InspectError::Malformed,
+        })?;
+        let (times, body) = plain.split_at(TIMES);
+        let moment = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
+        let (issued, expires) = (moment(&times[..8]), moment(&times[8..]));
+        let mut run = SealedRun {
+            version: bytes[0],
+            key: bytes[1],
+            issued: timestamp(issued),
+            expires: timestamp(expires),
+            expired: millis(SystemTime::now()) > expires,
+            apart: body.first() == Some(&APART),
+            run: None,
+            round: 0,
+            entries: Vec::new(),
+            pending: Vec::new(),
+        };
+        if !run.apart {
+            let journal = Self::read(body, self.max_kept_bytes).map_err(|_| InspectError::Malformed)?;
+            run.entries = journal.entries.iter().map(entry).collect();
+            run.pending = journal.asked.keys().map(ToString::to_string).collect();
+            run.round = journal.round;
+            run.run = Some(journal.run);
+        }
+        Ok(run)
+    }
+}
+
+fn entry(entry: &antiphon_replay::Entry) -> SealedEntry {
+    let (outcome, shape, value) = match &entry.outcome {
+        Outcome::Answer(value) => ("answered", shape(value), value.clone()),
+        Outcome::Done(value) => ("done", shape(value), value.clone()),
+        Outcome::Failed(failure) => ("failed", json!(failure.message), json!(failure.message)),
+        Outcome::Refused(why) => ("refused", json!(why), json!(why)),
+    };
+    SealedEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use antiphon_replay::Journal;
+
+    use super::*;
+
+    fn sealed(config: &SealConfig, now: SystemTime) -> String {
+        let binding = Binding::new("shop", "", "tools/call", "buy", &json!({"item": "tea"}));
+        config.seal(&Journal::new("run-1"), &binding, now).unwrap()
+    }
+
+    #[test]
+    fn seal_opens_for_its_call_and_key_and_says_only_then_what_is_in_it() {
+        let config = SealConfig::default();
+        let state = sealed(&config, SystemTime::now());
+        let call = SealedCall::new("shop", "buy").with_arguments(json!({"item": "tea"}));
+        let run = config.inspect(&state, &call).unwrap();
+        assert_eq!((run.run.as_deref(), run.expired, run.apart), (Some("run-1"), false, false));
+        let other = call.clone().with_arguments(json!({"item": "gin"}));
+        assert_eq!(config.inspect(&state, &other), Err(InspectError::Closed));
+        let stranger = call.clone().with_principal("ada");
+        assert_eq!(config.inspect(&state, &stranger), Err(InspectError::Closed));
+        assert_eq!(SealConfig::default().inspect(&state, &call), Err(InspectError::Closed));
+        assert_eq!(config.inspect("tea", &call), Err(InspectError::Malformed));
+        let spare = SealConfig::default().with_keys(super::super::KeyRing::new(9, [7; 32]));
+        assert!(matches!(spare.inspect(&state, &call), Err(InspectError::UnknownKey(_))));
+    }
+
+    #[test]
+    fn expired_seal_is_shown_and_called_expired() {
+        let config = SealConfig::default();
+        let state = sealed(&config, SystemTime::UNIX_EPOCH);
+        let call = SealedCall::new("shop", "buy").with_arguments(json!({"item": "tea"}));
+        let run = config.inspect(&state, &call).unwrap();
+        assert!(run.expired, "{run:?}");
+        assert_eq!(run.issued, "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn handle_is_called_one() {
+        let config = SealConfig::default();
+        let binding = Binding::new("shop", "", "tools/call", "buy", &json!({}));
+        let handle = super::super::Handle { name: [1; 16], bytes: 5 };
+        let state = config.seal_handle(&handle, &binding, SystemTime::now());
+        let run = config.inspect(&state, &SealedCall::new("shop", "buy")).unwrap();
+        assert!(run.apart && run.run.is_none(), "{run:?}");
+    }
+}
