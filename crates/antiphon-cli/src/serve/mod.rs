@@ -15,7 +15,6 @@ Examples:
   antiphon serve
   antiphon serve play_ttt --http 127.0.0.1:8000
   antiphon call \"antiphon serve checkout\" checkout --item tea --price 300")]
-#[cfg_attr(not(feature = "examples"), expect(dead_code, reason = "there is nothing to serve"))]
 pub(crate) struct Serve {
     /// Which one.
     example: Option<String>,

@@ -20,7 +20,7 @@ export function board(ask, answer) {
   const element = h("div", { class: "game" },
     h("h3", { id: title, class: "unseen" }, "Tic-tac-toe"),
     drawn.element,
-    h("div", { class: "beside" }, turn, plan(strategy),
+    h("div", { class: "beside" }, turn, plan(strategy, cells.includes(model)),
       h("p", { class: "help keys" }, "Arrow keys move, Enter picks."), stop));
   let picked = null;
   function pick(cell) {
@@ -40,8 +40,8 @@ export function board(ask, answer) {
   };
 }
 
-function plan(strategy) {
-  if (!strategy) return h("p", { class: "help" }, "The model has not moved yet.");
+function plan(strategy, moved) {
+  if (!strategy) return h("p", { class: "help" }, moved ? "The model has not said why." : "The model has not moved yet.");
   const [name, ...rest] = String(strategy).split(": ");
   const known = { play_offensive: "It attacks", play_defensive: "It defends" }[name];
   return h("div", { class: "plan" }, h("p", { class: "small" }, "The model's plan"),
