@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::{
     definition::{Definition, Kind},
     model::ModelChoice,
-    secrets::in_url as shown_url,
+    secrets::in_text as without_secrets,
 };
 use crate::{print::clean, target::is_program};
 

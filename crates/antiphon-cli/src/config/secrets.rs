@@ -25,6 +25,11 @@ pub(crate) fn in_url(text: &str) -> String {
     url.into()
 }
 
+/// A text that names a URL, without what is secret in that URL.
+pub(crate) fn in_text(text: &str, url: &str) -> String {
+    text.replace(url, &in_url(url))
+}
+
 /// The arguments of a program, without those that are secrets by the name of their flag.
 pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
     let mut follows = false;

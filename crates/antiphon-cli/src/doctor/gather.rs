@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     app::App,
-    config::{Definition, Kind},
+    config::{Definition, Kind, without_secrets},
     target::{Reach, Revision},
 };
 
@@ -51,11 +51,15 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &Reach) -> Result<Rep
     let kind = definition.expanded()?;
     let kind = kind.kind()?;
     report.program = matches!(kind, Kind::Program(_));
+    let url = match kind {
+        Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
+        Kind::Program(_) => None,
+    };
     // Each, unless one is asked for.
     let wanted = |lifecycle| reach.revision.is_none_or(|it| Revision::lifecycle(Some(it)) == lifecycle);
     let revisions = [("2026-07-28", Lifecycle::Modern), ("2025-11-25", Lifecycle::Legacy)];
     for (asked, lifecycle) in revisions.into_iter().filter(|(_, lifecycle)| wanted(*lifecycle)) {
-        let (attempt, connection) = attempt(&endpoint, asked, lifecycle).await;
+        let (attempt, connection) = attempt(&endpoint, url, asked, lifecycle).await;
         report.attempts.push(attempt);
         let Some(connection) = connection else { continue };
         // The newest is tried first.
@@ -73,6 +77,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &Reach) -> Result<Rep
 
 async fn attempt(
     endpoint: &Endpoint,
+    url: Option<&str>,
     asked: &'static str,
     lifecycle: Lifecycle,
 ) -> (Attempt, Option<Connection>) {
@@ -86,7 +91,12 @@ async fn attempt(
         Ok(Err(HostError::Unauthorized { .. } | HostError::Authorization { .. })) => {
             (failed(Failure::Unauthorized), None)
         }
-        Ok(Err(error)) => (failed(Failure::Other(cause(&error))), None),
+        Ok(Err(error)) => {
+            let cause = cause(&error);
+            // A report is shown to others.
+            let cause = url.map_or_else(|| cause.clone(), |url| without_secrets(&cause, url));
+            (failed(Failure::Other(cause)), None)
+        }
         Ok(Ok(connection)) => {
             let info = connection.server().await;
             let attempt = Attempt { asked, took, ended: Ok(info.revision), capabilities: info.capabilities };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use antiphon::{TaskConfig, TaskPolicy, prelude::*};
 use axum::http::StatusCode;
 use insta::assert_snapshot;
+use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::ground::{Ended, Folder, Served};
@@ -93,4 +94,16 @@ async fn several_servers_are_looked_at_and_one_that_is_not_well_is_named() {
     let values = unknown.json();
     assert_eq!((&values[0]["usable"], &values[1]["usable"]), (&true.into(), &false.into()));
     assert!(values[1]["findings"][0]["message"].as_str().unwrap().starts_with("there is no server `nosuch`"));
+}
+
+#[tokio::test]
+async fn key_in_an_address_is_in_no_report() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path().join("config")).unwrap();
+    let server = json!({"url": "http://127.0.0.1:9/mcp?api_key=${KEY_OF_A_TEST}"});
+    folder.write("config/servers.json", &json!({"mcpServers": {"kept": server}}).to_string());
+    for arguments in [&["doctor", "kept", "--json"][..], &["doctor", "kept"], &["tools", "kept"]] {
+        let said = folder.run_with(arguments, &[("KEY_OF_A_TEST", "sekret")], "").await;
+        assert!(!said.whole().contains("sekret"), "{arguments:?}: {said:?}");
+    }
 }

@@ -1,10 +1,6 @@
 //! What the tests of several commands stand on: the command in a folder of its own, and a server to talk to.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Stdio,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::{path::PathBuf, process::Stdio};
 
 use antiphon::{HttpConfig, Server, prelude::*};
 use antiphon_results::{
@@ -13,25 +9,11 @@ use antiphon_results::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpListener, process::Command};
 
-/// A folder that is removed with its owner.
-#[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) use crate::support::Folder;
 
 impl Folder {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("antiphon-cli-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path.canonicalize().unwrap())
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        let path = self.path().join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
@@ -46,7 +28,7 @@ impl Folder {
         let output = Command::new(env!("CARGO_BIN_EXE_antiphon"))
             .args(command)
             .arg("--help")
-            .current_dir(&self.0)
+            .current_dir(self.path())
             .env_remove("ANTIPHON_CONFIG_DIR")
             .env_remove("ANTIPHON_OPERATORS_URL")
             .output()
@@ -59,8 +41,8 @@ impl Folder {
     pub(crate) async fn run_with(&self, arguments: &[&str], env: &[(&str, &str)], input: &str) -> Ended {
         let mut child = Command::new(env!("CARGO_BIN_EXE_antiphon"))
             .args(arguments)
-            .current_dir(&self.0)
-            .env("ANTIPHON_CONFIG_DIR", self.0.join("config"))
+            .current_dir(self.path())
+            .env("ANTIPHON_CONFIG_DIR", self.path().join("config"))
             .env_remove("ANTIPHON_TOKEN")
             .env_remove("ANTIPHON_KEYS")
             .env("NO_COLOR", "1")
@@ -76,15 +58,10 @@ impl Folder {
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
         let output = child.wait_with_output().await.unwrap();
-        let text =
-            |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&*self.0.to_string_lossy(), "[folder]");
+        let text = |bytes: &[u8]| {
+            String::from_utf8_lossy(bytes).replace(&*self.path().to_string_lossy(), "[folder]")
+        };
         Ended { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -33,7 +33,7 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("antiphon-cli-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(path.canonicalize().unwrap())
     }
 
     pub(crate) fn path(&self) -> &Path {
