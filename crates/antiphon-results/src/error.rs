@@ -40,6 +40,14 @@ pub enum ErrorCode {
     Timeout,
     /// The address is one that is not gone to.
     UrlRefused,
+    /// The rows are still coming in, or are being put in order: later it will do.
+    ResourceNotReady,
+    /// The rows could not all be saved, or can no longer be read.
+    SnapshotFailed,
+    /// The query does what queries here may not.
+    QueryRefused,
+    /// It needs something that this server was not built or set up with.
+    NotSupported,
     /// Something broke that should not.
     Internal,
 }
@@ -63,6 +71,10 @@ impl ErrorCode {
             Self::FetchError => "FETCH_ERROR",
             Self::Timeout => "TIMEOUT",
             Self::UrlRefused => "URL_REFUSED",
+            Self::ResourceNotReady => "RESOURCE_NOT_READY",
+            Self::SnapshotFailed => "SNAPSHOT_FAILED",
+            Self::QueryRefused => "QUERY_REFUSED",
+            Self::NotSupported => "NOT_SUPPORTED",
             Self::Internal => "INTERNAL_ERROR",
         }
     }
@@ -125,6 +137,29 @@ pub enum DualResponseError {
     /// It cannot work as it is set up; the text says what to change.
     #[error("{0}")]
     Config(String),
+    /// The rows are still coming in, or are being put in order.
+    #[error("not ready yet; ask again in {} s", retry_after.as_secs().max(1))]
+    NotReady {
+        /// When it may be.
+        retry_after: Duration,
+    },
+    /// The rows could not all be saved; the text says why, for people.
+    #[error("{0}")]
+    Failed(String),
+    /// What was saved cannot be read.
+    #[error("the snapshot could not be read or written")]
+    Snapshot(#[source] BoxError),
+    /// The query does what queries here may not.
+    #[error("{reason}")]
+    Refused {
+        /// The rule, for programs: `one_statement`, `unknown_table`, `memory`.
+        rule: &'static str,
+        /// What it forbids, and what to do, for people.
+        reason: String,
+    },
+    /// It needs something that is not there; the text says what.
+    #[error("{0}")]
+    Unsupported(String),
 }
 
 impl DualResponseError {
@@ -155,6 +190,10 @@ impl DualResponseError {
             Self::TooLarge(_) => ErrorCode::LimitExceeded,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::Config(_) => ErrorCode::Configuration,
+            Self::NotReady { .. } => ErrorCode::ResourceNotReady,
+            Self::Failed(_) | Self::Snapshot(_) => ErrorCode::SnapshotFailed,
+            Self::Refused { .. } => ErrorCode::QueryRefused,
+            Self::Unsupported(_) => ErrorCode::NotSupported,
         }
     }
 }

@@ -39,10 +39,12 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //!
 //! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: making sets, and what bounds them.
 //! - `source`: where rows come from. `Source`, `Query`, `SqlQuery`.
+//! - `snapshot`: rows that are saved, at any size. `SnapshotStore`, `Intake`, `View`; kept by `antiphon-snapshot`.
 //! - `store`: where sets are kept. `ResourceStore`, `MemoryStore`, `SharedStore`.
 //! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: who may see a set, and who did.
 //! - `rest`: the routes, and `openapi.json`.
 //! - `client`: `DualResponseClient`, `ParsedDualResponse`.
+//! - [`exact`]: numbers that keep every digit.
 //! - [`Rows`], [`ColumnDefinition`], [`Sort`], [`ErrorCode`]: what all of them speak of.
 //!
 //! # Features
@@ -55,7 +57,7 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! | `rest` | `DualResponseServer::router`: the routes, for axum |
 //! | `postgres`, `mysql`, `sqlite` | `source::SqlQuery`: named queries on a database, through `sqlx` |
 //! | `client` | `client`: reads dual responses and fetches what is behind them; builds without the server |
-//! | `conformance` | `store::conformance`: the laws of a store as tests |
+//! | `conformance` | `store::conformance`, `snapshot::conformance`: the laws of a store of sets, and of a store of rows, as tests |
 //!
 //! # Why not otherwise
 //!
@@ -67,12 +69,15 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 
 mod column;
 mod error;
+pub mod exact;
 mod owner;
 mod page;
 mod rows;
 
 #[cfg(feature = "client")]
 pub mod client;
+#[cfg(feature = "server")]
+mod hex;
 #[cfg(feature = "server")]
 mod link;
 #[cfg(feature = "server")]
@@ -81,6 +86,8 @@ mod response;
 pub mod rest;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(any(feature = "server", feature = "client"))]
+pub mod snapshot;
 #[cfg(feature = "server")]
 pub mod source;
 #[cfg(feature = "server")]
@@ -100,7 +107,8 @@ pub use self::{
     response::{Cut, DualResponse},
     server::{
         Access, Action, AuditEvent, Authorize, Consistency, CreateOptions, DualResponseServer,
-        DualResponseServerOptions, Life, LinkAccess, Page, PageOptions, ResultLimits,
+        DualResponseServerOptions, Life, LinkAccess, Page, PageOptions, QueryOptions, ResultLimits,
+        SetExport,
     },
     source::{Query, Source},
     store::{MemoryStore, ResourceStore, SharedStore},
@@ -111,3 +119,8 @@ pub const SPECIFICATION: &str = "0.1.0-draft";
 
 /// The scheme of links, where nothing else is configured.
 pub const SCHEME: &str = "resource";
+
+/// A page that shows a result set, as one file: HTML with its styles and scripts. It takes the set from its own address,
+/// and asks the routes beside it for rows.
+#[cfg(feature = "server")]
+pub const VIEWER: &str = include_str!("../viewer/viewer.html");

@@ -48,6 +48,25 @@ impl LinkKeys {
         URL_SAFE_NO_PAD.encode(token)
     }
 
+    /// Writes something down that is good only where `context` is the same. It is no secret.
+    pub(crate) fn seal(&self, context: &str, text: &[u8]) -> Vec<u8> {
+        let (id, key) = &self.keys[0];
+        let mut sealed = vec![*id];
+        sealed.extend(text);
+        let tag = context_mac(key, context, &sealed).finalize().into_bytes();
+        sealed.extend(tag);
+        sealed
+    }
+
+    /// Reads what was sealed; `None` if it was not, or elsewhere.
+    pub(crate) fn unseal(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (signed, tag) = sealed.split_last_chunk::<TAG>()?;
+        let [id, text @ ..] = signed else { return None };
+        let (_, key) = self.keys.iter().find(|(known, _)| known == id)?;
+        context_mac(key, context, signed).verify_slice(tag).ok()?;
+        Some(text.to_vec())
+    }
+
     /// Reads a link that somebody brings. There is one answer to all that is wrong with it.
     pub(crate) fn open(&self, token: &str, now: DateTime<Utc>) -> Option<Grant> {
         if token.len() > MAX_TOKEN {
@@ -74,6 +93,15 @@ fn mac(key: &[u8; 32], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
+/// What is signed for a context never begins like a link, whose first byte is its version.
+fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
+    let mut mac = mac(key, b"sealed\0");
+    mac.update(&(context.len() as u64).to_be_bytes());
+    mac.update(context.as_bytes());
+    mac.update(bytes);
+    mac
+}
+
 /// A secret may serve elsewhere too; what it does here must not be valid there.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
@@ -93,12 +121,15 @@ impl fmt::Debug for LinkKeys {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
-    /// Reading what is known of the set, and its rows.
+    /// Reading what is known of the set, and its rows: a page at a time, and all of them as a file, since a download
+    /// is what links are for. Whoever may only read pages makes links that do no more.
     Read,
     /// Pinning, unpinning and extending it.
     Pin,
     /// Deleting it.
     Delete,
+    /// Making a new set by a query over it.
+    Query,
 }
 
 /// A link that somebody brought and that is good: to which set, for what, until when.
@@ -113,6 +144,9 @@ pub(crate) struct Grant {
     pub(crate) end: i64,
     #[serde(rename = "n")]
     pub(crate) epoch: u64,
+    /// Whether rows are read a page at a time and no other way: whoever made it may not take them all away.
+    #[serde(rename = "p", default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) paged: bool,
 }
 
 /// What a link is to allow, and for how long.

@@ -45,7 +45,7 @@ pub enum Order {
 /// The answer to `GET /:id`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetadataBody {
-    /// `ready`.
+    /// `ready`; of rows that are saved, `writing` before and `failed` if they never will be.
     pub status: String,
     /// How many rows the set has.
     pub total_count: u64,
@@ -78,6 +78,9 @@ pub struct ErrorBody {
     /// Which error exactly, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
+    /// Which rule a query broke that was refused, for programs: `one_statement`, `unknown_table`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 /// Writes moments as the bodies do: UTC, with a `Z`, and no fraction where there is none.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::{
     column::{ColumnDefinition, ColumnType},
     rows::Row,
+    snapshot::DerivedBody,
 };
 
 /// What a dual response says.
@@ -79,6 +80,23 @@ impl Content {
     pub(super) fn id(&self) -> Option<&str> {
         let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);
         uri.or_else(|| self.url.as_deref()?.split(['?', '#']).next()?.rsplit('/').next())
+    }
+}
+
+/// A set that a query has made.
+impl From<&DerivedBody> for Content {
+    fn from(derived: &DerivedBody) -> Self {
+        Self {
+            sample: derived.data.clone(),
+            uri: Some(derived.uri.clone()),
+            url: Some(derived.url.clone()),
+            base_url: None,
+            name: Some(derived.name.clone()),
+            total_count: derived.total_count,
+            columns: derived.columns.clone(),
+            executed_at: None,
+            expires_at: derived.expires_at,
+        }
     }
 }
 

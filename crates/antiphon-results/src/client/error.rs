@@ -27,6 +27,9 @@ pub enum DualResponseClientError {
     /// The result set is no longer there.
     #[error("the result set has expired")]
     Expired(#[source] FetchError),
+    /// Its rows are still being saved, or put in order, and it was waited for them as long as may be.
+    #[error("the result set is not ready yet")]
+    NotReady(#[source] FetchError),
     /// The URL is one that is not gone to; the text says why, and what would allow it.
     #[error("{0}")]
     UrlRefused(String),
@@ -47,6 +50,7 @@ impl DualResponseClientError {
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::NotFound(_) => ErrorCode::ResourceNotFound,
             Self::Expired(_) => ErrorCode::ResourceExpired,
+            Self::NotReady(_) => ErrorCode::ResourceNotReady,
             Self::UrlRefused(_) => ErrorCode::UrlRefused,
             Self::TooLarge(_) => ErrorCode::LimitExceeded,
             Self::Config(_) => ErrorCode::Configuration,
@@ -56,7 +60,9 @@ impl DualResponseClientError {
     /// The answer of the server, where the error is one.
     pub fn fetch_error(&self) -> Option<&FetchError> {
         match self {
-            Self::Fetch(error) | Self::NotFound(error) | Self::Expired(error) => Some(error),
+            Self::Fetch(error) | Self::NotFound(error) | Self::Expired(error) | Self::NotReady(error) => {
+                Some(error)
+            }
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::{
     error::{DualResponseClientError, FetchError, Result, words},
@@ -18,17 +19,39 @@ use crate::error::BoxError;
 /// How much of an answer that is an error is read.
 const MAX_ERROR: usize = 16 << 10;
 
+/// When a server is asked again that does not say when.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The longest that is waited before it is asked again.
+const LATE: Duration = Duration::from_secs(10);
+
 pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson, application/json;q=0.9";
 
 impl Inner {
     /// Sends a request and reads all of its answer within the time limit.
     pub(super) async fn ask(&self, method: Method, body: Bytes) -> Result<Bytes> {
-        self.within(async {
-            let answer = self.send(method, JSON, body).await?;
-            self.page(answer).await
-        })
-        .await
+        self.ask_at(self.target()?, method, body).await
+    }
+
+    /// The same, of an address that was decided on.
+    pub(super) async fn ask_at(&self, target: &Target, method: Method, body: Bytes) -> Result<Bytes> {
+        let mut patience = self.patience();
+        loop {
+            let asked = self.within(async {
+                let answer = self.send_to(target, method.clone(), JSON, body.clone()).await?;
+                self.page(answer).await
+            });
+            match asked.await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => patience.bear(error).await?,
+            }
+        }
+    }
+
+    /// How long may be waited for what is not ready yet, from now on.
+    pub(super) fn patience(&self) -> Patience {
+        Patience { end: Instant::now() + self.setup.patience }
     }
 
     /// Reads the body of an answer that is JSON.
@@ -48,7 +71,17 @@ impl Inner {
         accept: &'static str,
         body: Bytes,
     ) -> Result<FetchResponse> {
-        let target = self.target()?;
+        self.send_to(self.target()?, method, accept, body).await
+    }
+
+    /// The same, to an address that was decided on.
+    pub(super) async fn send_to(
+        &self,
+        target: &Target,
+        method: Method,
+        accept: &'static str,
+        body: Bytes,
+    ) -> Result<FetchResponse> {
         let mut request = FetchRequest::new(method, target.url.clone(), target.reach);
         request.headers = self.setup.headers(&target.url);
         request.headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
@@ -56,18 +89,23 @@ impl Inner {
             request.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
         }
         request.body = body;
+        let answer = self.exchange(request).await?;
+        uncompressed(self.accepted(target, answer).await?)
+    }
 
+    /// Sends a request, whatever is answered.
+    pub(super) async fn exchange(&self, request: FetchRequest) -> Result<FetchResponse> {
         let answer = self.setup.fetch.fetch(request).await;
-        let answer = answer.map_err(|error| failed("the request failed", error))?;
-        if !answer.status.is_success() {
-            return Err(self.refusal(target, answer).await);
+        answer.map_err(|error| failed("the request failed", error))
+    }
+
+    /// An answer that is a success, and not that it is too early for one.
+    pub(super) async fn accepted(&self, target: &Target, answer: FetchResponse) -> Result<FetchResponse> {
+        let early = answer.status == StatusCode::ACCEPTED && answer.headers.contains_key(header::RETRY_AFTER);
+        if answer.status.is_success() && !early {
+            return Ok(answer);
         }
-        let coding = answer.headers.get(header::CONTENT_ENCODING);
-        if coding.is_some_and(|coding| coding != "identity") {
-            let message = "its content is compressed, and nobody asked for that";
-            return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
-        }
-        Ok(answer)
+        Err(self.refusal(target, answer).await)
     }
 
     /// Waits for as long as may be waited.
@@ -103,11 +141,40 @@ impl Inner {
             _ => status == StatusCode::GONE || self.is_expired(),
         };
         match status {
+            StatusCode::ACCEPTED => DualResponseClientError::NotReady(error),
             StatusCode::NOT_FOUND | StatusCode::GONE if expired => DualResponseClientError::Expired(error),
             StatusCode::NOT_FOUND | StatusCode::GONE => DualResponseClientError::NotFound(error),
             _ => DualResponseClientError::Fetch(error),
         }
     }
+}
+
+/// How long may be waited for what is not ready yet.
+pub(super) struct Patience {
+    end: Instant,
+}
+
+impl Patience {
+    /// Waits, if all that is wrong is that it is too early and there is time; otherwise it is an error after all.
+    pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
+        let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
+        let wait = said.retry_after.unwrap_or(SOON).clamp(SOON / 10, LATE);
+        if Instant::now() + wait >= self.end {
+            return Err(error);
+        }
+        tokio::time::sleep(wait).await;
+        Ok(())
+    }
+}
+
+/// Refuses an answer that nobody can read: we asked for none that is compressed.
+pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
+    let coding = answer.headers.get(header::CONTENT_ENCODING);
+    if coding.is_some_and(|coding| coding != "identity") {
+        let message = "its content is compressed, and nobody asked for that";
+        return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
+    }
+    Ok(answer)
 }
 
 /// What a server says about an error, as far as it does.

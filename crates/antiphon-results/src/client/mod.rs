@@ -31,6 +31,7 @@ mod all;
 mod content;
 mod error;
 mod exchange;
+mod export;
 mod fetch;
 mod guard;
 mod http;
@@ -39,6 +40,7 @@ mod locate;
 mod options;
 mod page;
 mod parsed;
+mod sets;
 mod setup;
 mod stream;
 mod wire;
@@ -50,12 +52,14 @@ use serde_json::Value;
 pub use self::{
     all::FetchAllOptions,
     error::{DualResponseClientError, FetchError, Result},
+    export::{Download, ExportOptions},
     fetch::{Fetch, FetchBody, FetchRequest, FetchResponse},
     guard::{AddressRefused, Reach, Resolve, SystemResolver},
     http::HttpFetch,
     options::DualResponseClientOptions,
     page::{FetchOptions, FetchResult},
     parsed::{ParsedDualResponse, ResourceMetadata},
+    sets::QueryRequest,
     stream::StreamOptions,
 };
 use self::{content::Content, setup::Setup};

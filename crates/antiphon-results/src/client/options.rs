@@ -8,6 +8,8 @@ use super::{fetch::Fetch, guard::Resolve, http::HttpFetch};
 
 /// How long an answer may take if nobody says.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it is waited for what is not ready if nobody says.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2 * 60);
 /// How many bytes a page may have if nobody says.
 pub(super) const MAX_BODY: usize = 64 << 20;
 
@@ -26,7 +28,8 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 ///   addresses are on the public internet;
 /// - this machine, after [`allow_loopback`](Self::allow_loopback).
 ///
-/// With none of them nothing is fetched. Redirects are not followed, and proxies in the environment not used.
+/// With none of them nothing is fetched. Redirects are not followed, but for one from an export to a file that is at
+/// one of these too; it is sent no headers. Proxies in the environment are not used.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct DualResponseClientOptions {
@@ -38,6 +41,7 @@ pub struct DualResponseClientOptions {
     pub(super) headers: Vec<(String, String)>,
     pub(super) provider: Option<HeaderProvider>,
     pub(super) timeout: Option<Duration>,
+    pub(super) patience: Option<Duration>,
     pub(super) max_body: Option<usize>,
     pub(super) fetch: Option<Arc<dyn Fetch>>,
     pub(super) clock: Option<Clock>,
@@ -107,6 +111,12 @@ impl DualResponseClientOptions {
     /// How long an answer may take, with its body; of a stream, how long nothing may come. Default: 30 s.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long it is waited, in all, for rows that are still being saved or put in order. Default: 2 minutes.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
         self
     }
 

@@ -99,14 +99,19 @@ impl ParsedDualResponse {
     pub async fn fetch_as<T: DeserializeOwned>(&self, options: FetchOptions) -> Result<FetchResult<T>> {
         let inner = &self.inner;
         let body = asked(&options, false)?;
-        inner
-            .within(async {
-                let answer = inner.send(Method::POST, JSON, body).await?;
+        let mut patience = inner.patience();
+        loop {
+            let fetched = inner.within(async {
+                let answer = inner.send(Method::POST, JSON, body.clone()).await?;
                 let cursor = cursor(&answer);
                 let page = inner.read_page(&inner.page(answer).await?, &options)?;
                 Ok(FetchResult { cursor, ..page })
-            })
-            .await
+            });
+            match fetched.await {
+                Ok(page) => return Ok(page),
+                Err(error) => patience.bear(error).await?,
+            }
+        }
     }
 }
 

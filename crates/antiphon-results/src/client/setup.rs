@@ -9,7 +9,7 @@ use super::{
     fetch::Fetch,
     guard::{self, Policy},
     http::HttpFetch,
-    options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, TIMEOUT},
+    options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, PATIENCE, TIMEOUT},
 };
 
 /// Options that were checked.
@@ -22,6 +22,7 @@ pub(super) struct Setup {
     headers: HeaderMap,
     provider: Option<HeaderProvider>,
     pub(super) timeout: Duration,
+    pub(super) patience: Duration,
     pub(super) max_body: usize,
     pub(super) fetch: Arc<dyn Fetch>,
     clock: Option<Clock>,
@@ -54,6 +55,7 @@ impl Setup {
             headers: headers(&options.headers)?,
             provider: options.provider,
             timeout: options.timeout.unwrap_or(TIMEOUT),
+            patience: options.patience.unwrap_or(PATIENCE),
             max_body: options.max_body.unwrap_or(MAX_BODY),
             fetch: options.fetch.unwrap_or_else(|| Arc::new(HttpFetch::new())),
             clock: options.clock,

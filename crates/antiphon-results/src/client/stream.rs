@@ -273,7 +273,13 @@ impl Source {
         // A limit would be one of the lines; a server that knows none of them gives a page as large as it likes.
         let body = asked(&self.asked, self.accept == NDJSON)?;
         let inner = &self.inner;
-        let answer = inner.within(inner.send(Method::POST, self.accept, body)).await?;
+        let mut patience = inner.patience();
+        let answer = loop {
+            match inner.within(inner.send(Method::POST, self.accept, body.clone())).await {
+                Ok(answer) => break answer,
+                Err(error) => patience.bear(error).await?,
+            }
+        };
         let kind = content_type(&answer);
         let lines = matches!(&*kind, "application/x-ndjson" | "application/ndjson" | "application/jsonl");
         if lines && self.accept == NDJSON {

@@ -10,7 +10,12 @@ use serde_json::{Value, json};
 
 pub use self::preview::Cut;
 pub(crate) use self::preview::{Bounds, Preview, shown_columns};
-use crate::{column::ColumnDefinition, page::moment, rows::Row};
+use crate::{
+    column::ColumnDefinition,
+    page::moment,
+    rows::Row,
+    snapshot::{Lineage, SetStatus, Truncation},
+};
 
 /// What a data tool answers with: a preview for the model, and a link to the whole result set.
 ///
@@ -33,8 +38,21 @@ pub struct DualResponse {
     pub name: String,
     /// The preview: the first rows, within bounds.
     pub sample: Vec<Row>,
-    /// How many rows there are.
+    /// How many rows there are; of a set that is still being written, how many came so far.
     pub total_count: u64,
+    /// Whether all rows are there, or are still being written.
+    #[serde(default)]
+    pub status: SetStatus,
+    /// Whether [`total_count`](Self::total_count) is the last word: not while rows are being written, and not of rows
+    /// that are read anew for every page.
+    #[serde(default = "exact")]
+    pub exact: bool,
+    /// Why rows are missing at the end, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<Truncation>,
+    /// What it was made from, if from other sets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lineage: Option<Lineage>,
     /// The columns.
     pub columns: Vec<ColumnDefinition>,
     /// When it ends; never, if it is pinned.
@@ -88,8 +106,19 @@ impl DualResponse {
                 "expires_at": self.expires_at.map(moment::text),
             },
         });
+        let metadata = &mut structured["metadata"];
         if !self.cut.is_none() {
-            structured["metadata"]["preview"] = json!(self.cut);
+            metadata["preview"] = json!(self.cut);
+        }
+        if self.status != SetStatus::Ready {
+            metadata["total_count_exact"] = false.into();
+            metadata["status"] = self.status.name().into();
+        }
+        if let Some(truncated) = self.truncated {
+            metadata["truncated"] = json!(truncated);
+        }
+        if let Some(lineage) = &self.lineage {
+            metadata["lineage"] = json!(lineage);
         }
         structured
     }
@@ -98,6 +127,11 @@ impl DualResponse {
     pub fn to_mcp_tool_result(&self) -> Value {
         json!({"content": self.to_mcp_content(), "structuredContent": self.to_structured_content()})
     }
+}
+
+/// What was written down before there was a word for it was exact.
+fn exact() -> bool {
+    true
 }
 
 /// What a result set is read as.

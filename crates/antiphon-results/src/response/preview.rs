@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::clean;
 use crate::{
     column::ColumnDefinition,
+    exact,
     rows::{Row, Rows},
 };
 
@@ -66,7 +67,7 @@ impl Preview {
         columns: &[ColumnDefinition],
         bounds: Bounds,
     ) -> Result<Self, serde_json::Error> {
-        let rows: Vec<Row> = rows.read()?;
+        let rows: Vec<Row> = rows.iter().map(exact::values).collect::<Result<_, _>>()?;
         // A row too wide for the whole preview is shown with shorter cells, then with fewer columns: a little of
         // every column says more than nothing.
         let mut tight = bounds;

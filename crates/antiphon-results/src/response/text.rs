@@ -5,14 +5,19 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::DualResponse;
-use crate::rows::Row;
+use crate::{
+    hex::hex,
+    rows::Row,
+    snapshot::{SetStatus, Truncation},
+};
 
 /// The text block, of at most `bytes` bytes.
 pub(super) fn block(response: &DualResponse, bytes: usize) -> String {
     let total = response.total_count;
-    let found = format!("Found {total} results. Sample data and full dataset link included.");
+    let found = found(response);
     if response.sample.is_empty() {
-        let nothing = if total == 0 { "There are no rows." } else { "None of the rows is shown here." };
+        let none = total == 0 && is_counted(response);
+        let nothing = if none { "There are no rows." } else { "None of the rows is shown here." };
         return format!("{found}\n\n{nothing}");
     }
     let mark = mark(&response.resource_id);
@@ -41,12 +46,37 @@ pub(super) fn block(response: &DualResponse, bytes: usize) -> String {
     format!("{found}\n\nNone of the rows is shown here: one alone is too long.")
 }
 
+/// Whether all rows were counted. Those of a live set were too: it may have others by now, but none is on its way.
+fn is_counted(response: &DualResponse) -> bool {
+    response.status == SetStatus::Ready
+}
+
+/// How many rows there are, and whether that is all.
+fn found(response: &DualResponse) -> String {
+    let total = response.total_count;
+    let cut = match response.truncated {
+        None => "",
+        Some(Truncation::RowLimit) => " There are MORE, which were not kept: a set may have so many rows.",
+        Some(_) => " There are MORE, which were not kept: a set may have so many bytes.",
+    };
+    if is_counted(response) {
+        return format!("Found {total} results.{cut} Sample data and full dataset link included.");
+    }
+    format!(
+        "Found {total} results so far; more are being written, and how many is not known yet. Sample data and full dataset link included."
+    )
+}
+
 /// What is shown and what is not, in words.
 fn said(response: &DualResponse, shown: usize) -> String {
     let shown = shown as u64;
     let total = response.total_count;
-    let mut said = if shown >= total {
+    let mut said = if shown >= total && response.truncated.is_none() && is_counted(response) {
         format!("All {total} rows follow.")
+    } else if shown >= total || !is_counted(response) {
+        format!(
+            "Rows 1 to {shown} follow; all others are NOT shown. Do not draw conclusions about rows you have not seen."
+        )
     } else {
         format!(
             "Rows 1 to {shown} of {total} follow; {} are NOT shown. Do not draw conclusions about rows you have not seen.",
@@ -101,8 +131,5 @@ fn mark(id: &str) -> String {
     use sha2::{Digest as _, Sha256};
 
     let digest = Sha256::digest(id.as_bytes());
-    digest[..6].iter().fold(String::new(), |mut mark, byte| {
-        let _ = write!(mark, "{byte:02x}");
-        mark
-    })
+    hex(&digest[..6])
 }

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, header};
 
+use crate::snapshot::ExportFormat;
+
 /// What rows come as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -39,40 +41,52 @@ impl Format {
 
     /// What the client wants most, and has named most exactly; `None` if it wants nothing that there is.
     pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
-        let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
-        if accepts.peek().is_none() {
-            return Some(Self::Json);
-        }
-        // How exactly each was named, and how much it is wanted in thousandths. The most exact name counts.
-        let mut wanted = [(0_u8, 0_u16); Self::ALL.len()];
-        let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-        for (kind, subtype, quality) in ranges.filter_map(range) {
-            for (format, best) in Self::ALL.iter().zip(&mut wanted) {
-                let (own_kind, own_subtype) = format.names();
-                let exactness = match (kind, subtype) {
-                    ("*", "*") => 1,
-                    (kind, "*") if kind.eq_ignore_ascii_case(own_kind) => 2,
-                    (kind, subtype)
-                        if kind.eq_ignore_ascii_case(own_kind)
-                            && subtype.eq_ignore_ascii_case(own_subtype) =>
-                    {
-                        3
-                    }
-                    _ => continue,
-                };
-                if exactness > best.0 || (exactness == best.0 && quality > best.1) {
-                    *best = (exactness, quality);
-                }
-            }
-        }
-        let mut best: Option<(Self, (u16, u8))> = None;
-        for (format, (exactness, quality)) in Self::ALL.into_iter().zip(wanted) {
-            if quality > 0 && best.is_none_or(|(_, than)| (quality, exactness) > than) {
-                best = Some((format, (quality, exactness)));
-            }
-        }
-        best.map(|(format, _)| format)
+        wanted(headers, &Self::ALL.map(Self::names)).map(|place| Self::ALL[place])
     }
+}
+
+/// What whole sets come as, by what the client wants most. Who does not say gets a row a line.
+pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
+    let names = ExportFormat::ALL.map(|format| {
+        let essence = format.media_type().split(';').next().unwrap_or_default();
+        essence.split_once('/').unwrap_or_default()
+    });
+    wanted(headers, &names).map(|place| ExportFormat::ALL[place])
+}
+
+/// Which of these media types the client wants most: the first, if it does not say.
+fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
+    let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
+    if accepts.peek().is_none() {
+        return Some(0);
+    }
+    // How exactly each was named, and how much it is wanted in thousandths. The most exact name counts.
+    let mut wanted = vec![(0_u8, 0_u16); names.len()];
+    let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    for (kind, subtype, quality) in ranges.filter_map(range) {
+        for ((own_kind, own_subtype), best) in names.iter().zip(&mut wanted) {
+            let exactness = match (kind, subtype) {
+                ("*", "*") => 1,
+                (kind, "*") if kind.eq_ignore_ascii_case(own_kind) => 2,
+                (kind, subtype)
+                    if kind.eq_ignore_ascii_case(own_kind) && subtype.eq_ignore_ascii_case(own_subtype) =>
+                {
+                    3
+                }
+                _ => continue,
+            };
+            if exactness > best.0 || (exactness == best.0 && quality > best.1) {
+                *best = (exactness, quality);
+            }
+        }
+    }
+    let mut best: Option<(usize, (u16, u8))> = None;
+    for (place, (exactness, quality)) in wanted.into_iter().enumerate() {
+        if quality > 0 && best.is_none_or(|(_, than)| (quality, exactness) > than) {
+            best = Some((place, (quality, exactness)));
+        }
+    }
+    best.map(|(place, _)| place)
 }
 
 /// One of the things that are accepted: `text/csv;q=0.5`. What is none is passed over.

@@ -1,5 +1,6 @@
 //! What may be kept, and for how long.
 
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 
@@ -40,13 +41,19 @@ impl Tag {
         for number in [options.offset, limit, limits.page_bytes as u64, resource.total_count] {
             hash.update(number.to_be_bytes());
         }
-        let sort = options.sort.as_ref();
+        let sort = options.sort.first();
         let descending = sort.is_some_and(|sort| sort.order == Order::Desc);
         hash.update([u8::from(sort.is_some()), u8::from(descending)]);
         // The id has no NUL, so nothing can be taken for a part of what comes before it.
         hash.update(&resource.id);
         hash.update([0]);
         hash.update(sort.map_or("", |sort| &sort.field));
+        // Only what is saved takes these; a name has no way to look like the JSON of them after a NUL.
+        if options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty() {
+            hash.update([0]);
+            let more = (&options.sort, &options.filter, &options.columns);
+            hash.update(serde_json::to_vec(&more).unwrap_or_default());
+        }
         Self::new(&hash.finalize())
     }
 
@@ -54,6 +61,26 @@ impl Tag {
         use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
         let text = format!("W/\"{}\"", URL_SAFE_NO_PAD.encode(&digest[..16]));
         Self(HeaderValue::try_from(text).expect("base64 may stand in a header"))
+    }
+
+    /// Of bytes that are always the same.
+    pub(super) fn strong(tag: &str) -> Option<Self> {
+        let plain = !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
+        plain.then(|| HeaderValue::try_from(format!("\"{tag}\"")).ok().map(Self)).flatten()
+    }
+
+    /// The same for bytes that are always the same, whoever asks.
+    pub(super) fn into_strong(self) -> Self {
+        let text = opaque(self.0.to_str().unwrap_or_default()).to_owned();
+        Self(HeaderValue::try_from(text).unwrap_or(self.0))
+    }
+
+    /// Whether `If-Range` lets a part be sent: where it is not there, or has exactly this. Moments are never exact
+    /// enough.
+    pub(super) fn lets_range(&self, headers: &HeaderMap) -> bool {
+        headers
+            .get(header::IF_RANGE)
+            .is_none_or(|value| value == self.0 && !self.0.as_bytes().starts_with(b"W/"))
     }
 
     /// Whether whoever asks has it already.
@@ -84,10 +111,22 @@ pub(super) const NO_CACHE: (HeaderName, HeaderValue) =
 /// For how long rows may be kept. Those that never change, until the set ends; but what was got by a link is asked
 /// about each time, since the link may be no longer good.
 pub(super) fn control(inner: &Inner, resource: &Resource, access: &Access) -> (HeaderName, HeaderValue) {
-    if Consistency::of(resource) != Consistency::Fixed || matches!(access, Access::Link(_)) {
+    if Consistency::of(resource) != Consistency::Fixed {
         return NO_CACHE;
     }
-    let left = resource.expires_at.map_or(LONGEST, |end| (end - inner.now()).num_seconds());
+    fixed_control(inner, resource.expires_at, access)
+}
+
+/// The same, of rows that never change.
+pub(super) fn fixed_control(
+    inner: &Inner,
+    expires_at: Option<DateTime<Utc>>,
+    access: &Access,
+) -> (HeaderName, HeaderValue) {
+    if matches!(access, Access::Link(_)) {
+        return NO_CACHE;
+    }
+    let left = expires_at.map_or(LONGEST, |end| (end - inner.now()).num_seconds());
     let control = format!("private, max-age={}", left.clamp(0, LONGEST));
     (header::CACHE_CONTROL, HeaderValue::try_from(control).expect("a number may stand in a header"))
 }

@@ -61,16 +61,18 @@ fn action(parts: &Parts) -> Action {
     let path = parts.uri.path();
     match parts.method {
         _ if path.ends_with("/links") => Action::Link,
+        _ if path.ends_with("/export") || path.contains("/chunks/") => Action::Export,
+        _ if path.ends_with("/query") => Action::Query,
         Method::PUT => Action::Pin,
         Method::DELETE => Action::Delete,
         Method::POST => Action::Read,
-        _ if path.ends_with("/rows") => Action::Read,
+        _ if path.ends_with("/rows") || path.ends_with("/stats") => Action::Read,
         _ => Action::Describe,
     }
 }
 
 /// Whether this can be an id at all. Nothing else gets as far as a store.
-fn is_id(id: &str) -> bool {
+pub(super) fn is_id(id: &str) -> bool {
     (1..=MAX_ID).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
 }

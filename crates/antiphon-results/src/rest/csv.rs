@@ -119,7 +119,7 @@ const MAX_NAME: usize = 100;
 
 /// What the file is called: the set's name without what means something to a shell, a path or a header; and the same
 /// with all its letters for who can read that.
-pub(super) fn disposition(name: &str) -> HeaderValue {
+pub(super) fn disposition(name: &str, ending: &str) -> HeaderValue {
     let clean = |plain: bool| {
         let letter = |letter: char| letter.is_alphanumeric() && (!plain || letter.is_ascii());
         let kept = name.chars().take(MAX_NAME).map(|found| match found {
@@ -130,7 +130,7 @@ pub(super) fn disposition(name: &str) -> HeaderValue {
         let kept = kept.collect::<String>().trim_matches([' ', '-']).to_owned();
         if kept.chars().all(|found| found == '_') { "rows".to_owned() } else { kept }
     };
-    let mut text = format!("attachment; filename=\"{}.csv\"; filename*=UTF-8''", clean(true));
+    let mut text = format!("attachment; filename=\"{}.{ending}\"; filename*=UTF-8''", clean(true));
     for byte in clean(false).bytes() {
         // Writing to a string does not fail.
         let _ = match byte {
@@ -138,6 +138,7 @@ pub(super) fn disposition(name: &str) -> HeaderValue {
             _ => write!(text, "%{byte:02X}"),
         };
     }
-    text.push_str(".csv");
-    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("attachment; filename=\"rows.csv\""))
+    text.push('.');
+    text.push_str(ending);
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("attachment"))
 }

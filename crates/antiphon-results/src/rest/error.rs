@@ -21,6 +21,10 @@ pub(super) struct ApiError {
     message: Cow<'static, str>,
     code: ErrorCode,
     retry_after: Option<u64>,
+    /// Which rule a query broke.
+    rule: Option<&'static str>,
+    /// How long what a part was asked of is, where there is no such part.
+    total: Option<u64>,
 }
 
 /// The longest message: it may quote a request.
@@ -37,7 +41,7 @@ impl ApiError {
         if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
             message.to_mut().truncate(end);
         }
-        Self { status, error, message, code, retry_after: None }
+        Self { status, error, message, code, retry_after: None, rule: None, total: None }
     }
 
     /// What was asked for makes no sense.
@@ -92,6 +96,17 @@ impl ApiError {
             ErrorCode::LimitExceeded,
             format!("the query may have {limit} bytes"),
         )
+    }
+
+    /// There are no such bytes.
+    pub(super) fn no_such_range(total: Option<u64>) -> Self {
+        let error = Self::new(
+            StatusCode::RANGE_NOT_SATISFIABLE,
+            "range_not_satisfiable",
+            ErrorCode::InvalidRequest,
+            "there are fewer bytes than the range begins after",
+        );
+        Self { total, ..error }
     }
 
     /// This server makes no links. That is how it is set up, and no fault.
@@ -149,15 +164,29 @@ impl From<DualResponseError> for ApiError {
                 "internal_error",
                 "the server is not set up for this".into(),
             ),
+            DualResponseError::Snapshot(_) => {
+                (StatusCode::BAD_GATEWAY, "snapshot_failed", "the saved rows could not be read".into())
+            }
+            DualResponseError::NotReady { .. } => (StatusCode::ACCEPTED, "not_ready", said.into()),
+            DualResponseError::Failed(_) => (StatusCode::BAD_GATEWAY, "snapshot_failed", said.into()),
+            DualResponseError::Refused { .. } => (StatusCode::BAD_REQUEST, "query_refused", said.into()),
+            // The set is there, and of a kind that cannot do this.
+            DualResponseError::Unsupported(_) => (StatusCode::CONFLICT, "not_supported", said.into()),
         };
         if status.is_server_error() {
             tracing::error!(%status, code = code.as_str(), error = chain(&error), "a request failed");
         }
         let retry_after = match error {
-            DualResponseError::Busy { retry_after } => Some(retry_after.as_secs().max(1)),
+            DualResponseError::Busy { retry_after } | DualResponseError::NotReady { retry_after } => {
+                Some(retry_after.as_secs().max(1))
+            }
             _ => None,
         };
-        Self { retry_after, ..Self::new(status, kind, code, message) }
+        let rule = match error {
+            DualResponseError::Refused { rule, .. } => Some(rule),
+            _ => None,
+        };
+        Self { retry_after, rule, ..Self::new(status, kind, code, message) }
     }
 }
 
@@ -167,12 +196,19 @@ impl IntoResponse for ApiError {
             error: self.error.to_owned(),
             message: self.message.into_owned(),
             code: Some(self.code.as_str().to_owned()),
+            rule: self.rule.map(str::to_owned),
         };
         // Text is always written.
         let mut response = json(serde_json::to_string(&body).unwrap_or_default());
         *response.status_mut() = self.status;
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::RANGE_NOT_SATISFIABLE
+            && let Some(total) = self.total
+            && let Ok(range) = HeaderValue::try_from(format!("bytes */{total}"))
+        {
+            response.headers_mut().insert(header::CONTENT_RANGE, range);
         }
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());

@@ -8,14 +8,22 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
-use http::{HeaderValue, Method, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use tower_http::{
     CompressionLevel,
-    compression::{CompressionLayer, predicate::SizeAbove},
+    compression::{
+        CompressionLayer, Predicate,
+        predicate::{NotForContentType, SizeAbove},
+    },
     cors::{AllowOrigin, CorsLayer},
 };
 
-use super::{error::ApiError, stream::CONSISTENCY};
+use super::{
+    error::ApiError,
+    export::{TRUNCATED, no_body},
+    stream::CONSISTENCY,
+};
+use crate::snapshot::ExportFormat;
 
 /// Bodies below this are sent as they are, in bytes.
 const COMPRESSED_FROM: u16 = 1024;
@@ -30,17 +38,39 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
         tracing::error!("a request failed: the handler panicked");
         ApiError::internal().into_response()
     });
+    if response.status() == StatusCode::NOT_MODIFIED {
+        // The length of nothing would be taken for the length of what the caller has.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = no_body();
+    }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // A signed link is in the address; the address must not be told to the next site.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    weaken(headers);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Compresses what is worth it, quickly rather than well.
-pub(super) fn compression() -> CompressionLayer<SizeAbove> {
-    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(COMPRESSED_FROM))
+/// What was compressed on its way is not, byte for byte, what its validator stands for.
+fn weaken(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONTENT_ENCODING) {
+        return;
+    }
+    let weak = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok());
+    let weak = weak.filter(|tag| !tag.starts_with("W/")).map(|tag| HeaderValue::try_from(format!("W/{tag}")));
+    if let Some(Ok(weak)) = weak {
+        headers.insert(header::ETAG, weak);
+    }
+}
+
+/// Compresses what is worth it, quickly rather than well. A part of something is sent as it is, and so is what is
+/// compressed in itself.
+pub(super) fn compression() -> CompressionLayer<impl Predicate> {
+    let worth = SizeAbove::new(COMPRESSED_FROM)
+        .and(NotForContentType::const_new(ExportFormat::Parquet.media_type()))
+        .and(NotForContentType::const_new(ExportFormat::Xlsx.media_type()));
+    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
 }
 
 /// Lets pages of these origins call; `*` is any. What is no origin is left out, with a word in the log.
@@ -62,11 +92,23 @@ pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
     let cors = CorsLayer::new()
         .allow_origin(origin)
         .allow_methods([Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([header::ACCEPT, header::AUTHORIZATION, header::CONTENT_TYPE, header::IF_NONE_MATCH])
+        .allow_headers([
+            header::ACCEPT,
+            header::AUTHORIZATION,
+            header::CONTENT_TYPE,
+            header::IF_NONE_MATCH,
+            header::IF_RANGE,
+            header::RANGE,
+        ])
         .expose_headers([
             header::ETAG,
             header::LINK,
             CONSISTENCY,
+            TRUNCATED,
+            header::ACCEPT_RANGES,
+            header::CONTENT_LENGTH,
+            header::CONTENT_RANGE,
+            header::LOCATION,
             header::CONTENT_DISPOSITION,
             header::RETRY_AFTER,
         ])

@@ -5,6 +5,13 @@
 //! | `GET /{id}` | says what is known of a set |
 //! | `POST /{id}` | a page of its rows, or all of them as NDJSON or CSV |
 //! | `GET /{id}/rows` | the same, for caches and for browsers |
+//! | `GET /{id}/manifest` | what is known of it, and where its parts are |
+//! | `GET /{id}/export` | all of it as NDJSON, CSV, Arrow, Parquet or a workbook, whole or in parts |
+//! | `GET /{id}/chunks/{index}` | one part of it |
+//! | `GET /{id}/stats` | what is in its columns |
+//! | `POST /{id}/aggregate` | its rows grouped and measured |
+//! | `POST /{id}/query` | makes a new set by a query over it |
+//! | `GET /{id}/view` | a page that shows it |
 //! | `PUT /{id}` | pins it, unpins it, or lets it live longer |
 //! | `DELETE /{id}` | deletes it |
 //! | `POST /{id}/links` | signs a link to it |
@@ -12,7 +19,11 @@
 //! | `GET /openapi.json` | all this for programs: [`openapi`] |
 //!
 //! The bodies are those of the specification, to the letter. What has no place in them is in headers: `Link` leads
-//! to the next page by cursor, and `Antiphon-Consistency` says what pages have to do with each other.
+//! to the next page by cursor, `Antiphon-Consistency` says what pages have to do with each other, and
+//! `Antiphon-Truncated` that rows are missing at the end.
+//!
+//! What is not there yet is answered with 202 and `Retry-After`: rows that are still being saved, a view that is still
+//! being sorted.
 //!
 //! Nothing here is written to a log but what the server is asked to keep to itself: errors from inside. A signed
 //! link is in the query, so whoever puts a trace layer around the router must leave the query out of it.
@@ -24,20 +35,26 @@ mod cache;
 mod call;
 mod csv;
 mod error;
+mod export;
 mod guard;
 mod links;
 mod openapi;
+mod range;
 mod routes;
+mod sets;
 mod stream;
+mod viewer;
 
 use async_trait::async_trait;
 use axum::{
-    Router, middleware,
+    Router,
+    extract::RawPathParams,
+    middleware,
     response::IntoResponse as _,
     routing::{get, post},
 };
 use bytes::Bytes;
-use http::{HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderValue, header, request::Parts};
 
 pub use self::openapi::openapi;
 use crate::{error::Result, owner::Owner, server::DualResponseServer};
@@ -85,6 +102,10 @@ impl DualResponseServer {
         self.begin_cleaning();
         let document = Bytes::from(openapi::for_server(self.base_url()).to_string());
         let document = move || std::future::ready(json(document.clone()));
+        let page = viewer::Page::new();
+        let view = move |names: RawPathParams, headers: HeaderMap| {
+            std::future::ready(viewer::view(page.clone(), &names, &headers))
+        };
         let router = Router::new()
             .route("/openapi.json", get(document))
             .route(
@@ -92,6 +113,13 @@ impl DualResponseServer {
                 get(routes::describe).post(routes::page).put(routes::set_life).delete(routes::delete),
             )
             .route("/{id}/rows", get(routes::rows))
+            .route("/{id}/manifest", get(sets::manifest))
+            .route("/{id}/export", get(export::export))
+            .route("/{id}/chunks/{index}", get(export::chunk))
+            .route("/{id}/stats", get(sets::stats))
+            .route("/{id}/aggregate", post(sets::aggregate))
+            .route("/{id}/query", post(sets::query))
+            .route("/{id}/view", get(view))
             .route("/{id}/links", post(links::mint).delete(links::revoke))
             .method_not_allowed_fallback(error::method_not_allowed)
             .fallback(error::no_such_route)

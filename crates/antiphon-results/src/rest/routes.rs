@@ -15,11 +15,12 @@ use super::{
     cache::{self, NO_CACHE, Tag, VARY},
     call::Call,
     error::ApiError,
-    json, stream,
+    export, json, stream,
 };
 use crate::{
     page::{LifeBody, MetadataBody},
     server::{Action, Consistency, DualResponseServer, Life, Page, PageOptions},
+    snapshot::SetStatus,
     store::Resource,
 };
 
@@ -29,7 +30,7 @@ type Answer = Result<Response, ApiError>;
 pub(super) async fn describe(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let resource = server.describe(&call.id, &call.access).await?;
     let body = written(&MetadataBody {
-        status: "ready".into(),
+        status: server.inner.status(&resource).name().into(),
         total_count: resource.total_count,
         columns: resource.columns,
         created_at: resource.created_at,
@@ -55,7 +56,7 @@ pub(super) async fn page(State(server): State<DualResponseServer>, call: Call, b
         let page = server.page(&call.id, &call.access, options).await?;
         return Ok(page_answer(&server, &call, &page, limit));
     }
-    let resource = server.inner.open_rows(&call.id, &call.access).await?;
+    let resource = server.inner.open_rows(&call.id, &call.access, Action::Read).await?;
     stream::answer(&server, &call, &resource, options, format, csv_safe).await
 }
 
@@ -63,15 +64,19 @@ pub(super) async fn page(State(server): State<DualResponseServer>, call: Call, b
 pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let format = Format::wanted(&call.headers).ok_or_else(ApiError::not_acceptable)?;
     let csv_safe = call.query.csv_safe()?;
-    let options = call.query.page()?;
-    let resource = server.inner.open_rows(&call.id, &call.access).await?;
+    let mut options = call.query.page()?;
+    let resource = server.inner.open_rows(&call.id, &call.access, Action::Read).await?;
+    if let Some(sort) = call.query.sort_of(&resource.columns) {
+        options.sort = vec![sort];
+    }
     let headers = [cache::control(&server.inner, &resource, &call.access), VARY];
     // A cursor is refused by a set that has none, and that is no page to say anything of.
     let fixed = Consistency::of(&resource) == Consistency::Fixed && options.cursor.is_none();
     let tag = fixed.then(|| Tag::of_request(&server.inner, &resource, &options, format, csv_safe));
     if let Some(tag) = &tag
         && tag.is_known(&call.headers)
-        && sorts(&resource, &options)
+        && is_plain(&resource, &options)
+        && server.inner.status(&resource) == SetStatus::Ready
     {
         server.inner.audit(&call.access, Action::Read, &call.id, (0, 0), None);
         let consistency = (stream::CONSISTENCY, HeaderValue::from_static(Consistency::Fixed.name()));
@@ -106,11 +111,14 @@ pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Whether the sort that is asked for is one the set has. A validator that somebody made up for one that it has not
-/// is answered with the refusal, not with "as you know".
-fn sorts(resource: &Resource, options: &PageOptions) -> bool {
+/// Whether what is asked for is something the set has. A validator that somebody made up for what it has not is answered
+/// with the refusal, not with "as you know".
+pub(super) fn is_plain(resource: &Resource, options: &PageOptions) -> bool {
     let known = |field: &String| resource.columns.iter().any(|column| column.name == *field);
-    options.sort.as_ref().is_none_or(|sort| known(&sort.field))
+    let sorts = options.sort.iter().all(|sort| known(&sort.field));
+    let more = options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty();
+    // What saved rows can be asked for is more than is worth checking twice.
+    sorts && !more
 }
 
 fn page_answer(server: &DualResponseServer, call: &Call, page: &Page, limit: Option<u64>) -> Response {
@@ -148,6 +156,9 @@ fn page_headers(
 ) {
     let headers = answer.headers_mut();
     headers.insert(stream::CONSISTENCY, HeaderValue::from_static(page.consistency.name()));
+    if let Some((name, value)) = export::truncated(page.truncated) {
+        headers.insert(name, value);
+    }
     let Some(cursor) = &page.cursor else { return };
     let mut next = format!("<{}/rows?cursor={cursor}", server.inner.url(&call.id));
     if let Some(limit) = limit {

@@ -16,12 +16,13 @@ use super::{
     call::Call,
     csv::{self, Table},
     error::{ApiError, chain},
+    export,
 };
 use crate::{
     error::{DualResponseError, Result},
     rows::Rows,
     server::{Consistency, DualResponseServer, PageOptions},
-    store::Resource,
+    store::{Origin, Resource},
 };
 
 /// Says what pages of a set have to do with each other.
@@ -36,6 +37,13 @@ pub(super) async fn answer(
     format: Format,
     csv_safe: bool,
 ) -> Result<Response, ApiError> {
+    let mut columns = resource.columns.clone();
+    if resource.query == Origin::Snapshot {
+        if let Some(answer) = export::streamed(server, call, &options, format, csv_safe).await? {
+            return Ok(answer);
+        }
+        columns = server.inner.shown(resource, &options)?;
+    }
     let mut rows = Box::pin(server.stream(&call.id, &call.access, options).await?);
     // The first part is read before anything is answered: what fails at once is an error like any other.
     let first = rows.try_next().await?;
@@ -45,14 +53,14 @@ pub(super) async fn answer(
     ];
     let stall = server.inner.options.limits.stall;
     if format == Format::Csv {
-        let table = Table::new(&resource.columns, first.as_ref(), csv_safe)?;
+        let table = Table::new(&columns, first.as_ref(), csv_safe)?;
         let head = stream::iter([Ok(table.head())]);
         let parts = stream::iter(first.map(Ok)).chain(rows);
         let parts = parts.map(move |rows| rows.and_then(|rows| table.rows(&rows)));
-        let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name))];
-        return Ok((headers, name, body(head.chain(parts), stall)).into_response());
+        let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name, "csv"))];
+        return Ok((headers, name, body(head.chain(parts).map_ok(Bytes::from), stall)).into_response());
     }
-    let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| lines(&rows));
+    let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| Bytes::from(lines(&rows)));
     Ok((headers, body(parts, stall)).into_response())
 }
 
@@ -66,18 +74,35 @@ fn lines(rows: &Rows) -> String {
     lines
 }
 
+/// The first part, which is waited for before anything is answered.
+pub(super) async fn first<T>(part: impl Future<Output = T>, server: &DualResponseServer) -> Result<T> {
+    let limit = server.inner.options.limits.source_timeout;
+    tokio::time::timeout(limit, part).await.map_err(|_| DualResponseError::Timeout { limit })
+}
+
 /// What breaks off in the middle ends with an error, which breaks the connection: nobody may take a part for the
-/// whole. So does a reader that takes nothing for too long, since others wait for its place.
-fn body(parts: impl Stream<Item = Result<String>> + Send + 'static, stall: Duration) -> Body {
+/// whole. So does a reader that takes nothing for too long, since others wait for its place, and a
+/// source that gives nothing for as long.
+pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, stall: Duration) -> Body {
     let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
-        Ok(part) => part.map(Bytes::from),
+        Ok(part) => part,
         Err(_) => Err(DualResponseError::Query("the source panicked".into())),
     });
     // One part waits to be written while the next is read.
     let (tx, rx) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut parts = std::pin::pin!(parts);
-        while let Some(part) = parts.next().await {
+        loop {
+            let next = tokio::select! {
+                next = tokio::time::timeout(stall, parts.next()) => next,
+                // The reader has gone, and may have while a part was being made.
+                () = tx.closed() => return,
+            };
+            let part = match next {
+                Ok(Some(part)) => part,
+                Ok(None) => break,
+                Err(_) => Err(DualResponseError::Timeout { limit: stall }),
+            };
             let broken = part.as_ref().err().map(|error| chain(error));
             match tokio::time::timeout(stall, tx.send(Some(part))).await {
                 Ok(Ok(())) => {}
@@ -103,4 +128,29 @@ fn body(parts: impl Stream<Item = Result<String>> + Send + 'static, stall: Durat
     });
     // Who compresses it asks once more than there is.
     Body::from_stream(parts.fuse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_nobody_reads_any_more_ends_while_its_next_part_is_made() {
+        let (alive, gone) = tokio::sync::oneshot::channel::<()>();
+        let parts =
+            stream::once(async { Ok(Bytes::from_static(b"first")) }).chain(stream::once(async move {
+                let _alive = alive;
+                std::future::pending().await
+            }));
+        let mut body = body(parts, Duration::from_secs(600)).into_data_stream();
+        assert_eq!(body.next().await.unwrap().unwrap(), "first");
+        drop(body);
+        tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap().unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_source_that_gives_nothing_for_too_long_breaks_the_body() {
+        let mut body = body(stream::pending(), Duration::from_millis(20)).into_data_stream();
+        body.next().await.unwrap().unwrap_err();
+    }
 }

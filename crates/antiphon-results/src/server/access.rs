@@ -64,6 +64,10 @@ pub enum Action {
     Pin,
     /// Deleting it.
     Delete,
+    /// Taking all its rows away in a format, or some of its parts.
+    Export,
+    /// Making a new set by a query over it.
+    Query,
     /// Making a link to it, or making the links made so far no longer good.
     Link,
 }
@@ -72,7 +76,8 @@ impl Action {
     /// What a link must allow for it; no link allows making links.
     fn scope(self) -> Option<Scope> {
         match self {
-            Self::Describe | Self::Read => Some(Scope::Read),
+            Self::Describe | Self::Read | Self::Export => Some(Scope::Read),
+            Self::Query => Some(Scope::Query),
             Self::Pin => Some(Scope::Pin),
             Self::Delete => Some(Scope::Delete),
             Self::Create | Self::Link => None,
@@ -87,6 +92,7 @@ impl Scope {
             Self::Read => Action::Read,
             Self::Pin => Action::Pin,
             Self::Delete => Action::Delete,
+            Self::Query => Action::Query,
         }
     }
 }
@@ -111,11 +117,11 @@ where
 }
 
 impl Inner {
-    /// The set, for who may read its rows. That they may not is for the audit too.
-    pub(crate) async fn open_rows(&self, id: &str, access: &Access) -> Result<Resource> {
-        let opened = self.open(id, access, Action::Read).await;
+    /// The set, for who may read its rows or take them away. That they may not is for the audit too.
+    pub(crate) async fn open_rows(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
+        let opened = self.open(id, access, action).await;
         if let Err(error) = &opened {
-            self.audit(access, Action::Read, id, (0, 0), Some(error.code()));
+            self.audit(access, action, id, (0, 0), Some(error.code()));
         }
         opened
     }
@@ -129,7 +135,8 @@ impl Inner {
             if grant.id != id {
                 return Err(DualResponseError::Unauthorized);
             }
-            if !action.scope().is_some_and(|scope| grant.scopes.contains(&scope)) {
+            let allowed = action.scope().is_some_and(|scope| grant.scopes.contains(&scope));
+            if !allowed || (grant.paged && action == Action::Export) {
                 return Err(DualResponseError::Forbidden);
             }
         }

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{DualResponseServer, Inner};
+use tokio::time::Instant;
+
+use super::{DualResponseServer, Inner, snapshots::sweep};
 use crate::{error::Result, store::Removal};
 
 impl DualResponseServer {
@@ -12,11 +14,20 @@ impl DualResponseServer {
             let inner = Arc::downgrade(&self.inner);
             let interval = self.inner.options.cleanup_interval.max(Duration::from_millis(1));
             let cleaning = tokio::spawn(async move {
+                let mut swept = Instant::now();
                 loop {
                     tokio::time::sleep(interval).await;
                     let Some(inner) = inner.upgrade() else { return };
                     if let Err(error) = inner.clean_up().await {
                         tracing::warn!(%error, "expired result sets could not be removed");
+                    }
+                    // A store of this process alone does not know the sets of others: theirs would be swept away.
+                    if swept.elapsed() < sweep::INTERVAL || !inner.options.store.is_shared() {
+                        continue;
+                    }
+                    swept = Instant::now();
+                    if let Err(error) = inner.sweep().await {
+                        tracing::warn!(%error, "the store of snapshots could not be swept");
                     }
                 }
             });
@@ -41,8 +52,16 @@ impl Inner {
                 break;
             }
             for id in expired {
+                // Afterwards nobody knows any more where its rows are.
+                let resource = match self.options.snapshots {
+                    Some(_) => self.options.store.get(&id).await?,
+                    None => None,
+                };
                 if self.options.store.delete(&id, Removal::Expired { at }).await? {
                     self.forget(&id);
+                    if let Some(resource) = resource {
+                        self.discard(&resource).await;
+                    }
                     removed += 1;
                 }
             }

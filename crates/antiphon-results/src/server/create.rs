@@ -1,15 +1,16 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{sync::PoisonError, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Map, Value};
 
-use super::{Access, Action, Inner};
+use super::{Access, Action, Consistency, Inner, inferred::inferred};
 use crate::{
-    column::{ColumnDefinition, ColumnType},
+    column::ColumnDefinition,
     error::{DualResponseError, Result},
     owner::Owner,
     response::{Bounds, DualResponse, Preview, shown_columns},
-    rows::{Row, Rows},
+    rows::Rows,
+    snapshot::{Lineage, SetStatus},
     source::{PageRequest, Source},
     store::{Origin, Resource},
 };
@@ -37,6 +38,8 @@ pub struct CreateOptions {
     expiration: Option<Duration>,
     metadata: Map<String, Value>,
     owner: Owner,
+    pub(super) complete: bool,
+    pub(super) lineage: Option<Lineage>,
 }
 
 impl CreateOptions {
@@ -50,6 +53,8 @@ impl CreateOptions {
             expiration: None,
             metadata: Map::new(),
             owner: Owner::nobody(),
+            complete: false,
+            lineage: None,
         }
     }
 
@@ -74,6 +79,13 @@ impl CreateOptions {
     /// Keeps something with it.
     pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
+        self
+    }
+
+    /// Waits until all rows are saved, however long that takes: for a tool that runs as a task. Default: an answer
+    /// comes soon, and says if rows are still coming in. Rows that are not saved are all there at once.
+    pub fn complete(mut self) -> Self {
+        self.complete = true;
         self
     }
 
@@ -108,7 +120,17 @@ impl Inner {
     }
 
     async fn create_unaudited(&self, options: CreateOptions) -> Result<DualResponse> {
-        let CreateOptions { name, source, columns, sample_size, expiration, metadata, owner } = options;
+        let CreateOptions {
+            name,
+            source,
+            columns,
+            sample_size,
+            expiration,
+            metadata,
+            owner,
+            complete,
+            lineage,
+        } = options;
         self.check_owner(&owner)?;
         let limits = &self.options.limits;
         let sample_size = sample_size.unwrap_or(self.options.default_sample_size);
@@ -117,11 +139,22 @@ impl Inner {
         within("the metadata", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
 
         let id = new_id();
-        let declared = columns.is_some();
-        let taken = self.take(&id, source, sample_size, declared).await?;
         let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
         resource.metadata = metadata;
         resource.owner = owner;
+        if let Source::Snapshot(intake) = source {
+            let intake = intake.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let intake = intake.ok_or_else(|| {
+                DualResponseError::Invalid("these rows were saved already: they come only once".into())
+            })?;
+            let intake = match columns {
+                Some(columns) => intake.with_columns(columns),
+                None => intake,
+            };
+            return self.save_rows(resource, intake, sample_size, complete, lineage).await;
+        }
+        let declared = columns.is_some();
+        let taken = self.take(&id, source, sample_size, declared).await?;
         let kept = self.keep(resource, taken, columns, sample_size).await;
         if kept.is_err() {
             self.forget(&id);
@@ -139,12 +172,7 @@ impl Inner {
     ) -> Result<DualResponse> {
         let limits = &self.options.limits;
         let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
-        if columns.len() > MAX_COLUMNS {
-            return Err(DualResponseError::TooLarge(format!(
-                "{} columns are too many; a result set has at most {MAX_COLUMNS}",
-                columns.len()
-            )));
-        }
+        check_width(&columns)?;
         // A source may give more than it was asked for, and may have grown since it was counted.
         let shown = sample_size.min(taken.total).min(taken.sample.len() as u64);
         taken.sample.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
@@ -158,10 +186,7 @@ impl Inner {
         resource.total_count = taken.total;
         resource.bytes = taken.bytes;
         resource.sample_data = preview.rows;
-        let mut cut = preview.cut;
-        let (columns, omitted) = shown_columns(&resource.columns, self.bounds(limits.preview_bytes));
-        cut.omitted_columns = cut.omitted_columns.max(omitted);
-        let response = self.respond(&resource, columns, cut);
+        let response = self.respond(&resource, preview.cut);
         self.options.store.save(resource).await?;
         Ok(response)
     }
@@ -243,6 +268,10 @@ impl Inner {
                     sample,
                 })
             }
+            // Taken in before, since it is kept in another way.
+            Source::Snapshot(_) => {
+                Err(DualResponseError::Invalid("these rows are saved, not taken in".into()))
+            }
             Source::Closures(closures) => {
                 if self.options.store.is_shared() {
                     return Err(DualResponseError::NotPersistable);
@@ -272,12 +301,11 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    fn respond(
-        &self,
-        resource: &Resource,
-        columns: Vec<ColumnDefinition>,
-        cut: crate::response::Cut,
-    ) -> DualResponse {
+    pub(super) fn respond(&self, resource: &Resource, mut cut: crate::response::Cut) -> DualResponse {
+        let (columns, omitted) =
+            shown_columns(&resource.columns, self.bounds(self.options.limits.preview_bytes));
+        cut.omitted_columns = cut.omitted_columns.max(omitted);
+        let status = self.status(resource);
         DualResponse {
             resource_uri: self.uri(&resource.id),
             resource_url: self.url(&resource.id),
@@ -285,6 +313,10 @@ impl Inner {
             name: resource.name.clone(),
             sample: resource.sample_data.clone(),
             total_count: resource.total_count,
+            status,
+            exact: status == SetStatus::Ready && Consistency::of(resource) == Consistency::Fixed,
+            truncated: resource.snapshot.as_ref().and_then(|state| state.truncated),
+            lineage: resource.snapshot.as_ref().and_then(|state| state.lineage.clone()),
             columns,
             expires_at: resource.expires_at,
             created_at: resource.created_at,
@@ -306,50 +338,15 @@ struct Taken {
     sample: Rows,
 }
 
-/// The columns that rows have: all members of them, with a type where they agree on one.
-fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
-    let mut order = Vec::new();
-    let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();
-    let mut looked = 0;
-    for row in rows.iter() {
-        looked += 1;
-        for (name, value) in serde_json::from_str::<Row>(row)? {
-            if !found.contains_key(&name) {
-                order.push(name.clone());
-            }
-            let (kind, seen) = found.entry(name).or_default();
-            let Some(this) = kind_of(&value) else { continue };
-            *seen += 1;
-            *kind = Some(match kind.take() {
-                None => this,
-                Some(known) if known == this => known,
-                Some(ColumnType::Integer | ColumnType::Number)
-                    if matches!(this, ColumnType::Integer | ColumnType::Number) =>
-                {
-                    ColumnType::Number
-                }
-                Some(_) => ColumnType::Json,
-            });
-        }
+/// Refuses what is no table any more.
+pub(super) fn check_width(columns: &[ColumnDefinition]) -> Result<()> {
+    if columns.len() <= MAX_COLUMNS {
+        return Ok(());
     }
-    let column = |name: String| {
-        let (kind, seen) = found.remove(&name).unwrap_or_default();
-        let mut column = ColumnDefinition::new(name, kind.unwrap_or(ColumnType::Json));
-        column.nullable = (seen < looked).then_some(true);
-        column
-    };
-    Ok(order.into_iter().map(column).collect())
-}
-
-fn kind_of(value: &Value) -> Option<ColumnType> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Bool(_) => ColumnType::Boolean,
-        Value::Number(number) if number.is_i64() || number.is_u64() => ColumnType::Integer,
-        Value::Number(_) => ColumnType::Number,
-        Value::String(_) => ColumnType::String,
-        Value::Array(_) | Value::Object(_) => ColumnType::Json,
-    })
+    Err(DualResponseError::TooLarge(format!(
+        "{} columns are too many; a result set has at most {MAX_COLUMNS}",
+        columns.len()
+    )))
 }
 
 fn within(what: &str, value: &Value, limit: usize) -> Result<()> {
@@ -383,4 +380,12 @@ fn new_id() -> String {
 /// `life` after `at`.
 pub(super) fn after(at: DateTime<Utc>, life: Duration) -> Option<DateTime<Utc>> {
     at.checked_add_signed(TimeDelta::from_std(life).ok()?)
+}
+
+/// `span` before `at`.
+pub(super) fn before(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
+    TimeDelta::from_std(span)
+        .ok()
+        .and_then(|span| at.checked_sub_signed(span))
+        .unwrap_or(DateTime::UNIX_EPOCH)
 }

@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl DualResponseServer {
-    /// Signs a link to a set, for somebody who may.
+    /// Signs a link to a set, for somebody who may. It allows no more than they may do: where they may read the rows
+    /// and not take them all away, so may whoever brings it.
     ///
     /// ```
     /// # use antiphon_results::{
@@ -63,10 +64,11 @@ impl DualResponseServer {
         }
         if scopes.is_empty() {
             return Err(DualResponseError::Invalid(
-                "a link must allow something: `read`, `pin` or `delete`".into(),
+                "a link must allow something: `read`, `pin`, `delete` or `query`".into(),
             ));
         }
         // A link allows no more than whoever makes it may do.
+        let mut paged = false;
         if let (Access::Caller(caller), Some(authorize)) = (access, &self.inner.options.authorize) {
             for scope in &scopes {
                 if !authorize.authorize(&resource, caller, scope.action()).await {
@@ -75,6 +77,7 @@ impl DualResponseServer {
                     ));
                 }
             }
+            paged = !authorize.authorize(&resource, caller, Action::Export).await;
         }
         let life = options.life.max(Duration::from_secs(1)).min(self.inner.options.limits.link_life);
         let end = after(self.inner.now(), life).into_iter().chain(resource.expires_at).min();
@@ -84,6 +87,7 @@ impl DualResponseServer {
             scopes: scopes.clone(),
             end: end.timestamp(),
             epoch: resource.link_epoch,
+            paged,
         };
         let url = format!("{}?link={}", self.inner.url(&grant.id), keys.sign(&grant));
         Ok(Link::new(url, scopes, end))

@@ -4,9 +4,11 @@ mod access;
 mod audit;
 mod cleanup;
 mod create;
+mod inferred;
 mod links;
 mod options;
 mod pages;
+mod snapshots;
 mod sorted;
 
 use std::{
@@ -27,8 +29,13 @@ pub use self::{
     create::CreateOptions,
     options::{DualResponseServerOptions, ResultLimits},
     pages::{Consistency, Page, PageOptions},
+    snapshots::{QueryOptions, SetExport},
 };
-use self::{create::after, sorted::Sorted};
+use self::{
+    create::after,
+    snapshots::{Looks, Places, Usage, Writes},
+    sorted::Sorted,
+};
 use crate::{
     error::{BoxError, DualResponseError, Result},
     response::DualResponse,
@@ -67,6 +74,12 @@ pub(crate) struct Inner {
     sorted: Sorted,
     pub(crate) pages: Semaphore,
     pub(crate) streams: Arc<Semaphore>,
+    intakes: Places,
+    scans: Places,
+    exports: Places,
+    usage: Usage,
+    looks: Looks,
+    writes: Writes,
     cleaning: OnceLock<AbortHandle>,
 }
 
@@ -91,6 +104,12 @@ impl DualResponseServer {
         let inner = Inner {
             pages: Semaphore::new(limits.concurrent_pages.min(Semaphore::MAX_PERMITS)),
             streams: Arc::new(Semaphore::new(limits.concurrent_streams.min(Semaphore::MAX_PERMITS))),
+            intakes: Places::new(limits.intakes_per_tenant),
+            scans: Places::new(limits.scans_per_tenant),
+            exports: Places::new(limits.exports_per_tenant),
+            usage: Usage::new(limits.tenant_bytes),
+            looks: Looks::default(),
+            writes: Writes::default(),
             base,
             closures: Mutex::default(),
             sorted: Sorted::default(),
@@ -173,16 +192,18 @@ impl DualResponseServer {
     /// Deletes a set and its rows, for somebody who may.
     pub async fn delete(&self, id: &str, access: &Access) -> Result<()> {
         let deleted = match self.inner.open(id, access, Action::Delete).await {
-            Ok(_) => match self.inner.options.store.delete(id, Removal::Deleted).await {
-                Ok(true) => Ok(()),
+            Ok(resource) => match self.inner.options.store.delete(id, Removal::Deleted).await {
+                Ok(true) => Ok(resource),
                 Ok(false) => Err(DualResponseError::NotFound),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
         };
-        // Whoever may not delete it must not take its closures either.
-        if deleted.is_ok() {
+        // Whoever may not delete it must not take its closures either. Its rows go after it: as long as somebody
+        // finds the set, they find its rows.
+        if let Ok(resource) = &deleted {
             self.inner.forget(id);
+            self.inner.discard(resource).await;
         }
         self.inner.audit(
             access,
@@ -191,7 +212,7 @@ impl DualResponseServer {
             (0, 0),
             deleted.as_ref().err().map(DualResponseError::code),
         );
-        deleted
+        deleted.map(drop)
     }
 
     /// The base URL, without a slash at its end.
@@ -209,11 +230,13 @@ impl DualResponseServer {
         self.inner.options.default_expiration
     }
 
-    /// Ends the clean-up and lets go of the store's connections.
+    /// Ends the clean-up, gives up what is still being saved, and lets go of the store's connections. Sets that were
+    /// being saved have failed, and say so.
     pub async fn shutdown(&self) -> Result<()> {
         if let Some(cleaning) = self.inner.cleaning.get() {
             cleaning.abort();
         }
+        self.inner.end_writes().await;
         self.inner.options.store.close().await
     }
 }

@@ -6,6 +6,7 @@ use super::{Authorize, audit::Listener};
 use crate::{
     AuditEvent, SCHEME,
     link::LinkKeys,
+    snapshot::{RetrievalMode, SnapshotStore},
     source::{Queries, Query},
     store::{MemoryStore, ResourceStore},
 };
@@ -33,6 +34,8 @@ pub struct DualResponseServerOptions {
     pub(crate) scheme: String,
     pub(crate) limits: ResultLimits,
     pub(crate) queries: Queries,
+    pub(crate) snapshots: Option<Arc<dyn SnapshotStore>>,
+    pub(crate) retrieval: RetrievalMode,
     pub(crate) link_keys: Option<LinkKeys>,
     pub(crate) authorize: Option<Arc<dyn Authorize>>,
     pub(crate) audit: Option<Listener>,
@@ -57,6 +60,8 @@ impl DualResponseServerOptions {
             scheme: SCHEME.to_owned(),
             limits: ResultLimits::default(),
             queries: Queries::default(),
+            snapshots: None,
+            retrieval: RetrievalMode::Proxy,
             link_keys: None,
             authorize: None,
             audit: None,
@@ -118,6 +123,20 @@ impl DualResponseServerOptions {
         if !self.queries.add(name.clone(), Arc::new(query)) {
             self.problems.push(format!("two queries are registered as `{name}`"));
         }
+        self
+    }
+
+    /// Sets where rows are saved that come as [`Source::snapshot`](crate::Source::snapshot). Every replica must be
+    /// given the same. `antiphon-snapshot` has one.
+    pub fn with_snapshots(mut self, snapshots: impl SnapshotStore) -> Self {
+        self.snapshots = Some(Arc::new(snapshots));
+        self
+    }
+
+    /// Sets how whoever wants a snapshot's stored rows gets them, where the object store signs addresses. Default:
+    /// through this server. Whoever has such an address can use it until it ends, whatever becomes of the set.
+    pub fn with_retrieval(mut self, retrieval: RetrievalMode) -> Self {
+        self.retrieval = retrieval;
         self
     }
 
@@ -207,11 +226,38 @@ pub struct ResultLimits {
     pub life: Duration,
     /// The longest life of a link. Default: 15 minutes.
     pub link_life: Duration,
+    /// How long making a set waits for its last row, so that a small one is answered with an exact count.
+    /// Default: 2 seconds.
+    pub settle: Duration,
+    /// How long whoever reads a view waits for it to be made, before they are told to come back. Default: 2 seconds.
+    pub view_wait: Duration,
+    /// The most rows of a snapshot; what comes after them is left out, and that is said. Default: 100 million.
+    pub snapshot_rows: u64,
+    /// The most bytes of a snapshot as it is stored; likewise. Default: 10 GiB.
+    pub snapshot_bytes: u64,
+    /// The most bytes of all snapshots of one tenant and their views; with more, no new ones are made. Those who are
+    /// in no tenant share them. Default: 50 GiB.
+    pub tenant_bytes: u64,
+    /// How many snapshots of one tenant are written at once in this process. Whoever is in no tenant has as many of
+    /// their own, here and below. Default: 4.
+    pub intakes_per_tenant: usize,
+    /// How many views, statistics and queries of one tenant are worked on at once in this process. Default: 8.
+    pub scans_per_tenant: usize,
+    /// How many exports and streams of saved rows of one tenant are on their way out at once in this process.
+    /// Default: 8.
+    pub exports_per_tenant: usize,
+    /// How often whoever writes a snapshot says how far it is. Default: every 3 seconds.
+    pub beat: Duration,
+    /// After how long nothing was heard of whoever writes a snapshot, it has failed. Default: 1 minute.
+    pub silence: Duration,
+    /// How old something in the snapshot store must be that no set knows, before it is swept away. Default: 1 hour.
+    pub abandoned: Duration,
 }
 
 impl Default for ResultLimits {
     fn default() -> Self {
         const KIB: usize = 1024;
+        const GIB: u64 = 1024 * 1024 * 1024;
         Self {
             preview_bytes: 8 * KIB,
             preview_cell: 200,
@@ -229,6 +275,17 @@ impl Default for ResultLimits {
             source_timeout: Duration::from_secs(30),
             life: Duration::from_secs(30 * 24 * 60 * 60),
             link_life: Duration::from_secs(15 * 60),
+            settle: Duration::from_secs(2),
+            view_wait: Duration::from_secs(2),
+            snapshot_rows: 100_000_000,
+            snapshot_bytes: 10 * GIB,
+            tenant_bytes: 50 * GIB,
+            intakes_per_tenant: 4,
+            scans_per_tenant: 8,
+            exports_per_tenant: 8,
+            beat: Duration::from_secs(3),
+            silence: Duration::from_secs(60),
+            abandoned: Duration::from_secs(60 * 60),
         }
     }
 }

@@ -5,7 +5,10 @@ mod registry;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod sql;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -14,7 +17,7 @@ pub use self::closure::Closures;
 pub(crate) use self::registry::Queries;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use self::sql::{SqlError, SqlQuery};
-use crate::{column::ColumnDefinition, error::BoxError, page::Sort, rows::Rows};
+use crate::{column::ColumnDefinition, error::BoxError, page::Sort, rows::Rows, snapshot::Intake};
 
 /// A query that every replica knows by name.
 ///
@@ -133,12 +136,19 @@ pub enum Source {
     },
     /// Closures that only this process has. A store that others share refuses them.
     Closures(Arc<Closures>),
+    /// Rows that are saved as they come, and come once: every page comes from what was saved.
+    Snapshot(Arc<Mutex<Option<Intake>>>),
 }
 
 impl Source {
     /// Rows in hand.
     pub fn rows(rows: Rows) -> Self {
         Self::Rows(rows)
+    }
+
+    /// Rows that are saved as they come.
+    pub fn snapshot(intake: impl Into<Intake>) -> Self {
+        Self::Snapshot(Arc::new(Mutex::new(Some(intake.into()))))
     }
 
     /// A named query.

@@ -2,6 +2,7 @@
 
 mod memory;
 mod shared;
+mod update;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -13,12 +14,17 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use self::{memory::MemoryStore, shared::SharedStore};
+pub use self::{
+    memory::MemoryStore,
+    shared::SharedStore,
+    update::{ResourceUpdate, SnapshotUpdate},
+};
 use crate::{
     column::ColumnDefinition,
     error::Result,
     owner::Owner,
     rows::{Row, Rows},
+    snapshot::SnapshotState,
 };
 
 /// Keeps result sets: what is known of each, the rows of those that are in hand, and for a while what became
@@ -158,6 +164,9 @@ pub struct Resource {
     /// Links made for an earlier epoch are no longer good.
     #[serde(default)]
     pub link_epoch: u64,
+    /// How far its snapshot is, if its rows are in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotState>,
 }
 
 impl Resource {
@@ -186,6 +195,7 @@ impl Resource {
             metadata: Map::new(),
             owner: Owner::nobody(),
             link_epoch: 0,
+            snapshot: None,
         }
     }
 
@@ -211,102 +221,8 @@ pub enum Origin {
     },
     /// Closures in the process that made it.
     Closures,
-}
-
-/// A change to a resource.
-#[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct ResourceUpdate {
-    /// When the change is made.
-    pub at: DateTime<Utc>,
-    /// When it ends from now on; `Some(None)` is never.
-    pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// It ends no sooner than this, if it ends at all: what is pinned, or lives longer, is left as it is.
-    pub lives_until: Option<DateTime<Utc>>,
-    /// How many accesses are added.
-    pub accesses: u64,
-    /// Its new name.
-    pub name: Option<String>,
-    /// Its new metadata.
-    pub metadata: Option<Map<String, Value>>,
-    /// Whether links made so far are no longer good.
-    pub revoke_links: bool,
-}
-
-impl ResourceUpdate {
-    /// No change, made at this time.
-    pub fn at(at: DateTime<Utc>) -> Self {
-        Self { at, ..Self::default() }
-    }
-
-    /// Its rows were read so many times.
-    #[must_use]
-    pub fn with_accesses(mut self, accesses: u64) -> Self {
-        self.accesses = accesses;
-        self
-    }
-
-    /// It ends then, or never.
-    #[must_use]
-    pub fn with_expires_at(mut self, expires_at: Option<DateTime<Utc>>) -> Self {
-        self.expires_at = Some(expires_at);
-        self
-    }
-
-    /// It ends no sooner than this. What is pinned stays so.
-    #[must_use]
-    pub fn living_until(mut self, end: DateTime<Utc>) -> Self {
-        self.lives_until = Some(end);
-        self
-    }
-
-    /// Changes its name.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// Changes its metadata.
-    #[must_use]
-    pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
-        self.metadata = Some(metadata);
-        self
-    }
-
-    /// Makes the links made so far no longer good.
-    #[must_use]
-    pub fn revoking_links(mut self) -> Self {
-        self.revoke_links = true;
-        self
-    }
-
-    /// Makes the change, or says that the resource has expired. For those who write a store.
-    pub fn apply(&self, resource: &mut Resource) -> bool {
-        if resource.is_expired(self.at) {
-            return false;
-        }
-        if self.accesses > 0 {
-            resource.access_count = resource.access_count.saturating_add(self.accesses);
-            resource.last_accessed_at = resource.last_accessed_at.max(Some(self.at));
-        }
-        if let Some(expires_at) = self.expires_at {
-            resource.expires_at = expires_at;
-        }
-        if let (Some(until), Some(end)) = (self.lives_until, resource.expires_at) {
-            resource.expires_at = Some(end.max(until));
-        }
-        if let Some(name) = &self.name {
-            resource.name.clone_from(name);
-        }
-        if let Some(metadata) = &self.metadata {
-            resource.metadata.clone_from(metadata);
-        }
-        if self.revoke_links {
-            resource.link_epoch += 1;
-        }
-        true
-    }
+    /// They are saved in a snapshot of its own: every page comes from the same data.
+    Snapshot,
 }
 
 /// Why a resource is removed.

@@ -11,6 +11,7 @@ mod replicas;
 
 mod response;
 mod rest;
+mod saved;
 #[cfg(all(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 mod sql;
 mod store;

@@ -1,6 +1,6 @@
 //! What the model reads, and what applications read.
 
-use antiphon_results::{CreateOptions, DualResponse, ResultLimits, Rows, SPECIFICATION, Source};
+use antiphon_results::{Access, CreateOptions, DualResponse, ResultLimits, Rows, SPECIFICATION, Source};
 use serde_json::{Value, json};
 
 use crate::support::{Clock, columns, institution, institutions, kept, options, search, server};
@@ -48,6 +48,32 @@ async fn text_begins_with_the_count_and_goes_on_with_the_preview() {
     let close = lines.next_back().unwrap();
     assert_eq!(close.replace('/', ""), open);
     assert_eq!(lines.count(), 14);
+}
+
+#[tokio::test]
+async fn numbers_keep_every_digit_on_their_way_to_the_model() {
+    let server = server(&Clock::new());
+    let mut rows = Rows::new();
+    let row = r#"{"least":-9223372036854775808,"most":18446744073709551615,"price":12345678901234567.89,"share":0.1,"more":[18446744073709551616]}"#;
+    rows.push_json(row).unwrap();
+    let response = server.create_response(CreateOptions::new("Ledger", Source::rows(rows))).await.unwrap();
+    let shown = json!({
+        "least": i64::MIN,
+        "most": u64::MAX,
+        // These are no numbers that a value can hold.
+        "price": "12345678901234567.89",
+        "share": 0.1,
+        "more": ["18446744073709551616"],
+    });
+    assert_eq!(response.to_structured_content()["results"][0], shown);
+    let read = server.read(&response.resource_id, &Access::Program).await.unwrap();
+    assert_eq!(read["data"][0], shown);
+    let (text, wire) = (text(&response), response.to_structured_content().to_string());
+    for digits in
+        ["-9223372036854775808", "18446744073709551615", "12345678901234567.89", "18446744073709551616"]
+    {
+        assert!(text.contains(digits) && wire.contains(digits), "{digits}: {text} {wire}");
+    }
 }
 
 #[tokio::test]

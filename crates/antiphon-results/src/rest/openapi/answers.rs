@@ -2,8 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::snapshot::ExportFormat;
+
 /// Every error: its status, its name here, its word, its code, and what it means.
-const ERRORS: [(u16, &str, &str, &str, &str); 17] = [
+const ERRORS: [(u16, &str, &str, &str, &str); 20] = [
+    (
+        202,
+        "NotReady",
+        "not_ready",
+        "RESOURCE_NOT_READY",
+        "Rows are still being saved, or put in order; `Retry-After` says when to ask again.",
+    ),
     (
         400,
         "InvalidRequest",
@@ -41,15 +50,29 @@ const ERRORS: [(u16, &str, &str, &str, &str); 17] = [
         "Rows come as JSON, NDJSON or CSV, and the caller accepts none of them.",
     ),
     (408, "RequestTimeout", "request_timeout", "TIMEOUT", "The body took too long to arrive."),
+    (
+        409,
+        "NotSupported",
+        "not_supported",
+        "NOT_SUPPORTED",
+        "This cannot be done with such a set, or not by this server; `message` says what is missing.",
+    ),
     (413, "TooLarge", "too_large", "LIMIT_EXCEEDED", "The body is too large."),
     (414, "UriTooLong", "uri_too_long", "LIMIT_EXCEEDED", "The query is too long."),
     (415, "UnsupportedMediaType", "unsupported_media_type", "INVALID_REQUEST", "The body is not JSON."),
+    (
+        416,
+        "RangeNotSatisfiable",
+        "range_not_satisfiable",
+        "INVALID_REQUEST",
+        "There are fewer bytes than the range begins after; `Content-Range` says how many.",
+    ),
     (
         422,
         "LimitExceeded",
         "limit_exceeded",
         "LIMIT_EXCEEDED",
-        "One row alone is larger than a page may be; stream the set.",
+        "More than a limit allows: one row alone is larger than a page may be, or too much is saved already. `message` says what to do.",
     ),
     (
         429,
@@ -71,7 +94,7 @@ const ERRORS: [(u16, &str, &str, &str, &str); 17] = [
         "QueryFailed",
         "query_failed",
         "QUERY_EXECUTION_FAILED",
-        "Where the rows come from could not be asked.",
+        "Where the rows come from could not be asked; or with the code `SNAPSHOT_FAILED`, they could not all be saved.",
     ),
     (
         503,
@@ -100,7 +123,8 @@ pub(super) fn errors() -> Value {
         let header = match status {
             401 => Some("WWW-Authenticate"),
             405 => Some("Allow"),
-            429 => Some("Retry-After"),
+            202 | 429 => Some("Retry-After"),
+            416 => Some("Content-Range"),
             _ => None,
         };
         if let Some(header) = header {
@@ -132,7 +156,7 @@ pub(super) fn answers(status: &str, answer: Value, others: &[u16]) -> Value {
 /// Rows, in whatever form, and the errors that may come in their place.
 pub(super) fn page_answers(tagged: Tagged, others: &[u16]) -> Value {
     let mut headers = tagged.headers();
-    for name in ["Antiphon-Consistency", "Link", "Content-Disposition"] {
+    for name in ["Antiphon-Consistency", "Antiphon-Truncated", "Link", "Content-Disposition"] {
         headers[name] = json!({"$ref": format!("#/components/headers/{name}")});
     }
     let lines = json!({"schema": {
@@ -155,6 +179,42 @@ pub(super) fn page_answers(tagged: Tagged, others: &[u16]) -> Value {
         }
     });
     answers("200", answer, others)
+}
+
+/// All rows in a format, and the errors that may come in their place.
+pub(super) fn export_answers(formats: &[ExportFormat], redirects: bool, others: &[u16]) -> Value {
+    let reference = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
+    let names = [
+        "Antiphon-Consistency",
+        "Antiphon-Truncated",
+        "Accept-Ranges",
+        "Content-Disposition",
+        "Cache-Control",
+        "Vary",
+        "Repr-Digest",
+    ];
+    let mut headers = Map::from_iter(names.map(|name| (name.to_owned(), reference(name))));
+    headers.insert(
+        "ETag".into(),
+        json!({"description": "A strong validator, for `If-None-Match` and `If-Range`. A weak one, where the body is compressed on its way. Rows that may change have none.", "schema": {"type": "string"}}),
+    );
+    let content = |format: &ExportFormat| {
+        let essence = format.media_type().split(';').next().unwrap_or_default();
+        (essence.to_owned(), json!({"schema": {"type": "string", "contentMediaType": essence}}))
+    };
+    let content = Value::Object(formats.iter().map(content).collect());
+    let mut answers =
+        answers("200", json!({"description": "All of it.", "headers": headers, "content": content}), others);
+    headers.insert("Content-Range".into(), reference("Content-Range"));
+    answers["206"] =
+        json!({"description": "The part that was asked for.", "headers": headers, "content": content});
+    if redirects {
+        answers["307"] = json!({
+            "description": "The stored file is at the object store, for a while, without credentials.",
+            "headers": {"Location": reference("Location")}
+        });
+    }
+    answers
 }
 
 /// Whether an answer has a validator.
@@ -194,7 +254,15 @@ pub(super) fn headers() -> Value {
             "schema": {"type": "string", "enum": ["fixed", "keyset", "offset"]}
         },
         "Link": text(false, "Where the next page is, by cursor.", "<https://api.example.com/resources/rs_abc/rows?cursor=eyJvIjoxMDB9&limit=100>; rel=\"next\""),
-        "Content-Disposition": text(false, "What the file is called, of CSV.", "attachment; filename=\"People.csv\"; filename*=UTF-8''People.csv"),
+        "Antiphon-Truncated": {
+            "description": "That rows are missing at the end of the set, and why. Where it is not, none are.",
+            "schema": {"type": "string", "enum": ["row_limit", "byte_limit"]}
+        },
+        "Accept-Ranges": text(false, "Whether parts can be asked for: `bytes`, or `none`. A body that is compressed on its way does not say.", "bytes"),
+        "Content-Range": text(false, "Which part it is, of how many bytes.", "bytes 0-1023/146515"),
+        "Repr-Digest": text(false, "The digest of the whole, where it is the stored file.", "sha-256=:d435Qo+nKZ+gLcUHn7GQtQ72hiBVAgqoLsZnZPiTGPk=:"),
+        "Location": text(false, "Where it is.", "https://api.example.com/resources/rs_abc"),
+        "Content-Disposition": text(false, "What the file is called.", "attachment; filename=\"People.csv\"; filename*=UTF-8''People.csv"),
         "Cache-Control": text(true, "For how long the answer may be kept, by the caller alone.", "private, max-age=899"),
         "Vary": text(true, "What the answer depends on.", "Accept, Authorization"),
         "WWW-Authenticate": text(true, "How to show who is calling.", "Bearer"),

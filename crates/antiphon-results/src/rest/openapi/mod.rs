@@ -3,6 +3,7 @@
 mod answers;
 mod paths;
 mod schemas;
+mod sets;
 
 use serde_json::{Value, json};
 

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::answers::{Tagged, answers, page_answers};
+use super::{
+    answers::{Tagged, answers, page_answers},
+    sets,
+};
 
 const BY_CALLER: &str = "bearer";
 
@@ -16,6 +19,13 @@ pub(super) fn paths() -> Value {
             "delete": delete(),
         },
         "/{id}/rows": {"parameters": [{"$ref": "#/components/parameters/id"}], "get": rows()},
+        "/{id}/manifest": on_set("get", &sets::manifest()),
+        "/{id}/export": on_set("get", &sets::export()),
+        "/{id}/chunks/{index}": on_set("get", &sets::chunk()),
+        "/{id}/stats": on_set("get", &sets::stats()),
+        "/{id}/aggregate": on_set("post", &sets::aggregate()),
+        "/{id}/query": on_set("post", &sets::query()),
+        "/{id}/view": on_set("get", &sets::view()),
         "/{id}/links": {
             "parameters": [{"$ref": "#/components/parameters/id"}],
             "post": mint(),
@@ -32,6 +42,10 @@ pub(super) fn paths() -> Value {
             }}
         }}
     })
+}
+
+fn on_set(method: &str, operation: &Value) -> Value {
+    json!({"parameters": [{"$ref": "#/components/parameters/id"}], method: operation})
 }
 
 fn describe() -> Value {
@@ -61,7 +75,7 @@ fn page() -> Value {
             "required": false,
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/PageRequest"}}}
         },
-        "responses": page_answers(Tagged::Never, &[400, 401, 403, 404, 406, 408, 413, 414, 415, 422, 429, 500, 502, 503, 504])
+        "responses": page_answers(Tagged::Never, &[202, 400, 401, 403, 404, 406, 408, 409, 413, 414, 415, 422, 429, 500, 502, 503, 504])
     })
 }
 
@@ -77,13 +91,15 @@ fn rows() -> Value {
         "parameters": [
             parameter("offset", "Where to begin, counted from 0.", number(0)),
             parameter("limit", "How many rows. A page has 100 if nobody says, and never more than the server allows.", number(1)),
-            parameter("sort", "By which column.", json!({"type": "string", "examples": ["enrollment"]})),
+            parameter("sort", "By which column. Of saved rows by up to four: `state,-enrollment`.", json!({"type": "string", "examples": ["enrollment"]})),
             parameter("order", "Which way, where `sort` is given.", json!({"type": "string", "enum": ["asc", "desc"], "default": "asc"})),
             parameter("cursor", "Where an earlier page ended, from its header `Link`. It takes the place of `offset` and `sort`.", json!({"type": "string"})),
+            {"$ref": "#/components/parameters/filter"},
+            {"$ref": "#/components/parameters/columns"},
             {"$ref": "#/components/parameters/csvSafe"},
             {"$ref": "#/components/parameters/ifNoneMatch"}
         ],
-        "responses": page_answers(Tagged::Maybe, &[304, 400, 401, 403, 404, 406, 414, 422, 429, 500, 502, 503, 504])
+        "responses": page_answers(Tagged::Maybe, &[202, 304, 400, 401, 403, 404, 406, 409, 414, 422, 429, 500, 502, 503, 504])
     })
 }
 
@@ -144,12 +160,12 @@ fn revoke() -> Value {
 }
 
 /// A server that does not ask who is calling takes a caller who does not say.
-fn by_caller_or_link() -> Value {
+pub(super) fn by_caller_or_link() -> Value {
     json!([{BY_CALLER: []}, {"link": []}, {}])
 }
 
 pub(super) fn parameters() -> Value {
-    json!({
+    let mut parameters = json!({
         "id": {
             "name": "id",
             "in": "path",
@@ -157,6 +173,22 @@ pub(super) fn parameters() -> Value {
             "description": "The set's id: what follows `://` in the link of a dual response.",
             "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
             "example": "rs_mzxw6ytboi4tsmzxw6ytboi4tsmzxw6y"
+        },
+        "filter": {
+            "name": "filter",
+            "in": "query",
+            "required": false,
+            "description": "What must all be true of a row, of saved rows.",
+            "content": {"application/json": {"schema": {"type": "array", "items": {"$ref": "#/components/schemas/Filter"}}}}
+        },
+        "columns": {
+            "name": "columns",
+            "in": "query",
+            "required": false,
+            "description": "Which columns in which order, of saved rows. Default: all.",
+            "style": "form",
+            "explode": false,
+            "schema": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^[^,]+$"}}
         },
         "csvSafe": {
             "name": "csv_safe",
@@ -172,5 +204,9 @@ pub(super) fn parameters() -> Value {
             "description": "What the caller has already: `ETag` of earlier answers, or `*`.",
             "schema": {"type": "string"}
         }
-    })
+    });
+    for (name, parameter) in sets::range_parameters() {
+        parameters[name] = parameter;
+    }
+    parameters
 }

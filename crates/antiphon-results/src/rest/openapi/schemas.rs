@@ -2,13 +2,17 @@
 
 use serde_json::{Value, json};
 
+use super::sets;
+
 /// The greatest number that every JSON reader reads as it is.
 const MOST: u64 = (1 << 53) - 1;
 
 pub(super) fn schemas() -> Value {
     let mut schemas = requests();
-    if let (Value::Object(all), Value::Object(answers)) = (&mut schemas, answers()) {
-        all.extend(answers);
+    for more in [answers(), sets::schemas()] {
+        if let (Value::Object(all), Value::Object(more)) = (&mut schemas, more) {
+            all.extend(more);
+        }
     }
     schemas
 }
@@ -21,7 +25,9 @@ fn requests() -> Value {
             "properties": {
                 "offset": {"type": "integer", "minimum": 0, "maximum": MOST, "default": 0, "description": "Where to begin, counted from 0."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": "How many rows. A page has 100 if nobody says, and never more than the server allows; a stream has all."},
-                "sort": {"anyOf": [{"$ref": "#/components/schemas/Sort"}, {"type": "null"}], "description": "In which order."},
+                "sort": {"anyOf": [{"$ref": "#/components/schemas/Sort"}, {"type": "array", "maxItems": 4, "items": {"$ref": "#/components/schemas/Sort"}}, {"type": "null"}], "description": "In which order. By several columns only saved rows."},
+                "filter": {"type": ["array", "null"], "items": {"$ref": "#/components/schemas/Filter"}, "description": "What must all be true of a row, of saved rows."},
+                "columns": {"type": ["array", "null"], "items": {"type": "string"}, "description": "Which columns in which order, of saved rows. Default: all."},
                 "cursor": {"type": ["string", "null"], "description": "Where an earlier page ended, from its header `Link`. It takes the place of `offset` and `sort`."}
             },
             "examples": [{"offset": 0, "limit": 100, "sort": {"field": "enrollment", "order": "desc"}}]
@@ -54,7 +60,7 @@ fn requests() -> Value {
             },
             "examples": [{"scopes": ["read"], "expires_in": 300}]
         },
-        "Scope": {"type": "string", "enum": ["read", "pin", "delete"]}
+        "Scope": {"type": "string", "enum": ["read", "pin", "delete", "query"]}
     })
 }
 
@@ -68,8 +74,8 @@ fn answers() -> Value {
             "additionalProperties": false,
             "required": ["status", "total_count", "columns", "created_at", "expires_at", "access_count"],
             "properties": {
-                "status": {"type": "string", "const": "ready"},
-                "total_count": {"type": "integer", "minimum": 0, "description": "How many rows it had when it was made."},
+                "status": {"type": "string", "enum": ["ready", "writing", "failed"], "description": "Whether all rows are there: those that are saved come in for a while."},
+                "total_count": {"type": "integer", "minimum": 0, "description": "How many rows it had when it was made; while rows are being saved, how many came so far."},
                 "columns": {"type": "array", "items": {"$ref": "#/components/schemas/Column"}},
                 "created_at": moment,
                 "expires_at": end,
@@ -144,7 +150,8 @@ fn answers() -> Value {
                     "type": "string",
                     "description": "Which error exactly, for programs.",
                     "examples": ["RESOURCE_NOT_FOUND", "RESOURCE_EXPIRED", "INVALID_REQUEST"]
-                }
+                },
+                "rule": {"type": "string", "description": "Which rule a query broke that was refused, for programs.", "examples": ["one_statement", "unknown_table"]}
             }
         }
     })

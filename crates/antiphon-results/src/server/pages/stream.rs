@@ -9,35 +9,44 @@ use super::{Consistency, PageOptions, cursor::Cursor, request};
 use crate::{
     error::{DualResponseError, ErrorCode, Result},
     rows::Rows,
-    server::{Access, Action, DualResponseServer, Inner},
+    server::{Access, Action, DualResponseServer, Inner, snapshots::Wanted},
     source::PageRequest,
-    store::Resource,
+    store::{Origin, Resource},
 };
 
 /// How many rows of a stream are read at once.
 const CHUNK: u64 = 1000;
 
+/// The same where rows are saved: about as many as are read from the store at once.
+const SAVED_CHUNK: u64 = 8192;
+
 /// How many bytes of them are enough.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl DualResponseServer {
-    /// All rows of a set from an offset on, some at a time, for somebody who may read them. What breaks off with an
-    /// error is not the whole.
+    /// All rows of a set from an offset on, some at a time, for somebody who may read them, and export them if they are
+    /// more than a page may have. What breaks off with an error is not the whole.
     pub async fn stream(
         &self,
         id: &str,
         access: &Access,
         options: PageOptions,
     ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
+        let action = self.inner.streaming(options.limit.unwrap_or(u64::MAX));
         let begun = Arc::clone(&self.inner).stream(id, access, options).await;
         if let Err(error) = &begun {
-            self.inner.audit(access, Action::Read, id, (0, 0), Some(error.code()));
+            self.inner.audit(access, action, id, (0, 0), Some(error.code()));
         }
         begun
     }
 }
 
 impl Inner {
+    /// Whoever may read a page may have it as a stream. More than that is taking rows away.
+    fn streaming(&self, rows: u64) -> Action {
+        if rows <= self.options.limits.page_rows { Action::Read } else { Action::Export }
+    }
+
     async fn stream(
         self: Arc<Self>,
         id: &str,
@@ -47,8 +56,14 @@ impl Inner {
         let limits = &self.options.limits;
         let turn = tokio::time::timeout(limits.wait, Arc::clone(&self.streams).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(DualResponseError::Busy { retry_after: limits.wait }) };
-        let resource = self.open(id, access, Action::Read).await?;
         let left = options.limit.unwrap_or(u64::MAX);
+        let action = self.streaming(left);
+        let resource = self.open(id, access, action).await?;
+        let saved = match resource.query {
+            Origin::Snapshot => Some(self.begin_saved(&resource, &options).await?),
+            _ => None,
+        };
+        let options = if saved.is_some() { PageOptions::default() } else { options };
         let request = request(&resource, options, CHUNK.min(left))?.with_max_bytes(CHUNK_BYTES);
         self.count_access(&resource).await?;
         let access = access.clone();
@@ -57,6 +72,8 @@ impl Inner {
             access,
             resource,
             request,
+            saved,
+            action,
             left,
             begun: false,
             handed: (0, 0),
@@ -70,12 +87,33 @@ impl Inner {
     }
 }
 
+/// Which rows of a snapshot are streamed, and how many there are in all.
+struct Saved {
+    wanted: Wanted,
+    total: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Inner {
+    async fn begin_saved(&self, resource: &Resource, options: &PageOptions) -> Result<Saved> {
+        self.check_ready(resource).await?;
+        let wanted = self.wanted(resource, options.clone())?;
+        let place = self.exports.take(&resource.owner, self.options.limits.wait).await?;
+        let total = self.prepared_apart(resource, &wanted.view).await?;
+        Ok(Saved { wanted, total, _place: place })
+    }
+}
+
 /// A stream of rows under way.
 struct Flow {
     inner: Arc<Inner>,
     access: Access,
     resource: Resource,
     request: PageRequest,
+    /// Instead of the request, where rows are saved.
+    saved: Option<Saved>,
+    /// What it is: reading, or taking away.
+    action: Action,
     /// How many rows are still wanted.
     left: u64,
     /// Whether rows were read already.
@@ -89,7 +127,7 @@ struct Flow {
 /// However it ends, it is known how much was read.
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.inner.audit(&self.access, Action::Read, &self.resource.id, self.handed, self.broken);
+        self.inner.audit(&self.access, self.action, &self.resource.id, self.handed, self.broken);
     }
 }
 
@@ -120,6 +158,15 @@ impl Flow {
             return Err(DualResponseError::NotFound);
         }
         self.begun = true;
+        if let Some(saved) = &mut self.saved {
+            let limit = SAVED_CHUNK.min(self.left);
+            let Saved { wanted, total, .. } = saved;
+            let rows = self.inner.read_page(&self.resource, wanted, *total, limit, CHUNK_BYTES).await?;
+            let count = rows.len() as u64;
+            self.left -= count;
+            wanted.offset = wanted.offset.saturating_add(count);
+            return Ok((count > 0).then_some((rows, false)));
+        }
         let rows = self.inner.rows(&self.resource, &self.request).await?;
         let fixed = Consistency::of(&self.resource) == Consistency::Fixed;
         if rows.is_empty() {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use antiphon_store::Error;
 
 use super::storage;
-use crate::error::{DualResponseError, Result};
+use crate::{
+    error::{DualResponseError, Result},
+    hex::hex,
+};
 
 /// How often another may be faster.
 const CONFLICTS: u32 = 200;
@@ -53,5 +56,5 @@ fn random_u32() -> u32 {
 pub(super) fn random_name() -> String {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-    bytes.iter().fold(String::new(), |name, byte| format!("{name}{byte:02x}"))
+    hex(&bytes)
 }

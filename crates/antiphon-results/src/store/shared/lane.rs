@@ -253,7 +253,15 @@ fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
 }
 
 fn is_only_accesses(update: &ResourceUpdate) -> bool {
-    let ResourceUpdate { at: _, accesses: _, lives_until: _, expires_at, name, metadata, revoke_links } =
-        update;
-    expires_at.is_none() && name.is_none() && metadata.is_none() && !revoke_links
+    let ResourceUpdate {
+        at: _,
+        accesses: _,
+        lives_until: _,
+        expires_at,
+        name,
+        metadata,
+        revoke_links,
+        snapshot,
+    } = update;
+    expires_at.is_none() && name.is_none() && metadata.is_none() && !revoke_links && snapshot.is_none()
 }

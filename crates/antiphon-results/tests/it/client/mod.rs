@@ -3,6 +3,7 @@
 
 mod broken;
 mod corpus;
+mod exporting;
 mod fetching;
 mod life;
 mod origins;

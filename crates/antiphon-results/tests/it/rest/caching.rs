@@ -1,10 +1,12 @@
 //! Validators, what may be kept, CORS and compression.
 
-use antiphon_results::{BoxError, CreateOptions, LinkKeys, Owner, source::Source};
+use antiphon_results::{BoxError, CreateOptions, LinkKeys, Owner, snapshot::Intake, source::Source};
 use axum::body::Body;
+use futures_util::stream;
 use serde_json::json;
 
 use super::{House, people};
+use crate::support::Shelf;
 
 #[tokio::test]
 async fn rows_that_never_change_are_not_read_again() {
@@ -84,6 +86,36 @@ async fn metadata_has_a_validator_that_changes_with_it() {
     assert_eq!(house.ask_with("GET", &path, &known, Body::empty()).await.status, 304);
     house.ask("POST", &path, Body::empty()).await;
     assert_eq!(house.ask_with("GET", &path, &known, Body::empty()).await.status, 200);
+}
+
+/// A length would be that of what whoever asks has, and that is not nothing.
+#[tokio::test]
+async fn answer_that_nothing_has_changed_has_no_length() {
+    let shelf = Shelf::default();
+    shelf.looked.notify_one();
+    let house = House::with(|options| options.with_snapshots(shelf));
+    let live = Source::closures(|_| async { Ok::<_, BoxError>(people(2)) }, || async { Ok(2) });
+    let live = house.make(CreateOptions::new("Live", live)).await;
+    let saved = Source::snapshot(Intake::rows(stream::iter([Ok(people(2))])));
+    let saved = house.make(CreateOptions::new("Saved", saved)).await;
+    let set = house.people(2).await;
+    for path in [
+        set.clone(),
+        format!("{set}/rows"),
+        format!("{live}/rows"),
+        format!("{set}/manifest"),
+        format!("{saved}/stats"),
+        format!("{set}/view"),
+        format!("{set}/export?format=csv"),
+        format!("{saved}/export?format=csv"),
+    ] {
+        let tag = house.ask("GET", &path, Body::empty()).await.header("etag").unwrap().to_owned();
+        for method in ["GET", "HEAD"] {
+            let known = house.ask_with(method, &path, &[("if-none-match", &tag)], Body::empty()).await;
+            let said = (known.status.as_u16(), known.header("content-length"), known.text());
+            assert_eq!(said, (304, None, String::new()), "{method} {path}");
+        }
+    }
 }
 
 #[tokio::test]

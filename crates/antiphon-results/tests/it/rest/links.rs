@@ -48,6 +48,24 @@ async fn a_link_opens_one_set_for_what_it_says() {
     assert_eq!(house.ask("GET", &format!("{path}?{link}"), "").await.status, 401);
 }
 
+/// A download is what links are for.
+#[tokio::test]
+async fn a_link_to_read_takes_all_rows_away_too() {
+    let house = House::with_callers();
+    let path = house.people_of(3, ada()).await;
+    let link = async |scopes: &str| {
+        let ask = format!(r#"{{"scopes":[{scopes}]}}"#);
+        let minted = house.ask_with("POST", &format!("{path}/links"), &[ADA], ask).await.json();
+        minted["url"].as_str().unwrap().split_once('?').unwrap().1.to_owned()
+    };
+    let export =
+        async |link: String| house.ask("GET", &format!("{path}/export?format=ndjson&{link}"), "").await;
+    let whole = export(link(r#""read""#).await).await;
+    assert_eq!((whole.status.as_u16(), whole.text().lines().count()), (200, 3));
+    let refused = export(link(r#""pin","delete","query""#).await).await;
+    assert_eq!(refused.refusal(), (403, "FORBIDDEN".to_owned()));
+}
+
 #[tokio::test]
 async fn a_link_may_allow_pinning_and_deleting() {
     let house = House::open();

@@ -1,4 +1,6 @@
-//! A clock that tests turn, a source that tells what it was asked, and servers with both.
+//! A clock that tests turn, a source that tells what it was asked, servers with both, and a store of snapshots.
+
+mod shelf;
 
 use std::sync::{
     Arc, Mutex,
@@ -11,6 +13,8 @@ use antiphon_results::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
+
+pub(crate) use self::shelf::{CONTENT, Shelf};
 
 pub(crate) const BASE: &str = "https://api.example.com/resources";
 

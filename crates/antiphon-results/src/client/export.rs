@@ -1,0 +1,390 @@
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+
+use super::{
+    error::{DualResponseClientError, FetchError, Result},
+    exchange::{failed, length, uncompressed},
+    fetch::{FetchBody, FetchRequest, FetchResponse},
+    guard::Target,
+    parsed::{Inner, ParsedDualResponse},
+};
+use crate::{
+    page::{Order, Sort},
+    snapshot::{ExportFormat, Filter},
+};
+
+/// How often in a row a connection may break before nothing came of it.
+const TRIES: u32 = 5;
+
+/// The longest that a server can have us wait before it is tried again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a whole set is fetched as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct ExportOptions {
+    /// By which columns it is sorted.
+    pub sort: Vec<Sort>,
+    /// What must all be true of a row.
+    pub filter: Vec<Filter>,
+    /// Which columns; all, if there are none.
+    pub columns: Vec<String>,
+    /// Whether cells of CSV that a spreadsheet would run are made harmless. Default: yes.
+    pub csv_safe: bool,
+    /// How many bytes are there already, and the [`tag`](Download::tag) they came with.
+    pub resume: Option<(u64, String)>,
+}
+
+impl ExportOptions {
+    /// All of it, as it is.
+    pub fn new() -> Self {
+        Self { sort: Vec::new(), filter: Vec::new(), columns: Vec::new(), csv_safe: true, resume: None }
+    }
+
+    /// Sorted like this.
+    pub fn with_sort(mut self, sort: impl IntoIterator<Item = Sort>) -> Self {
+        self.sort = sort.into_iter().collect();
+        self
+    }
+
+    /// Only rows of which all these are true.
+    pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
+        self.filter = filter.into_iter().collect();
+        self
+    }
+
+    /// Only these columns.
+    pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.columns = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether cells of CSV that a spreadsheet would run are made harmless.
+    pub fn with_csv_safe(mut self, csv_safe: bool) -> Self {
+        self.csv_safe = csv_safe;
+        self
+    }
+
+    /// Goes on after so many bytes, which came with this [`tag`](Download::tag).
+    pub fn resuming(mut self, bytes: u64, tag: impl Into<String>) -> Self {
+        self.resume = Some((bytes, tag.into()));
+        self
+    }
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A set's bytes on their way: a stream. It ends after an error; as long as there is none, they are all there.
+///
+/// A connection that breaks is made again, and gone on with where it broke.
+#[must_use = "a download does nothing unless it is polled"]
+pub struct Download {
+    total: Option<u64>,
+    start: u64,
+    tag: Option<String>,
+    truncated: Option<String>,
+    body: Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>,
+}
+
+impl Download {
+    /// How many bytes the whole is, where the server says.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Where the first byte that comes stands in the whole.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// What the bytes can be gone on with later: [`ExportOptions::resuming`].
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// Why rows are missing at the end, if they are: `row_limit`, `byte_limit`.
+    pub fn truncated(&self) -> Option<&str> {
+        self.truncated.as_deref()
+    }
+}
+
+impl fmt::Debug for Download {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Download")
+            .field("total", &self.total)
+            .field("start", &self.start)
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stream for Download {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        self.body.as_mut().poll_next(context)
+    }
+}
+
+impl ParsedDualResponse {
+    /// Fetches the whole set in a format, and returns when the first answer is there. Where the server sends us on to
+    /// an object store, that is gone to if its origin is one that may be, and without credentials.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fetch`](Self::fetch), and when the server does not write this format.
+    pub async fn export(&self, format: ExportFormat, options: &ExportOptions) -> Result<Download> {
+        let inner = &self.inner;
+        let mut target = inner.below(&["export"])?;
+        write_query(&mut target, format, options)?;
+        let (at, tag) = options.resume.clone().map_or((0, None), |(at, tag)| (at, Some(tag)));
+        let mut flow =
+            Flow { inner: Arc::clone(inner), target, at, tag, total: None, body: None, skip: 0, broken: 0 };
+        let truncated = flow.connect().await?;
+        let (total, tag) = (flow.total, flow.tag.clone());
+        let body =
+            stream::try_unfold(flow, async |mut flow| Ok(flow.next().await?.map(|bytes| (bytes, flow))));
+        Ok(Download { total, start: at, tag, truncated, body: Box::pin(body) })
+    }
+}
+
+fn write_query(target: &mut Target, format: ExportFormat, options: &ExportOptions) -> Result<()> {
+    let mut query = target.url.query_pairs_mut();
+    query.append_pair("format", format.name());
+    match &options.sort[..] {
+        [] => {}
+        [Sort { field, order }] => {
+            let order = if *order == Order::Asc { "asc" } else { "desc" };
+            query.append_pair("sort", field).append_pair("order", order);
+        }
+        sorts => {
+            let names = sorts.iter().map(|sort| match sort.order {
+                Order::Asc => sort.field.clone(),
+                Order::Desc => format!("-{}", sort.field),
+            });
+            query.append_pair("sort", &names.collect::<Vec<_>>().join(","));
+        }
+    }
+    if !options.filter.is_empty() {
+        let filter = serde_json::to_string(&options.filter);
+        let filter = filter.map_err(|error| DualResponseClientError::Config(error.to_string()))?;
+        query.append_pair("filter", &filter);
+    }
+    if !options.columns.is_empty() {
+        query.append_pair("columns", &options.columns.join(","));
+    }
+    if !options.csv_safe {
+        query.append_pair("csv_safe", "false");
+    }
+    Ok(())
+}
+
+/// A download under way.
+struct Flow {
+    inner: Arc<Inner>,
+    target: Target,
+    /// How many bytes were handed on, with those that were there before.
+    at: u64,
+    tag: Option<String>,
+    total: Option<u64>,
+    body: Option<(FetchBody, bool)>,
+    /// How many bytes of the body were handed on already: the server sends the whole again.
+    skip: u64,
+    /// How often in a row the connection broke.
+    broken: u32,
+}
+
+impl Flow {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        loop {
+            let Some((body, framed)) = &mut self.body else {
+                match self.connect().await {
+                    Ok(_) => {}
+                    // A server that restarts, or has too much to do, is one more break.
+                    Err(error) if passes(&error) => self.pause(error).await?,
+                    Err(error) => return Err(error),
+                }
+                continue;
+            };
+            let limit = self.inner.setup.timeout;
+            let error = match tokio::time::timeout(limit, body.next()).await {
+                Ok(Some(Ok(mut bytes))) => {
+                    let known = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+                    self.skip -= known as u64;
+                    let bytes = bytes.split_off(known);
+                    if bytes.is_empty() {
+                        continue;
+                    }
+                    self.at += bytes.len() as u64;
+                    self.broken = 0;
+                    return Ok(Some(bytes));
+                }
+                Ok(None) if self.skip == 0 && self.total.map_or(*framed, |total| total == self.at) => {
+                    return Ok(None);
+                }
+                Ok(None) => DualResponseClientError::Fetch(FetchError::new(format!(
+                    "the answer broke off after {} bytes",
+                    self.at
+                ))),
+                Ok(Some(Err(error))) => failed("the answer broke off", error),
+                Err(_) => DualResponseClientError::Timeout { limit },
+            };
+            self.body = None;
+            self.pause(error).await?;
+        }
+    }
+
+    /// Waits until it may be tried again, if it may.
+    async fn pause(&mut self, error: DualResponseClientError) -> Result<()> {
+        self.broken += 1;
+        // Without a validator nobody knows whether what comes next goes on with what came before.
+        if self.broken >= TRIES || (self.tag.is_none() && self.at > 0) {
+            return Err(error);
+        }
+        let wanted = error.fetch_error().and_then(|error| error.retry_after).unwrap_or_default();
+        let wait = Duration::from_millis(100) * 2_u32.pow(self.broken);
+        tokio::time::sleep(wait.max(wanted.min(LONGEST_PAUSE))).await;
+        Ok(())
+    }
+
+    /// Asks for what is still to come, and says whether rows are missing at its end.
+    async fn connect(&mut self) -> Result<Option<String>> {
+        let inner = Arc::clone(&self.inner);
+        let range = self.range()?;
+        let mut patience = inner.patience();
+        let answer = loop {
+            match inner.within(inner.begin(&self.target, range.clone())).await {
+                Ok(answer) => break answer,
+                Err(error) => patience.bear(error).await?,
+            }
+        };
+        let text = |name| {
+            let value: Option<&HeaderValue> = answer.headers.get(name);
+            value.and_then(|value| value.to_str().ok()).map(str::to_owned)
+        };
+        let truncated = text("antiphon-truncated");
+        let tag = text("etag").filter(|tag| !tag.starts_with("W/"));
+        // That there is nothing more may be said without a validator: how long the whole is says it too.
+        let ended = answer.status == StatusCode::RANGE_NOT_SATISFIABLE;
+        if self.at > 0 && tag != self.tag && !(ended && tag.is_none()) {
+            return Err(changed());
+        }
+        match answer.status {
+            StatusCode::PARTIAL_CONTENT => {
+                let (start, total) =
+                    text("content-range").as_deref().and_then(content_range).ok_or_else(changed)?;
+                if start != self.at {
+                    return Err(changed());
+                }
+                self.total = total.or(self.total);
+                self.skip = 0;
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE => {
+                let total: Option<u64> =
+                    text("content-range").and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
+                // Of the same bytes there are no more than we have, whoever does not know how many that is.
+                if total.map_or(tag.is_none(), |total| total != self.at) {
+                    return Err(changed());
+                }
+                self.total = Some(self.at);
+                self.skip = 0;
+                self.body = Some((Box::pin(stream::empty()), true));
+                return Ok(truncated);
+            }
+            _ => {
+                self.total = length(&answer).or(self.total);
+                self.skip = self.at;
+            }
+        }
+        self.tag = tag;
+        self.body = Some((answer.body, answer.framed));
+        Ok(truncated)
+    }
+
+    fn range(&self) -> Result<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let (true, Some(tag)) = (self.at > 0, &self.tag) else { return Ok(headers) };
+        let value = |text: String| {
+            HeaderValue::try_from(text)
+                .map_err(|_| DualResponseClientError::Config("the tag is none".to_owned()))
+        };
+        headers.insert(header::RANGE, value(format!("bytes={}-", self.at))?);
+        headers.insert(header::IF_RANGE, value(tag.clone())?);
+        Ok(headers)
+    }
+}
+
+impl Inner {
+    /// Asks for bytes. An address of the storage may end on its way to us: then there is another, once.
+    async fn begin(&self, target: &Target, range: HeaderMap) -> Result<FetchResponse> {
+        let (mut answer, redirected) = self.follow(target, range.clone()).await?;
+        if redirected && answer.status == StatusCode::FORBIDDEN {
+            (answer, _) = self.follow(target, range).await?;
+        }
+        let ended = answer.status == StatusCode::RANGE_NOT_SATISFIABLE
+            && (answer.headers.contains_key(header::CONTENT_RANGE)
+                || answer.headers.contains_key(header::ETAG));
+        if ended {
+            return Ok(answer);
+        }
+        uncompressed(self.accepted(target, answer).await?)
+    }
+
+    /// Asks, and follows one redirect to where it may be followed. Says whether there was one.
+    async fn follow(&self, target: &Target, range: HeaderMap) -> Result<(FetchResponse, bool)> {
+        let mut request = FetchRequest::new(Method::GET, target.url.clone(), target.reach);
+        request.headers = self.setup.headers(&target.url);
+        request.headers.extend(range.clone());
+        let answer = self.exchange(request).await?;
+        if answer.status.is_redirection()
+            && let Some(place) = answer.headers.get(header::LOCATION).and_then(|place| place.to_str().ok())
+            && let Ok(url) = target.url.join(place)
+        {
+            let storage = self.setup.policy.admit_url(url).map_err(DualResponseClientError::UrlRefused)?;
+            // The address is the credential there: ours are none of its business.
+            let mut request = FetchRequest::new(Method::GET, storage.url, storage.reach);
+            request.headers = range;
+            return Ok((self.exchange(request).await?, true));
+        }
+        Ok((answer, false))
+    }
+}
+
+/// Where a part begins, and how long the whole is: `bytes 5-9/10`.
+fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (start, _) = range.split_once('-')?;
+    Some((start.parse().ok()?, total.parse().ok()))
+}
+
+/// Whether it may be another story in a moment: no answer came, or one that says so.
+fn passes(error: &DualResponseClientError) -> bool {
+    match error {
+        DualResponseClientError::Timeout { .. } => true,
+        DualResponseClientError::Fetch(said) => match said.status {
+            Some(status) => matches!(status, 429 | 502 | 503 | 504),
+            None => std::error::Error::source(said).is_some(),
+        },
+        _ => false,
+    }
+}
+
+fn changed() -> DualResponseClientError {
+    DualResponseClientError::Fetch(FetchError::new(
+        "what is there now is not what the first bytes came from; begin again",
+    ))
+}

@@ -1,0 +1,149 @@
+use super::{MAX_SORTS, digits, options, order, strict::Object, too_many_sorts, whole};
+use crate::{
+    column::ColumnDefinition,
+    page::Sort,
+    rest::error::ApiError,
+    server::PageOptions,
+    snapshot::{ExportFormat, Filter, View},
+};
+
+/// What the query of a request says, as text. Names that are not ours are not looked at: they may be for whoever
+/// says who is calling.
+#[derive(Default)]
+pub(in crate::rest) struct Query {
+    pub(in crate::rest) link: Option<String>,
+    offset: Option<String>,
+    limit: Option<String>,
+    sort: Option<String>,
+    order: Option<String>,
+    cursor: Option<String>,
+    csv_safe: Option<String>,
+    filter: Option<String>,
+    format: Option<String>,
+    /// All that were given, one after another.
+    columns: Vec<String>,
+    /// A name that is there more than once.
+    twice: Option<&'static str>,
+}
+
+impl Query {
+    pub(in crate::rest) fn read(text: &str) -> Self {
+        let mut query = Self::default();
+        if text.is_empty() {
+            return query;
+        }
+        for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
+            let (name, place) = match &*name {
+                "link" => ("link", &mut query.link),
+                "offset" => ("offset", &mut query.offset),
+                "limit" => ("limit", &mut query.limit),
+                "sort" => ("sort", &mut query.sort),
+                "order" => ("order", &mut query.order),
+                "cursor" => ("cursor", &mut query.cursor),
+                "csv_safe" => ("csv_safe", &mut query.csv_safe),
+                "filter" => ("filter", &mut query.filter),
+                "format" => ("format", &mut query.format),
+                "columns" => {
+                    query.columns.extend(value.split(',').map(str::to_owned));
+                    continue;
+                }
+                _ => continue,
+            };
+            if place.is_some() {
+                query.twice = Some(name);
+            }
+            *place = Some(value.into_owned());
+        }
+        if query.twice == Some("link") {
+            // Of two links none is the one that decides.
+            query.link = Some(String::new());
+        }
+        query
+    }
+
+    /// Which rows `GET /{id}/rows` asks for.
+    pub(in crate::rest) fn page(&self) -> Result<PageOptions, ApiError> {
+        self.check()?;
+        let number = |name: &'static str, text: &Option<String>| {
+            text.as_deref().map(|text| digits(text).ok_or_else(|| whole(name))).transpose()
+        };
+        let options = options(
+            number("offset", &self.offset)?,
+            number("limit", &self.limit)?,
+            self.sort()?,
+            self.cursor.clone(),
+        )?;
+        Ok(options.with_filter(self.filter()?).with_columns(self.columns()?))
+    }
+
+    /// Which rows in which order a whole set is asked for in.
+    pub(in crate::rest) fn view(&self) -> Result<(View, Vec<String>), ApiError> {
+        self.check()?;
+        let mut view = View::sorted(self.sort()?);
+        view.filter = self.filter()?;
+        Ok((view, self.columns()?))
+    }
+
+    /// What rows are to be written as, if the query says.
+    pub(in crate::rest) fn format(&self) -> Result<Option<ExportFormat>, ApiError> {
+        self.check()?;
+        let named = |name: &str| {
+            ExportFormat::named(name).ok_or_else(|| {
+                ApiError::invalid("`format` must be `ndjson`, `csv`, `arrow`, `parquet` or `xlsx`")
+            })
+        };
+        self.format.as_deref().map(named).transpose()
+    }
+
+    /// By what is sorted: `a` with `order`, or `a,-b`.
+    fn sort(&self) -> Result<Vec<Sort>, ApiError> {
+        let order = order(self.order.as_deref())?;
+        let Some(text) = &self.sort else { return Ok(Vec::new()) };
+        if self.order.is_some() || !(text.contains(',') || text.starts_with('-')) {
+            return Ok(vec![Sort { field: text.clone(), order }]);
+        }
+        let sorts = text.split(',').map(|name| match name.strip_prefix('-') {
+            Some(name) => Sort::descending(name),
+            None => Sort::ascending(name),
+        });
+        let sorts: Vec<Sort> = sorts.take(MAX_SORTS + 1).collect();
+        if sorts.len() > MAX_SORTS { Err(too_many_sorts()) } else { Ok(sorts) }
+    }
+
+    /// The same for a set that has a column of just this name: what is one column's name was always that column.
+    pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
+        let named = self.sort.as_ref().filter(|text| columns.iter().any(|column| column.name == **text))?;
+        Some(Sort { field: named.clone(), order: order(self.order.as_deref()).ok()? })
+    }
+
+    fn filter(&self) -> Result<Vec<Filter>, ApiError> {
+        let Some(text) = &self.filter else { return Ok(Vec::new()) };
+        let filter: Result<Vec<Object<Filter>>, _> = serde_json::from_str(text);
+        let filter = filter.map_err(|error| ApiError::invalid(format!("`filter` is wrong: {error}")))?;
+        Ok(filter.into_iter().map(|Object(filter)| filter).collect())
+    }
+
+    fn columns(&self) -> Result<Vec<String>, ApiError> {
+        if self.columns.iter().any(String::is_empty) {
+            return Err(ApiError::invalid("`columns` must be names with commas between them"));
+        }
+        Ok(self.columns.clone())
+    }
+
+    /// Whether cells of CSV that a spreadsheet would run are made harmless.
+    pub(in crate::rest) fn csv_safe(&self) -> Result<bool, ApiError> {
+        self.check()?;
+        match self.csv_safe.as_deref() {
+            None | Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(ApiError::invalid("`csv_safe` must be `true` or `false`")),
+        }
+    }
+
+    fn check(&self) -> Result<(), ApiError> {
+        match self.twice {
+            Some(name) => Err(ApiError::invalid(format!("`{name}` is there more than once"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The page that shows a set.
+
+use std::fmt::Write as _;
+
+use axum::{
+    extract::RawPathParams,
+    response::{IntoResponse as _, Response},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sha2::{Digest as _, Sha256};
+
+use super::{cache::Tag, call::is_id, error::ApiError};
+use crate::VIEWER;
+
+/// `GET /{id}/view`. The page is the same for every set and holds nothing of any: it is served without looking one up,
+/// so whether there is one cannot be told from it.
+pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Result<Response, ApiError> {
+    if !names.iter().any(|(name, id)| name == "id" && is_id(id)) {
+        return Err(ApiError::not_found());
+    }
+    let tag = Tag::of_body(VIEWER.as_bytes());
+    let kept = [tag.header(), (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))];
+    if tag.is_known(headers) {
+        return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+    }
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    let own = [(header::CONTENT_TYPE, kind), (header::CONTENT_SECURITY_POLICY, page.policy)];
+    Ok((kept, own, VIEWER).into_response())
+}
+
+/// What the page may do.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    policy: HeaderValue,
+}
+
+impl Page {
+    /// Only what is written in the page runs there, and only this server is asked.
+    pub(super) fn new() -> Self {
+        let (scripts, styles) = (hashes(VIEWER, "script"), hashes(VIEWER, "style"));
+        let policy = format!(
+            "default-src 'none'; script-src{scripts}; style-src{styles}; img-src data: blob:; font-src data:; \
+             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        );
+        Self { policy: HeaderValue::try_from(policy).expect("base64 may stand in a header") }
+    }
+}
+
+/// The hashes of what stands between tags of this name, each with a space before; or that there is none.
+fn hashes(page: &str, tag: &str) -> String {
+    let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
+    let mut found = String::new();
+    let mut rest = page;
+    while let Some(at) = rest.find(&open) {
+        rest = &rest[at + open.len()..];
+        // A longer name is another tag.
+        if !rest.starts_with(|next: char| next == '>' || next.is_ascii_whitespace()) {
+            continue;
+        }
+        let Some((attributes, body)) = rest.split_once('>') else { break };
+        let Some((body, after)) = body.split_once(&close) else { break };
+        rest = after;
+        // What a page takes from elsewhere has no hash, and is not allowed.
+        if !attributes.contains("src=") {
+            // Writing to a string does not fail.
+            let _ = write!(found, " 'sha256-{}'", STANDARD.encode(Sha256::digest(body.as_bytes())));
+        }
+    }
+    if found.is_empty() { " 'none'".into() } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_in_the_page_is_allowed_by_its_hash() {
+        // Of the text `alert(1)`, by `openssl dgst -sha256 -binary | base64`.
+        let alert = " 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='";
+        assert_eq!(hashes("<p><script>alert(1)</script>", "script"), alert);
+        assert_eq!(hashes("<script type=\"module\">alert(1)</script>", "script"), alert);
+        assert_eq!(hashes("<scripted>alert(1)</scripted><style>a</style>", "script"), " 'none'");
+        assert_eq!(hashes("<script src=\"x\"></script>", "script"), " 'none'");
+        assert_eq!(hashes("<script>alert(1)</script><script>alert(1)</script>", "script"), alert.repeat(2));
+    }
+
+    #[test]
+    fn the_page_in_the_tree_has_scripts_and_styles_of_its_own_only() {
+        let policy = Page::new().policy;
+        let policy = policy.to_str().unwrap();
+        assert!(policy.contains("script-src 'sha256-"), "{policy}");
+        assert!(policy.contains("style-src 'sha256-"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+}

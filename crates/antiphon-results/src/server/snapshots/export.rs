@@ -1,0 +1,176 @@
+//! All rows of a set in a format.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{key, only_snapshots, page::Wanted};
+use crate::{
+    error::{DualResponseError, ErrorCode, Result},
+    server::{Access, Action, DualResponseServer, Inner, PageOptions},
+    snapshot::{ExportFormat, ExportRequest, Truncation},
+    store::Resource,
+};
+
+/// A set's rows in a format, on their way out.
+#[non_exhaustive]
+pub struct SetExport {
+    /// The set's name.
+    pub name: String,
+    /// What they are written as.
+    pub format: ExportFormat,
+    /// How many bytes the whole is, where that is known before it is written.
+    pub total: Option<u64>,
+    /// Where this part of it begins.
+    pub start: u64,
+    /// How many bytes this part is, where that is known.
+    pub length: Option<u64>,
+    /// A strong validator.
+    pub tag: String,
+    /// The digest of the whole, where the bytes are those that are stored: `sha-256:` and so on.
+    pub digest: Option<String>,
+    /// Why rows are missing at the end, if they are.
+    pub truncated: Option<Truncation>,
+    /// When the set ends; never, if it is pinned.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// The bytes. What breaks off ends with an error.
+    pub body: BoxStream<'static, Result<Bytes>>,
+}
+
+impl fmt::Debug for SetExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SetExport")
+            .field("format", &self.format)
+            .field("total", &self.total)
+            .field("start", &self.start)
+            .field("length", &self.length)
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DualResponseServer {
+    /// All rows of a snapshot, or those of a view or a chunk, in a format, for somebody who may have them.
+    ///
+    /// Sets whose rows are not saved have no such bytes: [`stream`](Self::stream) their rows.
+    pub async fn export(&self, id: &str, access: &Access, request: ExportRequest) -> Result<SetExport> {
+        let exported = Arc::clone(&self.inner).export(id, access, request).await;
+        if let Err(error) = &exported {
+            self.inner.audit(access, Action::Export, id, (0, 0), Some(error.code()));
+        }
+        exported
+    }
+}
+
+impl Inner {
+    async fn export(
+        self: Arc<Self>,
+        id: &str,
+        access: &Access,
+        mut request: ExportRequest,
+    ) -> Result<SetExport> {
+        let resource = self.open(id, access, Action::Export).await?;
+        only_snapshots(&resource, "this format and parts are")?;
+        self.check_ready(&resource).await?;
+        let options = PageOptions {
+            sort: std::mem::take(&mut request.view.sort),
+            filter: std::mem::take(&mut request.view.filter),
+            columns: std::mem::take(&mut request.columns),
+            ..PageOptions::default()
+        };
+        let Wanted { view, columns, .. } = self.wanted(&resource, options)?;
+        request.view = view;
+        request.columns = columns;
+        let formats = self.snapshots()?.abilities().formats;
+        if !formats.contains(&request.format) {
+            let names: Vec<_> = formats.iter().map(|format| format.name()).collect();
+            return Err(DualResponseError::Unsupported(format!(
+                "this server does not write {}; ask for {}",
+                request.format.name(),
+                names.join(", ")
+            )));
+        }
+        let id = key(&resource);
+        if let Some(chunk) = request.chunk {
+            let chunks = self.asked(&resource, self.snapshots()?.manifest(&id)).await?.chunks.len() as u64;
+            if chunk >= chunks {
+                return Err(DualResponseError::Invalid(format!(
+                    "there is no chunk {chunk}; this set has {chunks}, counted from 0"
+                )));
+            }
+        }
+        let place = self.exports.take(&resource.owner, self.options.limits.wait).await?;
+        self.prepared_apart(&resource, &request.view).await?;
+        let (exported, counted) = tokio::join!(
+            self.asked(&resource, self.snapshots()?.export(&id, &request)),
+            self.count_access(&resource)
+        );
+        counted?;
+        let exported = exported?;
+        let whole = request.view.is_whole() && request.columns.is_empty() && request.chunk.is_none();
+        let stored = request.format == ExportFormat::Parquet && whole;
+        let state = resource.snapshot.as_ref();
+        Ok(SetExport {
+            name: resource.name.clone(),
+            format: request.format,
+            total: exported.total,
+            start: exported.start,
+            length: exported.length,
+            tag: exported.tag,
+            digest: state.filter(|_| stored).and_then(|state| state.digest.clone()),
+            truncated: state.and_then(|state| state.truncated),
+            expires_at: resource.expires_at,
+            body: Outgoing {
+                inner: Arc::clone(&self),
+                access: access.clone(),
+                resource,
+                body: exported.body,
+                bytes: 0,
+                broken: None,
+                _place: place,
+            }
+            .boxed(),
+        })
+    }
+}
+
+/// An export under way: it has a place, and however it ends, it is known how much went out.
+struct Outgoing {
+    inner: Arc<Inner>,
+    access: Access,
+    resource: Resource,
+    body: BoxStream<'static, Result<Bytes>>,
+    bytes: u64,
+    broken: Option<ErrorCode>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream for Outgoing {
+    type Item = Result<Bytes>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes>>> {
+        let next = self.body.poll_next_unpin(context);
+        match &next {
+            Poll::Ready(Some(Ok(bytes))) => self.bytes += bytes.len() as u64,
+            Poll::Ready(Some(Err(error))) => self.broken = Some(error.code()),
+            _ => {}
+        }
+        next
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.inner.audit(&self.access, Action::Export, &self.resource.id, (0, self.bytes), self.broken);
+    }
+}

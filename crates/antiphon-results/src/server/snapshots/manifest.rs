@@ -1,0 +1,142 @@
+//! What is known of a set, for programs.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use url::Url;
+
+use super::{SILENT, key};
+use crate::{
+    error::{DualResponseError, Result},
+    server::{Access, Action, Consistency, DualResponseServer, Inner, LinkAccess, create::after},
+    snapshot::{Can, ExportFormat, Phase, RetrievalMode, SetManifest, SetStatus},
+    store::{Origin, Resource},
+};
+
+/// What rows that are not saved can be exported as.
+pub(super) const PLAIN: [ExportFormat; 2] = [ExportFormat::Ndjson, ExportFormat::Csv];
+
+impl DualResponseServer {
+    /// What is known of a set and where its parts are, for somebody who may know it. This is no access, unless an
+    /// address of the stored rows is in it.
+    pub async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
+        let manifest = self.inner.manifest(id, access).await;
+        let refused = manifest.as_ref().err().map(DualResponseError::code);
+        self.inner.audit(access, Action::Describe, id, (0, 0), refused);
+        manifest
+    }
+
+    /// An address where the stored rows themselves can be got without this server, and until when it is good. `None`
+    /// where the server is not set up for that, or the object store signs nothing.
+    ///
+    /// Whoever has it can use it until it ends, whatever becomes of the set: hand it to no log and no model.
+    pub async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
+        let signed = self.inner.sign(id, access).await;
+        let refused = signed.as_ref().err().map(DualResponseError::code);
+        self.inner.audit(access, Action::Export, id, (0, 0), refused);
+        signed
+    }
+}
+
+impl Inner {
+    async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
+        let resource = self.open(id, access, Action::Describe).await?;
+        let mut manifest = self.described(&resource);
+        if resource.query != Origin::Snapshot || manifest.status != SetStatus::Ready {
+            return Ok(manifest);
+        }
+        let stored = match self.asked(&resource, self.snapshots()?.manifest(&key(&resource))).await {
+            Ok(stored) => stored,
+            // The answer is always what is known: here, that the rows are not.
+            Err(DualResponseError::Failed(reason)) => {
+                manifest.status = SetStatus::Failed;
+                manifest.failure = Some(reason);
+                return Ok(manifest);
+            }
+            Err(error) => return Err(error),
+        };
+        manifest.bytes = Some(stored.bytes);
+        manifest.digest = Some(stored.digest);
+        manifest.chunks = stored.chunks;
+        manifest.truncated = manifest.truncated.or(stored.truncated);
+        // An address is as good as the rows: only who may have them is given one.
+        if self.options.retrieval == RetrievalMode::Direct
+            && self.open(id, access, Action::Export).await.is_ok()
+            && let Some((url, end)) = self.signed(&resource, access).await?
+        {
+            self.count_access(&resource).await?;
+            self.audit(access, Action::Export, id, (0, 0), None);
+            manifest.url = Some(url.into());
+            manifest.url_expires_at = Some(end);
+        }
+        Ok(manifest)
+    }
+
+    /// What the set itself tells, without its rows.
+    fn described(&self, resource: &Resource) -> SetManifest {
+        let status = self.status(resource);
+        let state = resource.snapshot.as_ref();
+        let saved = resource.query == Origin::Snapshot;
+        let abilities = self.options.snapshots.as_ref().filter(|_| saved).map(|store| store.abilities());
+        let queries = abilities.as_ref().is_some_and(|abilities| abilities.queries);
+        SetManifest {
+            id: resource.id.clone(),
+            name: resource.name.clone(),
+            status,
+            rows: resource.total_count,
+            exact: status == SetStatus::Ready && Consistency::of(resource) == Consistency::Fixed,
+            bytes: resource.bytes,
+            digest: state.and_then(|state| state.digest.clone()),
+            columns: resource.columns.clone(),
+            chunks: Vec::new(),
+            truncated: state.and_then(|state| state.truncated),
+            lineage: state.and_then(|state| state.lineage.clone()),
+            formats: abilities.map_or_else(|| PLAIN.to_vec(), |abilities| abilities.formats),
+            can: Can {
+                sort: if saved { queries } else { resource.sorts },
+                filter: queries,
+                aggregate: queries,
+                query: queries,
+                stats: saved,
+            },
+            retrieval: if saved { self.options.retrieval } else { RetrievalMode::Proxy },
+            url: None,
+            url_expires_at: None,
+            created_at: resource.created_at,
+            expires_at: resource.expires_at,
+            failure: state.and_then(|state| match &state.phase {
+                Phase::Failed { reason } => Some(reason.clone()),
+                Phase::Writing if status == SetStatus::Failed => Some(SILENT.into()),
+                _ => None,
+            }),
+        }
+    }
+
+    async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
+        let resource = self.open(id, access, Action::Export).await?;
+        if resource.query != Origin::Snapshot || self.options.retrieval == RetrievalMode::Proxy {
+            return Ok(None);
+        }
+        self.check_ready(&resource).await?;
+        let signed = self.signed(&resource, access).await?;
+        if signed.is_some() {
+            self.count_access(&resource).await?;
+        }
+        Ok(signed)
+    }
+
+    /// Signs an address that outlives neither the set nor the link it was asked for with.
+    async fn signed(&self, resource: &Resource, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
+        let now = self.now();
+        let link = match access {
+            Access::Link(LinkAccess(grant)) => DateTime::from_timestamp(grant.end, 0),
+            _ => None,
+        };
+        let ends =
+            after(now, self.options.limits.link_life).into_iter().chain(resource.expires_at).chain(link);
+        let end = ends.min().ok_or(DualResponseError::NotFound)?;
+        let life = (end - now).to_std().unwrap_or_default().max(Duration::from_secs(1));
+        let signed = self.asked(resource, self.snapshots()?.sign(&key(resource), life)).await?;
+        Ok(signed.map(|url| (url, end)))
+    }
+}

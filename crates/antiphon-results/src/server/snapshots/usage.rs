@@ -1,0 +1,247 @@
+//! How much of the store a tenant may take.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::key;
+use crate::{
+    error::{DualResponseError, Result},
+    server::Inner,
+    snapshot::{SnapshotId, SnapshotStore, View},
+    store::Resource,
+};
+
+/// For how long it is believed how much of the store a tenant has taken.
+const BELIEVED: Duration = Duration::from_secs(10);
+
+/// For how long a view may be being made of which nobody asks any more.
+const MAKING: Duration = Duration::from_secs(5 * 60);
+
+/// How many views are known to be there.
+const MANY: usize = 4096;
+
+/// How much of the store tenants have taken, as far as is known.
+#[derive(Clone)]
+pub(crate) struct Usage {
+    most: u64,
+    known: Arc<Mutex<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    tenants: HashMap<Option<String>, Account>,
+    views: HashMap<(SnapshotId, String), Made>,
+}
+
+#[derive(Default)]
+struct Account {
+    /// How much the store had, and since when that is known.
+    used: Option<(Instant, u64)>,
+    /// How much those have taken together that are still being written.
+    under_way: u64,
+}
+
+/// A view that somebody was allowed to make.
+struct Made {
+    since: Instant,
+    /// What it takes at most, until it is there.
+    bytes: Option<u64>,
+}
+
+impl Usage {
+    pub(crate) fn new(most: u64) -> Self {
+        Self { most, known: Arc::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much a tenant has taken, with all that is under way. The store is asked, if that was some time ago.
+    async fn taken(&self, snapshots: &dyn SnapshotStore, tenant: Option<&str>) -> Result<u64> {
+        let is_fresh = |account: &Account| account.used.is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+        let key = tenant.map(str::to_owned);
+        let fresh = self.known().tenants.get(&key).is_some_and(is_fresh);
+        if !fresh {
+            let used = snapshots.usage(tenant).await?;
+            let mut known = self.known();
+            known.tenants.retain(|_, account| account.under_way > 0 || is_fresh(account));
+            known.tenants.entry(key).or_default().used = Some((Instant::now(), used));
+        }
+        Ok(self.believed(tenant))
+    }
+
+    /// The same, without asking.
+    fn believed(&self, tenant: Option<&str>) -> u64 {
+        let known = self.known();
+        let account = known.tenants.get(&tenant.map(str::to_owned));
+        let used = account.and_then(|account| account.used).map_or(0, |(_, used)| used);
+        let under_way = account.map_or(0, |account| account.under_way);
+        let place = SnapshotId::place(tenant);
+        let making =
+            known.views.iter().filter(|((id, _), made)| id.place == place && made.since.elapsed() < MAKING);
+        let making = making.filter_map(|(_, made)| made.bytes).fold(0, u64::saturating_add);
+        used.saturating_add(under_way).saturating_add(making)
+    }
+
+    /// So much more is saved, until the store is asked again.
+    fn add(&self, tenant: Option<&str>, bytes: u64) {
+        let mut known = self.known();
+        let account = known.tenants.get_mut(&tenant.map(str::to_owned));
+        if let Some((_, used)) = account.and_then(|account| account.used.as_mut()) {
+            *used = used.saturating_add(bytes);
+        }
+    }
+
+    fn full(&self, taken: u64) -> DualResponseError {
+        DualResponseError::TooLarge(format!(
+            "{taken} bytes are saved already or being saved, and {} may be; delete result sets that are no longer needed, or raise `ResultLimits::tenant_bytes`",
+            self.most
+        ))
+    }
+
+    /// A view is there, or cannot be made.
+    pub(super) fn made(&self, resource: &Resource, view: &View, made: bool) {
+        let Some(name) = name(&key(resource), view) else { return };
+        if !made {
+            self.known().views.remove(&name);
+            return;
+        }
+        let bytes = self.known().views.get_mut(&name).and_then(|made| made.bytes.take());
+        self.add(resource.owner.tenant.as_deref(), bytes.unwrap_or(0));
+    }
+}
+
+fn name(id: &SnapshotId, view: &View) -> Option<(SnapshotId, String)> {
+    Some((id.clone(), serde_json::to_string(view).ok()?))
+}
+
+/// What one write takes of what its tenant may have, for as long as it is written.
+pub(super) struct Share {
+    usage: Usage,
+    tenant: Option<String>,
+    bytes: u64,
+    /// How much it was allowed when it began: up to that it is cut off by itself.
+    allowed: u64,
+}
+
+impl Share {
+    /// It has become so many bytes. If others have taken meanwhile what it was allowed, it cannot go on.
+    pub(super) async fn grow(&mut self, snapshots: &dyn SnapshotStore, bytes: u64) -> Result<()> {
+        self.set(bytes);
+        if !self.is_too_much(self.usage.believed(self.tenant.as_deref())) {
+            return Ok(());
+        }
+        // Something may have been deleted since. If the store cannot say, that is no reason to give up.
+        let taken = self.usage.taken(snapshots, self.tenant.as_deref());
+        match tokio::time::timeout(BELIEVED, taken).await {
+            Ok(Ok(taken)) if self.is_too_much(taken) => Err(self.usage.full(taken)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_too_much(&self, taken: u64) -> bool {
+        let others = taken.saturating_sub(self.bytes);
+        taken > self.usage.most && others > self.usage.most.saturating_sub(self.allowed)
+    }
+
+    /// It is through, and stays.
+    pub(super) fn keep(&mut self, bytes: u64) {
+        self.set(0);
+        self.usage.add(self.tenant.as_deref(), bytes);
+    }
+
+    fn set(&mut self, bytes: u64) {
+        let mut known = self.usage.known();
+        let account = known.tenants.entry(self.tenant.clone()).or_default();
+        account.under_way = account.under_way.saturating_sub(self.bytes).saturating_add(bytes);
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl Inner {
+    /// How many bytes a new snapshot of this tenant may have, and its share of what is under way.
+    pub(super) async fn allowance(&self, tenant: Option<&str>) -> Result<(Share, u64)> {
+        let taken = self.taken(tenant).await?;
+        let left = self.usage.most.saturating_sub(taken);
+        if left == 0 {
+            return Err(self.usage.full(taken));
+        }
+        let allowed = self.options.limits.snapshot_bytes.min(left);
+        let tenant = tenant.map(str::to_owned);
+        Ok((Share { usage: self.usage.clone(), tenant, bytes: 0, allowed }, allowed))
+    }
+
+    /// Says whether a view may be made: it takes as much as its set, at most. One that is known to be there, or to
+    /// be being made, takes nothing more.
+    pub(super) async fn let_make(&self, resource: &Resource, view: &View) -> Result<()> {
+        let Some(name) = name(&key(resource), view) else { return Ok(()) };
+        let is_known = |made: &Made| made.bytes.is_none() || made.since.elapsed() < MAKING;
+        if self.usage.known().views.get(&name).is_some_and(is_known) {
+            return Ok(());
+        }
+        let taken = self.taken(resource.owner.tenant.as_deref()).await?;
+        let bytes = resource.bytes.unwrap_or(0);
+        if taken.saturating_add(bytes) > self.usage.most {
+            return Err(self.usage.full(taken));
+        }
+        let mut known = self.usage.known();
+        if known.views.len() >= MANY {
+            known.views.retain(|_, made| made.bytes.is_some() && made.since.elapsed() < MAKING);
+        }
+        known.views.insert(name, Made { since: Instant::now(), bytes: Some(bytes) });
+        Ok(())
+    }
+
+    async fn taken(&self, tenant: Option<&str>) -> Result<u64> {
+        let limit = self.options.limits.source_timeout;
+        let taken = self.usage.taken(&**self.snapshots()?, tenant);
+        tokio::time::timeout(limit, taken).await.unwrap_or(Err(DualResponseError::Timeout { limit }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(usage: &Usage, allowed: u64) -> Share {
+        Share { usage: usage.clone(), tenant: None, bytes: 0, allowed }
+    }
+
+    #[test]
+    fn writes_at_once_do_not_take_more_together_than_one_may() {
+        let usage = Usage::new(100);
+        let (mut one, mut other) = (share(&usage, 100), share(&usage, 100));
+        one.set(60);
+        assert!(!one.is_too_much(usage.believed(None)));
+        other.set(50);
+        assert!(other.is_too_much(usage.believed(None)), "110 of 100");
+        drop(other);
+        one.set(110);
+        assert!(!one.is_too_much(usage.believed(None)), "alone, it is cut off where it was allowed to come");
+        one.keep(90);
+        assert_eq!(usage.believed(None), 0, "the store was not asked yet");
+    }
+
+    #[test]
+    fn what_was_saved_is_known_before_the_store_is_asked_again() {
+        let usage = Usage::new(100);
+        usage.known().tenants.entry(None).or_default().used = Some((Instant::now(), 10));
+        let mut one = share(&usage, 90);
+        one.set(30);
+        assert_eq!(usage.believed(None), 40);
+        one.keep(35);
+        assert_eq!(usage.believed(None), 45);
+        drop(one);
+        assert_eq!(usage.believed(None), 45, "once");
+    }
+}

@@ -1,0 +1,132 @@
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::super::{
+    Begun, ByteRange, ExportRequest, Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore, View,
+    Written,
+};
+use crate::{error::DualResponseError, owner::Owner, rows::Rows};
+
+type Opening = Pin<Box<dyn Future<Output = Option<Arc<dyn SnapshotStore>>> + Send>>;
+
+/// Opens the same store again and again.
+pub struct Snapshots {
+    space: String,
+    open: Box<dyn Fn(String) -> Opening + Send + Sync>,
+}
+
+impl Snapshots {
+    /// A space of its own for a law; `None` if the store is not there.
+    pub async fn new<F>(law: &str, open: fn(String) -> F) -> Option<Self>
+    where
+        F: Future<Output = Option<Arc<dyn SnapshotStore>>> + Send + 'static,
+    {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+        let law: String = law.chars().take(32).collect();
+        let space = format!("{}-{:016x}", law.replace('_', "-"), u64::from_le_bytes(bytes));
+        open(space.clone()).await?;
+        Some(Self { space, open: Box::new(move |space| Box::pin(open(space)) as Opening) })
+    }
+
+    /// Opens the store once more: this opening has read nothing yet.
+    pub async fn open(&self) -> Arc<dyn SnapshotStore> {
+        (self.open)(self.space.clone()).await.expect("it opened before")
+    }
+
+    /// A store with the snapshot `rs_set` of so many [rows](row).
+    pub(super) async fn filled(&self, count: u64) -> Arc<dyn SnapshotStore> {
+        let store = self.open().await;
+        assert_eq!(write(&*store, &id("rs_set"), count).await.rows, count);
+        store
+    }
+}
+
+impl fmt::Debug for Snapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshots").field("space", &self.space).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn id(set: &str) -> SnapshotId {
+    SnapshotId::new(&Owner::nobody(), set)
+}
+
+/// The row of this number: one column that tells all apart, one of few values, one with gaps.
+pub(super) fn row(number: u64) -> Value {
+    let text = (!number.is_multiple_of(5)).then(|| format!("zeile {number} \"ü\""));
+    json!({"id": number, "group": number * 7919 % 10, "text": text})
+}
+
+/// So many rows from one on, as a store gives them back.
+pub(super) fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<Value> {
+    numbers.into_iter().map(row).collect()
+}
+
+/// So many rows in parts of several sizes.
+pub(super) fn parts(count: u64) -> Vec<Rows> {
+    let (mut parts, mut next) = (Vec::new(), 0);
+    for size in [1, 10, 333].into_iter().cycle() {
+        let end = count.min(next + size);
+        parts.push(Rows::try_from(&rows(next..end)[..]).unwrap());
+        next = end;
+        if next == count {
+            return parts;
+        }
+    }
+    unreachable!("the sizes have no end")
+}
+
+pub(super) fn intake(parts: Vec<Rows>) -> Intake {
+    use crate::column::ColumnDefinition;
+    Intake::rows(stream::iter(parts.into_iter().map(Ok))).with_columns([
+        ColumnDefinition::integer("id"),
+        ColumnDefinition::integer("group"),
+        ColumnDefinition::string("text").nullable(),
+    ])
+}
+
+pub(super) async fn begin(store: &dyn SnapshotStore, id: &SnapshotId, count: u64) -> Begun {
+    store.begin(id, intake(parts(count)), IntakeOptions::default()).await.unwrap()
+}
+
+pub(super) async fn write(store: &dyn SnapshotStore, id: &SnapshotId, count: u64) -> Written {
+    begin(store, id, count).await.rest.await.unwrap()
+}
+
+pub(super) async fn page(store: &dyn SnapshotStore, request: SnapshotPage) -> Vec<Value> {
+    store.page(&id("rs_set"), &request).await.unwrap().read().unwrap()
+}
+
+pub(super) async fn export(
+    store: &dyn SnapshotStore,
+    request: ExportRequest,
+    range: Option<ByteRange>,
+) -> Result<Vec<u8>, DualResponseError> {
+    let export = store.export(&id("rs_set"), &request.with_range(range)).await?;
+    let expected = export.length;
+    let mut body = export.body;
+    let mut bytes = Vec::new();
+    while let Some(part) = body.next().await {
+        bytes.extend_from_slice(&part?);
+    }
+    assert!(expected.is_none_or(|length| length == bytes.len() as u64), "another length than was said");
+    Ok(bytes)
+}
+
+/// Prepares a view, unless the store cannot.
+pub(super) async fn prepared(store: &dyn SnapshotStore, view: &View) -> Option<u64> {
+    match store.prepare(&id("rs_set"), view).await {
+        Err(DualResponseError::Unsupported(_)) => None,
+        prepared => Some(prepared.unwrap()),
+    }
+}
+
+/// Whether nobody has this snapshot.
+pub(super) async fn is_gone(store: &dyn SnapshotStore, id: &SnapshotId) -> bool {
+    let manifest = store.manifest(id).await;
+    let page = store.page(id, &SnapshotPage::new(0, 1)).await;
+    matches!((manifest, page), (Err(DualResponseError::NotFound), Err(DualResponseError::NotFound)))
+}
