@@ -1,0 +1,264 @@
+//! What is in a column of JSON, and what holds it.
+
+use antiphon_results::{ColumnDefinition, ColumnType};
+use arrow::datatypes::{DataType, Field, TimeUnit};
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use serde_json::value::RawValue;
+
+use super::number::Numbers;
+use crate::{ingest::columns::json_field, layout::hex};
+
+/// What somebody who knows says that text in a column is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// Nothing.
+    #[default]
+    None,
+    /// Days.
+    Date,
+    /// Moments.
+    Timestamp,
+    /// Anything, to be kept as JSON.
+    Json,
+    /// Whole numbers, if there are any.
+    Integer,
+    /// Numbers, if there are any.
+    Number,
+    /// `true` and `false`, if there are any.
+    Boolean,
+    /// Bytes, as PostgreSQL writes them.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+        expect(dead_code, reason = "for databases")
+    )]
+    Hex,
+    /// Numbers, among which text may be one that JSON does not have.
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+        expect(dead_code, reason = "for databases")
+    )]
+    Float,
+}
+
+impl Hint {
+    pub(super) fn of(column: &ColumnDefinition) -> Self {
+        match column.kind {
+            ColumnType::Date => Self::Date,
+            ColumnType::Timestamp => Self::Timestamp,
+            ColumnType::Json => Self::Json,
+            ColumnType::Integer => Self::Integer,
+            ColumnType::Number => Self::Number,
+            ColumnType::Boolean => Self::Boolean,
+            _ => Self::None,
+        }
+    }
+}
+
+/// What was seen in a column so far. More is only ever added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of value that was seen")]
+pub(super) struct Seen {
+    booleans: bool,
+    numbers: Option<Numbers>,
+    text: bool,
+    dates: bool,
+    zoned: bool,
+    unzoned: bool,
+    bytes: bool,
+    /// Lists, objects, text that is none.
+    other: bool,
+}
+
+impl Seen {
+    /// Looks at a value that is not null.
+    pub(super) fn add(&mut self, value: &str, hint: Hint) {
+        match value.as_bytes().first() {
+            _ if hint == Hint::Json => self.other = true,
+            Some(b't' | b'f') => self.booleans = true,
+            Some(b'-' | b'0'..=b'9') => {
+                let numbers = Numbers::measure(value);
+                self.numbers = Some(self.numbers.map_or(numbers, |seen| seen.merge(numbers)));
+            }
+            Some(b'"') => self.add_text(value, hint),
+            _ => self.other = true,
+        }
+    }
+
+    fn add_text(&mut self, value: &str, hint: Hint) {
+        // What is no text for Rust, half a surrogate pair, is still JSON.
+        if value.contains("\\u") && text(value).is_none() {
+            self.other = true;
+            return;
+        }
+        let fits = match hint {
+            Hint::None | Hint::Json | Hint::Integer | Hint::Number | Hint::Boolean => None,
+            Hint::Date => text(value).and_then(|text| date(&text)).map(|_| &mut self.dates),
+            Hint::Timestamp => match text(value).and_then(|text| moment(&text)) {
+                Some(Moment::Zoned(_)) => Some(&mut self.zoned),
+                Some(Moment::Unzoned(_)) => Some(&mut self.unzoned),
+                None => None,
+            },
+            Hint::Hex => bytes(value).map(|_| &mut self.bytes),
+            Hint::Float => match float(value) {
+                Some(_) => {
+                    let zero = Numbers::measure("0.0");
+                    self.numbers = Some(self.numbers.map_or(zero, |seen| seen.merge(zero)));
+                    return;
+                }
+                None => None,
+            },
+        };
+        *fits.unwrap_or(&mut self.text) = true;
+    }
+
+    /// The field that holds all of it.
+    pub(super) fn field(self, name: &str, hint: Hint) -> Field {
+        let plain = |kind| Field::new(name, kind, true);
+        let strings = self.text || self.dates || self.zoned || self.unzoned || self.bytes;
+        let kinds = [self.booleans, self.numbers.is_some(), strings, self.other];
+        match kinds.into_iter().filter(|is| *is).count() {
+            0 => match hint {
+                Hint::Date => plain(DataType::Date32),
+                Hint::Timestamp => plain(timestamp(true)),
+                Hint::Json => json_field(name),
+                Hint::Hex => plain(DataType::Binary),
+                Hint::Float | Hint::Number => plain(DataType::Float64),
+                Hint::Integer => plain(DataType::Int64),
+                Hint::Boolean => plain(DataType::Boolean),
+                Hint::None => plain(DataType::Utf8),
+            },
+            1 if self.booleans => plain(DataType::Boolean),
+            1 if strings => plain(self.strings()),
+            1 => match self.numbers.and_then(Numbers::data_type) {
+                Some(kind) => plain(kind),
+                None => json_field(name),
+            },
+            // What is of several kinds is kept as it was written.
+            _ => json_field(name),
+        }
+    }
+
+    /// Whether nothing has been seen.
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    fn strings(self) -> DataType {
+        match (self.text, self.dates, self.zoned, self.unzoned, self.bytes) {
+            (false, true, false, false, false) => DataType::Date32,
+            (false, false, true, false, false) => timestamp(true),
+            (false, false, false, true, false) => timestamp(false),
+            (false, false, false, false, true) => DataType::Binary,
+            _ => DataType::Utf8,
+        }
+    }
+}
+
+fn timestamp(zoned: bool) -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, zoned.then(|| "UTC".into()))
+}
+
+/// A JSON string as text, if it is any.
+pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
+    let inner = value.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str::<String>(value).ok().map(Into::into);
+    }
+    Some(inner.into())
+}
+
+/// A day, if it would be written the same.
+pub(super) fn date(text: &str) -> Option<NaiveDate> {
+    let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+    (date.to_string() == text).then_some(date)
+}
+
+/// A moment in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    Zoned(i64),
+    Unzoned(i64),
+}
+
+/// A moment, if microseconds are fine enough for it.
+pub(super) fn moment(text: &str) -> Option<Moment> {
+    let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+    if fraction.as_bytes()[..digits].iter().skip(6).any(|digit| *digit != b'0') {
+        return None;
+    }
+    if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
+        // A leap second would come out as another.
+        return (moment.timestamp_subsec_nanos() < 1_000_000_000)
+            .then(|| Moment::Zoned(moment.timestamp_micros()));
+    }
+    let moment = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f"]
+        .into_iter()
+        .find_map(|format| NaiveDateTime::parse_from_str(text, format).ok())?
+        .and_utc();
+    (moment.timestamp_subsec_nanos() < 1_000_000_000).then(|| Moment::Unzoned(moment.timestamp_micros()))
+}
+
+/// Bytes that are written as text: `\\x` and hexadecimal.
+pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
+    let text = text(value)?;
+    let digits = text.strip_prefix("\\x")?.as_bytes();
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    digits.chunks(2).map(pair).collect()
+}
+
+/// The text of bytes, as [`bytes`] reads it.
+pub(crate) fn bytes_text(bytes: &[u8]) -> String {
+    hex("\\x", bytes)
+}
+
+/// A number that JSON does not have.
+pub(super) fn float(value: &str) -> Option<f64> {
+    match value {
+        "\"NaN\"" => Some(f64::NAN),
+        "\"Infinity\"" => Some(f64::INFINITY),
+        "\"-Infinity\"" => Some(f64::NEG_INFINITY),
+        _ => None,
+    }
+}
+
+/// The members of an object, each as it is written.
+pub(super) struct Members<'a, F>(pub(super) F, pub(super) std::marker::PhantomData<&'a ()>);
+
+impl<'de, F> serde::de::DeserializeSeed<'de> for Members<'de, F>
+where
+    F: FnMut(std::borrow::Cow<'de, str>, &'de str) -> Result<(), String>,
+{
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, F> serde::de::Visitor<'de> for Members<'de, F>
+where
+    F: FnMut(std::borrow::Cow<'de, str>, &'de str) -> Result<(), String>,
+{
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = map.next_key::<Name<'de>>()? {
+            let value: &'de RawValue = map.next_value()?;
+            (self.0)(name, value.get()).map_err(serde::de::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// A name that is not copied if it is written plainly.
+#[derive(serde::Deserialize)]
+struct Name<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);

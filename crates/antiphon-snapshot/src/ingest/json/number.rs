@@ -1,0 +1,142 @@
+//! What it takes to keep a JSON number, digit by digit.
+
+use arrow::datatypes::DataType;
+
+/// The largest whole number up to which all are exact as `f64`.
+const EXACT: u64 = 1 << 53;
+
+/// What holds all numbers of a column without loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    /// Whether all are whole and small enough for 64 bits.
+    integer: bool,
+    /// Whether all come out of an `f64` with the digits they had.
+    float: bool,
+    /// The most digits before the point.
+    whole: u32,
+    /// The most digits behind it.
+    scale: u32,
+}
+
+impl Numbers {
+    /// What holds these and those.
+    pub(super) fn merge(self, other: Self) -> Self {
+        Self {
+            integer: self.integer && other.integer,
+            float: self.float && other.float,
+            whole: self.whole.max(other.whole),
+            scale: self.scale.max(other.scale),
+        }
+    }
+
+    /// The type, if numbers can be kept as such at all.
+    pub(super) fn data_type(self) -> Option<DataType> {
+        let scale = i8::try_from(self.scale).ok();
+        match (self.whole.saturating_add(self.scale), scale) {
+            _ if self.integer => Some(DataType::Int64),
+            _ if self.float => Some(DataType::Float64),
+            (..=38, Some(scale)) => Some(DataType::Decimal128(38, scale)),
+            (..=76, Some(scale)) => Some(DataType::Decimal256(76, scale)),
+            _ => None,
+        }
+    }
+
+    /// Looks at a number as JSON writes it.
+    pub(super) fn measure(text: &str) -> Self {
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            let whole = u32::try_from(digits.len()).unwrap_or(u32::MAX);
+            let integer = text.parse::<i64>().is_ok() && text != "-0";
+            let float = digits.parse::<u64>().is_ok_and(|number| number <= EXACT);
+            return Self { integer, float, whole, scale: 0 };
+        }
+        let number = Decimal::parse(text);
+        let exponent = number.exponent;
+        let count = i64::try_from(number.digits.len()).unwrap_or(i64::MAX);
+        let clamp = |places: i64| u32::try_from(places.max(0)).unwrap_or(u32::MAX);
+        let (whole, scale) = (clamp(count.saturating_add(exponent)), clamp(exponent.saturating_neg()));
+        Self { integer: false, float: number.fits_float(text), whole, scale }
+    }
+}
+
+/// A number as digits and a power of ten: without zeros at either end, so that the same number is the same.
+#[derive(Debug, PartialEq, Eq)]
+struct Decimal {
+    negative: bool,
+    digits: String,
+    exponent: i64,
+}
+
+impl Decimal {
+    /// Reads what JSON, or Rust, writes as a number.
+    fn parse(text: &str) -> Self {
+        let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        // An exponent of more digits than this has the sign that counts.
+        let far = if exponent.starts_with('-') { i64::MIN / 4 } else { i64::MAX / 4 };
+        let exponent =
+            exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(far).clamp(-(1 << 40), 1 << 40);
+        let digits = format!("{whole}{fraction}");
+        let digits = digits.trim_start_matches('0');
+        let kept = digits.trim_end_matches('0');
+        if kept.is_empty() {
+            return Self { negative, digits: String::new(), exponent: 0 };
+        }
+        let places = |count: usize| i64::try_from(count).unwrap_or(i64::MAX / 4);
+        let exponent = exponent - places(fraction.len()) + places(digits.len() - kept.len());
+        Self { negative, digits: kept.to_owned(), exponent }
+    }
+
+    fn fits_float(&self, text: &str) -> bool {
+        // So few digits come out of an `f64` as they went in, far from its ends.
+        if self.digits.len() <= 15 && self.exponent.abs() < 250 {
+            return true;
+        }
+        let Ok(number) = text.parse::<f64>() else { return false };
+        number.is_finite() && Self::parse(&format!("{number:e}")) == *self
+    }
+}
+
+/// The digits of a number without its point, for a decimal of this scale. Invariant: it has no more places than that.
+pub(super) fn unscaled(text: &str, scale: i8) -> String {
+    let number = Decimal::parse(text);
+    let zeros = usize::try_from(number.exponent + i64::from(scale)).unwrap_or(0);
+    let sign = if number.negative && !number.digits.is_empty() { "-" } else { "" };
+    if number.digits.is_empty() {
+        return "0".into();
+    }
+    format!("{sign}{}{}", number.digits, "0".repeat(zeros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(numbers: &[&str]) -> Option<DataType> {
+        numbers.iter().map(|text| Numbers::measure(text)).reduce(Numbers::merge)?.data_type()
+    }
+
+    #[test]
+    fn numbers_take_the_least_type_that_keeps_every_digit() {
+        assert_eq!(kind(&["1", "-7", "9223372036854775807"]), Some(DataType::Int64));
+        assert_eq!(kind(&["9223372036854775808"]), Some(DataType::Decimal128(38, 0)));
+        assert_eq!(kind(&["1", "2.5", "1e3", "1.10"]), Some(DataType::Float64));
+        assert_eq!(kind(&["9007199254740993", "0.5"]), Some(DataType::Decimal128(38, 1)));
+        assert_eq!(kind(&["12345678901234567.89"]), Some(DataType::Decimal128(38, 2)));
+        assert_eq!(kind(&["0.1234567890123456789012345678901234567890"]), Some(DataType::Decimal256(76, 39)));
+        assert_eq!(kind(&["1e400"]), None);
+        assert_eq!(kind(&["1e-400", "1"]), None);
+        assert_eq!(kind(&["5e-324"]), Some(DataType::Float64));
+        assert_eq!(kind(&["1.7976931348623157e308"]), Some(DataType::Float64));
+        assert_eq!(kind(&["1e99999999999999999999"]), None);
+    }
+
+    #[test]
+    fn a_decimal_has_its_digits_behind_the_right_place() {
+        assert_eq!(unscaled("-1.5", 3), "-1500");
+        assert_eq!(unscaled("1.50e2", 0), "150");
+        assert_eq!(unscaled("0.00", 2), "0");
+        assert_eq!(unscaled("12345678901234567.89", 2), "1234567890123456789");
+    }
+}

@@ -1,0 +1,149 @@
+//! Rows into a snapshot.
+
+mod batches;
+mod claim;
+mod columns;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+mod database;
+mod json;
+mod normal;
+mod parts;
+mod work;
+
+use std::sync::Arc;
+
+use antiphon_results::{
+    ColumnDefinition, Rows,
+    snapshot::{Begun, Intake, IntakeOptions, Progress, SnapshotId},
+};
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
+use futures_util::FutureExt as _;
+use tokio::sync::watch;
+
+pub use self::batches::Batches;
+pub(crate) use self::columns::{MAX_COLUMNS, columns, is_json};
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use self::database::*;
+use self::{
+    batches::BatchFeed,
+    claim::Claim,
+    json::{JsonFeed, JsonRows},
+    work::Work,
+};
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::Place,
+};
+
+/// Begins to take rows in. Returns when the first are there.
+pub(crate) async fn begin(
+    inner: &Arc<Inner>,
+    id: &SnapshotId,
+    intake: Intake,
+    options: IntakeOptions,
+) -> Result<Begun> {
+    if id.place.is_empty() || id.set.is_empty() {
+        return Err(Error::Invalid("a snapshot needs an id".into()));
+    }
+    let mut feed = Feed::open(intake).await?;
+    let claim = Claim::take(inner, Place::of(&inner.store.prefix, id)).await?;
+    let mut work = Work::new(inner, claim);
+    let first = match feed.first(options.sample).await {
+        Ok(first) => first,
+        Err(error) => {
+            work.give_up().await;
+            return Err(error);
+        }
+    };
+    let mut sample = Rows::new();
+    for batch in &first.batches {
+        crate::read::rows(batch, &mut sample, options.sample)?;
+    }
+    let (progress, watched) = watch::channel(Progress::default());
+    let rest = async move {
+        match work.run(feed, &options, &progress).await {
+            Ok(written) => Ok(written),
+            Err(error) => {
+                work.give_up().await;
+                Err(error.of_writing().into())
+            }
+        }
+    };
+    Ok(Begun::new(sample, first.columns, watched, rest.boxed()))
+}
+
+/// Where batches come from. Their schema may grow wider from one to the next.
+enum Feed {
+    Batches(BatchFeed),
+    Json(JsonFeed),
+}
+
+/// The first rows, and what is in them as far as they tell.
+struct First {
+    batches: Vec<RecordBatch>,
+    columns: Vec<ColumnDefinition>,
+}
+
+impl Feed {
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
+        expect(clippy::unused_async, reason = "a database is waited for")
+    )]
+    async fn open(intake: Intake) -> Result<Self> {
+        let own = match intake {
+            Intake::Rows { columns, parts } => {
+                return Ok(Self::Json(JsonFeed::new(JsonRows::declared(columns, parts))?));
+            }
+            Intake::Own(own) => own,
+            _ => return Err(foreign()),
+        };
+        let own = match own.downcast::<Batches>() {
+            Ok(batches) => return Ok(Self::Batches(BatchFeed::new(*batches)?)),
+            Err(own) => own,
+        };
+        #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+        let own = match own.downcast::<database::Opening>() {
+            Ok(opening) => return Ok(Self::Json(JsonFeed::new(opening.await?)?)),
+            Err(own) => own,
+        };
+        drop(own);
+        Err(foreign())
+    }
+
+    /// Waits for so many rows, or the end. They come again as the first batches.
+    async fn first(&mut self, rows: usize) -> Result<First> {
+        match self {
+            Self::Batches(feed) => feed.first(rows).await,
+            Self::Json(feed) => feed.first(rows).await,
+        }
+    }
+
+    /// The next rows.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self {
+            Self::Batches(feed) => feed.next().await,
+            Self::Json(feed) => feed.next().await,
+        }
+    }
+
+    /// What all rows so far fit into.
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Batches(feed) => feed.schema(),
+            Self::Json(feed) => feed.schema(),
+        }
+    }
+
+    /// The columns on the wire.
+    fn columns(&self) -> Vec<ColumnDefinition> {
+        match self {
+            Self::Batches(feed) => columns(&feed.schema()),
+            Self::Json(feed) => feed.columns(),
+        }
+    }
+}
+
+fn foreign() -> Error {
+    Error::Invalid("these rows are for a store of another kind; give rows as JSON, or Arrow batches".into())
+}

@@ -1,0 +1,134 @@
+use std::sync::Arc;
+
+use antiphon_results::snapshot::{IntakeOptions, Progress, Truncation, Written};
+use arrow::record_batch::RecordBatch;
+use tokio::sync::watch;
+
+use super::{Claim, Feed, claim::taken, parts::Parts};
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::data_name,
+    opened::StoredManifest,
+    writer::slices,
+};
+
+/// A snapshot that is being written. Dropped, or given up, nothing of it stays.
+pub(super) struct Work {
+    inner: Arc<Inner>,
+    /// Taken when it is over.
+    claim: Option<Claim>,
+    parts: Option<Parts>,
+}
+
+/// What is counted while rows come in.
+struct Count<'a> {
+    rows: u64,
+    options: &'a IntakeOptions,
+    progress: &'a watch::Sender<Progress>,
+}
+
+impl Work {
+    pub(super) fn new(inner: &Arc<Inner>, claim: Claim) -> Self {
+        let parts = Parts::new(inner, claim.place.clone(), &claim.nonce);
+        Self { inner: Arc::clone(inner), claim: Some(claim), parts: Some(parts) }
+    }
+
+    /// Writes all that comes.
+    pub(super) async fn run(
+        &mut self,
+        mut feed: Feed,
+        options: &IntakeOptions,
+        progress: &watch::Sender<Progress>,
+    ) -> Result<Written> {
+        let over = || Error::Broken("the snapshot was given up".into());
+        let parts = self.parts.as_mut().ok_or_else(over)?;
+        let mut count = Count { rows: 0, options, progress };
+        let mut truncated = None;
+        while truncated.is_none()
+            && let Some(batch) = feed.next().await?
+        {
+            truncated = count.add(parts, &batch, self.inner.config.chunk_bytes).await?;
+        }
+        let (schema, columns) = (feed.schema(), feed.columns());
+        // What the source holds is let go before the end is written.
+        drop(feed);
+        let stored = parts.finish(schema).await?;
+        // Rows without a column are none to Parquet: they must not vanish.
+        if stored.rows != count.rows {
+            return Err(Error::Invalid(
+                "there are rows without any column; give each at least one, or declare the columns".into(),
+            ));
+        }
+        progress.send_replace(Progress { rows: stored.rows, bytes: stored.bytes });
+        let claim = self.claim.as_ref().ok_or_else(over)?;
+        claim.confirm().await?;
+        let manifest = StoredManifest::new(&stored, columns.clone(), truncated, data_name(&claim.nonce));
+        if !self.inner.publish(&claim.place, &manifest).await? {
+            return Err(taken());
+        }
+        // Whoever removed the snapshot just before did not see its manifest: then it is taken back.
+        claim.confirm().await?;
+        // From here on it is there, whoever gives up.
+        let claim = self.claim.take().ok_or_else(over)?;
+        self.parts = None;
+        claim.release().await;
+        let mut written = Written::new(stored.rows, stored.bytes, stored.digest, columns);
+        written.truncated = truncated;
+        Ok(written)
+    }
+
+    /// Removes all of it.
+    pub(super) async fn give_up(&mut self) {
+        undo(self.parts.take(), self.claim.take()).await;
+    }
+}
+
+async fn undo(parts: Option<Parts>, claim: Option<Claim>) {
+    // First whoever still writes, or it would write behind our back.
+    if let Some(parts) = parts {
+        parts.give_up().await;
+    }
+    if let Some(claim) = claim {
+        claim.undo().await;
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let (parts, claim) = (self.parts.take(), self.claim.take());
+        if claim.is_some()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(undo(parts, claim));
+        }
+    }
+}
+
+impl Count<'_> {
+    /// Writes a batch as far as there is room. That there is none is said only of rows that came.
+    async fn add(
+        &mut self,
+        parts: &mut Parts,
+        batch: &RecordBatch,
+        chunk_bytes: usize,
+    ) -> Result<Option<Truncation>> {
+        for slice in slices(batch, chunk_bytes) {
+            if parts.made() >= self.options.max_bytes {
+                return Ok(Some(Truncation::ByteLimit));
+            }
+            let room = self.options.max_rows - self.rows;
+            let rows = slice.num_rows().min(usize::try_from(room).unwrap_or(usize::MAX));
+            let more = rows < slice.num_rows();
+            if rows > 0 {
+                parts.write(if more { slice.slice(0, rows) } else { slice }).await?;
+                self.rows += rows as u64;
+                self.progress.send_replace(Progress { rows: self.rows, bytes: parts.sent() });
+            }
+            if more {
+                return Ok(Some(Truncation::RowLimit));
+            }
+        }
+        Ok(None)
+    }
+}

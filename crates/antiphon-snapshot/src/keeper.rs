@@ -1,0 +1,223 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use antiphon_results::{
+    DualResponseError, Owner, Rows,
+    snapshot::{
+        Abilities, Aggregate, Begun, ColumnStats, Export, ExportFormat, ExportRequest, Intake, IntakeOptions,
+        Manifest, SnapshotId, SnapshotPage, SnapshotStore, View,
+    },
+};
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use futures_util::stream::BoxStream;
+use moka::future::Cache;
+use url::Url;
+
+use crate::{
+    config::SnapshotConfig,
+    error::Result,
+    opened::Opened,
+    store::{Bucket, Store},
+};
+
+/// Keeps snapshots on an object store.
+///
+/// Give it to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it by itself
+/// through [`SnapshotStore`]; the [tour](crate) shows both. Cloning it clones the handle: clones share what is at hand,
+/// the memory of queries and their turns, so a process has one.
+#[derive(Clone)]
+pub struct Snapshots {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) config: SnapshotConfig,
+    /// Footers, by folder.
+    pub(crate) cache: Cache<String, Arc<Opened>>,
+    #[cfg(feature = "sql")]
+    pub(crate) engine: crate::sql::Engine,
+}
+
+impl Snapshots {
+    /// Keeps snapshots at an address, with the defaults of [`SnapshotConfig`].
+    ///
+    /// | address | feature | |
+    /// |---|---|---|
+    /// | `memory:` | | as long as this handle and its clones; each call makes another store |
+    /// | `file:///var/lib/antiphon` | | a folder, made if it is not there |
+    /// | `s3://bucket/prefix` | `aws` | |
+    /// | `gs://bucket/prefix` | `gcp` | |
+    /// | `az://container/prefix` | `azure` | |
+    ///
+    /// Nothing is asked of a cloud yet: wrong credentials show when something is written or read. The
+    /// [first example](crate) begins with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Place`](crate::Error::Place) when the address is none, is of a kind this was not built for, or names a
+    /// folder that cannot be made.
+    pub fn open(address: &str) -> Result<Self> {
+        Self::open_with(address, [], SnapshotConfig::default())
+    }
+
+    /// The same, with what the store is to be told (credentials, endpoints, in `object_store`'s own names) and how
+    /// snapshots are to be written.
+    ///
+    /// Where no credentials are given, those of the machine are used, as `object_store` finds them: its role, its
+    /// service account, its managed identity. Variables like `AWS_ACCESS_KEY_ID` are not read.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and when the store knows no option of a name; `memory:` and `file:` know none at all.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use antiphon_snapshot::{SnapshotConfig, Snapshots};
+    ///
+    /// # fn open(key: &str, secret: &str) -> antiphon_snapshot::Result<Snapshots> {
+    /// let options = [
+    ///     ("endpoint", "https://minio.internal:9000"),
+    ///     ("access_key_id", key),
+    ///     ("secret_access_key", secret),
+    /// ];
+    /// let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    /// let mut config = SnapshotConfig::default();
+    /// config.query_time = Duration::from_secs(30);
+    /// Snapshots::open_with("s3://results/prod", options, config)
+    /// # }
+    /// ```
+    pub fn open_with(
+        address: &str,
+        options: impl IntoIterator<Item = (String, String)>,
+        config: SnapshotConfig,
+    ) -> Result<Self> {
+        Self::with(Store::open(address, options)?, config)
+    }
+
+    /// Keeps snapshots on a store that you have: an `Arc<dyn ObjectStore>`, or a [`Bucket`], which has an example.
+    ///
+    /// # Errors
+    ///
+    /// When the room for queries cannot be made, with the feature `sql`.
+    pub fn on(bucket: impl Into<Bucket>, config: SnapshotConfig) -> Result<Self> {
+        Self::with(bucket.into().into(), config)
+    }
+
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(clippy::unnecessary_wraps, reason = "with the engine it can fail")
+    )]
+    fn with(store: Store, config: SnapshotConfig) -> Result<Self> {
+        let weight = |_: &String, opened: &Arc<Opened>| {
+            u32::try_from(opened.metadata.metadata().memory_size()).unwrap_or(u32::MAX)
+        };
+        let cache = Cache::builder().max_capacity(config.cache_bytes).weigher(weight).build();
+        let inner = Inner {
+            #[cfg(feature = "sql")]
+            engine: crate::sql::Engine::new(&config)?,
+            store,
+            config,
+            cache,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+#[async_trait]
+impl SnapshotStore for Snapshots {
+    fn abilities(&self) -> Abilities {
+        let formats = ExportFormat::ALL.into_iter();
+        let written = |format: &ExportFormat| *format != ExportFormat::Xlsx || cfg!(feature = "xlsx");
+        Abilities::new(cfg!(feature = "sql"), formats.filter(written))
+    }
+
+    async fn begin(
+        &self,
+        id: &SnapshotId,
+        intake: Intake,
+        options: IntakeOptions,
+    ) -> Result<Begun, DualResponseError> {
+        Ok(crate::ingest::begin(&self.inner, id, intake, options).await?)
+    }
+
+    async fn manifest(&self, id: &SnapshotId) -> Result<Manifest, DualResponseError> {
+        Ok(self.inner.opened(id, &View::default()).await?.manifest())
+    }
+
+    async fn prepare(&self, id: &SnapshotId, view: &View) -> Result<u64, DualResponseError> {
+        if view.is_whole() {
+            return Ok(self.inner.opened(id, view).await?.manifest.rows);
+        }
+        #[cfg(feature = "sql")]
+        return crate::sql::prepare(&self.inner, id, view).await;
+        #[cfg(not(feature = "sql"))]
+        Err(DualResponseError::Unsupported(
+            "sorting and filtering need the feature `sql` of antiphon-snapshot".into(),
+        ))
+    }
+
+    async fn page(&self, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows, DualResponseError> {
+        Ok(crate::read::page(&self.inner, id, request).await?)
+    }
+
+    async fn stats(&self, id: &SnapshotId) -> Result<Vec<ColumnStats>, DualResponseError> {
+        Ok(crate::read::stats(&self.inner, id).await?)
+    }
+
+    async fn aggregate(&self, id: &SnapshotId, aggregate: &Aggregate) -> Result<Rows, DualResponseError> {
+        #[cfg(feature = "sql")]
+        return crate::sql::aggregate(&self.inner, id, aggregate).await;
+        #[cfg(not(feature = "sql"))]
+        {
+            let _ = (id, aggregate);
+            Err(DualResponseError::Unsupported(
+                "grouping needs the feature `sql` of antiphon-snapshot".into(),
+            ))
+        }
+    }
+
+    async fn export(&self, id: &SnapshotId, request: &ExportRequest) -> Result<Export, DualResponseError> {
+        crate::read::export(&self.inner, id, request).await
+    }
+
+    async fn sign(&self, id: &SnapshotId, life: Duration) -> Result<Option<Url>, DualResponseError> {
+        Ok(crate::sweep::sign(&self.inner, id, life).await?)
+    }
+
+    async fn query(
+        &self,
+        tables: &[(String, SnapshotId)],
+        sql: &str,
+        owner: &Owner,
+    ) -> Result<Intake, DualResponseError> {
+        #[cfg(feature = "sql")]
+        return crate::sql::query(&self.inner, tables, sql, owner).await;
+        #[cfg(not(feature = "sql"))]
+        {
+            let _ = (tables, sql, owner);
+            Err(DualResponseError::Unsupported("queries need the feature `sql` of antiphon-snapshot".into()))
+        }
+    }
+
+    async fn delete(&self, id: &SnapshotId) -> Result<(), DualResponseError> {
+        Ok(crate::sweep::delete(&self.inner, id).await?)
+    }
+
+    fn ids(&self, before: DateTime<Utc>) -> BoxStream<'_, Result<SnapshotId, DualResponseError>> {
+        crate::sweep::ids(&self.inner, before)
+    }
+
+    async fn usage(&self, tenant: Option<&str>) -> Result<u64, DualResponseError> {
+        Ok(crate::sweep::usage(&self.inner, tenant).await?)
+    }
+}
+
+impl fmt::Debug for Snapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshots").field("store", &self.inner.store).finish_non_exhaustive()
+    }
+}

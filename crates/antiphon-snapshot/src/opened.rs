@@ -1,0 +1,240 @@
+//! A snapshot that is at hand: its manifest and its footer, read once.
+
+use std::sync::Arc;
+
+use antiphon_results::{
+    ColumnDefinition,
+    snapshot::{Chunk, ColumnStats, Manifest, SnapshotId, Truncation, View},
+};
+use arrow::datatypes::SchemaRef;
+use chrono::{DateTime, Utc};
+use futures_util::TryStreamExt as _;
+use object_store::{ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path};
+use parquet::{arrow::arrow_reader::ArrowReaderMetadata, file::metadata::RowGroupMetaData};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::{Place, hex},
+    read::{Known, footer},
+    writer::Stored,
+};
+
+/// No manifest is larger: it names columns.
+const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
+
+/// Files up to this size are compared with their digest when they are first opened. Larger ones would take longer
+/// than whoever asked for a page should wait; they are compared when they are read whole.
+const COMPARED: u64 = 64 * 1024 * 1024;
+
+/// What is written beside the rows, last of all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StoredManifest {
+    /// The layout of what is stored. This is 1.
+    pub(crate) version: u32,
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) digest: String,
+    pub(crate) written_at: DateTime<Utc>,
+    pub(crate) columns: Vec<ColumnDefinition>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) truncated: Option<Truncation>,
+    /// The name of the file with the rows: whoever writes has one of its own.
+    pub(crate) data: String,
+}
+
+impl StoredManifest {
+    /// What there is to say of a file that somebody has just written.
+    pub(crate) fn new(
+        stored: &Stored,
+        columns: Vec<ColumnDefinition>,
+        truncated: Option<Truncation>,
+        data: String,
+    ) -> Self {
+        Self {
+            version: 1,
+            rows: stored.rows,
+            bytes: stored.bytes,
+            digest: stored.digest.clone(),
+            written_at: Utc::now(),
+            columns,
+            truncated,
+            data,
+        }
+    }
+}
+
+/// A snapshot, or a view of one, whose footer has been read.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) place: Place,
+    pub(crate) data: Path,
+    pub(crate) manifest: StoredManifest,
+    /// The footer, with the index of pages.
+    pub(crate) metadata: ArrowReaderMetadata,
+    /// Where each chunk begins, with the number of all rows at the end. Invariant: never empty, never falling.
+    pub(crate) starts: Vec<u64>,
+    /// What exports have taught about their lengths.
+    pub(crate) known: Known,
+    /// What is in the columns, once somebody asked.
+    pub(crate) stats: OnceCell<Vec<ColumnStats>>,
+}
+
+impl Opened {
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    /// Each chunk, in order.
+    pub(crate) fn chunks(&self) -> Vec<Chunk> {
+        let groups = self.metadata.metadata().row_groups().iter().zip(self.starts.windows(2)).enumerate();
+        let chunk = |(index, (group, rows)): (usize, (&RowGroupMetaData, &[u64]))| {
+            let bytes = u64::try_from(group.compressed_size()).unwrap_or(0);
+            Chunk { index: index as u64, row_offset: rows[0], row_count: rows[1] - rows[0], bytes }
+        };
+        groups.map(chunk).collect()
+    }
+
+    pub(crate) fn manifest(&self) -> Manifest {
+        let stored = &self.manifest;
+        let mut manifest = Manifest::new(stored.columns.clone(), stored.digest.clone(), stored.written_at);
+        manifest.rows = stored.rows;
+        manifest.bytes = stored.bytes;
+        manifest.chunks = self.chunks();
+        manifest.truncated = stored.truncated;
+        manifest
+    }
+
+    /// A reader of the stored file.
+    #[cfg(feature = "sql")]
+    pub(crate) fn reader(&self, inner: &Inner) -> crate::read::StoredFile {
+        crate::read::StoredFile {
+            objects: Arc::clone(&inner.store.objects),
+            path: self.data.clone(),
+            bytes: self.manifest.bytes,
+            metadata: Arc::clone(self.metadata.metadata()),
+        }
+    }
+}
+
+impl Inner {
+    /// The snapshot, or the view of it, at hand.
+    pub(crate) async fn opened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
+        let place = Place::of(&self.store.prefix, id).view(view);
+        let read = self.cache.try_get_with(place.folder.to_string(), self.open(place));
+        read.await.map_err(|error: Arc<Error>| again(&error))
+    }
+
+    /// What is to be read. A view that was made and is not there any more can be made again.
+    pub(crate) async fn at_hand(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
+        match self.opened(id, view).await {
+            Err(error) if error.is_missing() && !view.is_whole() => self.reopened(id, view).await,
+            opened => opened,
+        }
+    }
+
+    /// The same once more, after its rows were not found: another replica may have removed it, or made it anew.
+    pub(crate) async fn reopened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
+        let whole = Place::of(&self.store.prefix, id);
+        self.cache.invalidate(whole.view(view).folder.as_ref()).await;
+        match self.opened(id, view).await {
+            Err(error) if error.is_missing() && !view.is_whole() => {
+                self.cache.invalidate(whole.folder.as_ref()).await;
+                // Without its snapshot there is no view. With it there can be one again.
+                self.opened(id, &View::default()).await?;
+                Err(Error::Evicted)
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open(&self, place: Place) -> Result<Arc<Opened>> {
+        let manifest = self.stored_manifest(&place).await?;
+        let data = place.data(&manifest.data);
+        // Invariant: from here on the file is as long as the manifest says.
+        self.compare(&place, &data, &manifest).await?;
+        let metadata = footer::load(self, &data, &manifest).await?;
+        let starts = footer::starts(&self.config, &metadata, &manifest)?;
+        let (known, stats) = (Known::default(), OnceCell::new());
+        Ok(Arc::new(Opened { place, data, manifest, metadata, starts, known, stats }))
+    }
+
+    /// Writes the manifest: from here on what it tells of is there. Says whether it is this one that counts: of two
+    /// that are written the first does.
+    pub(crate) async fn publish(&self, place: &Place, manifest: &StoredManifest) -> Result<bool> {
+        footer::verify(self, &place.data(&manifest.data), manifest).await?;
+        let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
+        let create = PutOptions::from(PutMode::Create);
+        match self.store.objects.put_opts(&place.manifest(), text, create).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn stored_manifest(&self, place: &Place) -> Result<StoredManifest> {
+        let found = self.store.objects.get(&place.manifest()).await?;
+        if found.meta.size > MAX_MANIFEST {
+            return Err(Error::Altered(format!("a manifest of {} bytes is none of ours", found.meta.size)));
+        }
+        let manifest: StoredManifest =
+            serde_json::from_slice(&found.bytes().await?).map_err(Error::Manifest)?;
+        match manifest.version {
+            1 => Ok(manifest),
+            other => Err(Error::Altered(format!("the snapshot is of version {other}, and this reads 1"))),
+        }
+    }
+
+    /// Looks whether the stored file is what was written: its length, and its digest if it is not too long.
+    async fn compare(&self, place: &Place, data: &Path, manifest: &StoredManifest) -> Result<()> {
+        let meta = match self.store.objects.head(data).await {
+            Err(object_store::Error::NotFound { .. }) => {
+                // Whoever removes a snapshot removes its manifest first. One that is still there and has no rows is
+                // no set that was never there.
+                self.store.objects.head(&place.manifest()).await?;
+                return Err(Error::Altered("the stored rows are gone".into()));
+            }
+            found => found?,
+        };
+        if meta.size != manifest.bytes {
+            return Err(Error::Altered(format!(
+                "the stored rows are {} bytes, and {} were written",
+                meta.size, manifest.bytes
+            )));
+        }
+        if meta.size > COMPARED {
+            return Ok(());
+        }
+        let bytes = self.store.objects.get(data).await?.into_stream();
+        let hash = bytes.try_fold(Sha256::new(), async |mut hash, part| {
+            hash.update(&part);
+            Ok(hash)
+        });
+        if digest(hash.await?) == manifest.digest {
+            return Ok(());
+        }
+        Err(Error::Altered("the stored rows are not those that were written: their digest is another".into()))
+    }
+}
+
+/// As manifests write it: `sha-256:` and hexadecimal.
+pub(crate) fn digest(hash: Sha256) -> String {
+    hex("sha-256:", &hash.finalize())
+}
+
+/// The same error for everybody who waited for it. Those that mean something to a caller keep their meaning.
+fn again(error: &Arc<Error>) -> Error {
+    match &**error {
+        Error::Store(object_store::Error::NotFound { path, .. }) => {
+            Error::Store(object_store::Error::NotFound { path: path.clone(), source: "not found".into() })
+        }
+        Error::Altered(text) => Error::Altered(text.clone()),
+        Error::Invalid(text) => Error::Invalid(text.clone()),
+        _ => Error::Broken(Box::new(Arc::clone(error))),
+    }
+}

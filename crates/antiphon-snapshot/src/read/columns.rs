@@ -1,0 +1,117 @@
+//! Which columns, in which order.
+
+use std::sync::Arc;
+
+use arrow::{
+    compute::cast,
+    datatypes::{DataType, Field, Fields, Schema, SchemaRef},
+    record_batch::{RecordBatch, RecordBatchOptions},
+};
+use parquet::arrow::{ProjectionMask, arrow_reader::ArrowReaderMetadata};
+
+use crate::{
+    error::{Error, Result},
+    opened::Opened,
+};
+
+/// Columns of a snapshot, found by name.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// Their places in the file, rising.
+    places: Vec<usize>,
+    /// For each that was asked for, where it is among `places`.
+    order: Vec<usize>,
+    /// Whether that changes anything.
+    arranged: bool,
+    schema: SchemaRef,
+}
+
+impl Columns {
+    /// Those of these names, in their order; all, if there are none.
+    pub(crate) fn named(opened: &Opened, names: &[String]) -> Result<Self> {
+        let fields = opened.schema().fields();
+        let asked: Vec<usize> = if names.is_empty() {
+            (0..fields.len()).collect()
+        } else {
+            let place = |name: &String| {
+                fields.iter().position(|field| field.name() == name).ok_or_else(|| {
+                    Error::Invalid(format!("there is no column `{name}`; the columns are {}", list(fields)))
+                })
+            };
+            names.iter().map(place).collect::<Result<_>>()?
+        };
+        Self::at(opened, &asked)
+    }
+
+    /// Those at these places.
+    pub(crate) fn at(opened: &Opened, asked: &[usize]) -> Result<Self> {
+        let stored = opened.schema();
+        let mut places = asked.to_vec();
+        places.sort_unstable();
+        if let Some(twice) = places.windows(2).find(|pair| pair[0] == pair[1]) {
+            let name = stored.field(twice[0]).name();
+            return Err(Error::Invalid(format!("column `{name}` is asked for twice; name each once")));
+        }
+        let order: Vec<usize> = asked.iter().map(|at| places.binary_search(at).unwrap_or_default()).collect();
+        let fields: Fields = asked.iter().map(|&at| plain_field(stored.field(at))).collect();
+        let arranged = order.iter().enumerate().any(|(at, place)| at != *place)
+            || asked.iter().zip(&fields).any(|(&at, field)| stored.field(at) != &**field);
+        // What is said of the file is not said of what is made from it.
+        let schema = Arc::new(Schema::new(fields));
+        Ok(Self { places, order, arranged, schema })
+    }
+
+    /// What the batches are of.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    pub(crate) fn mask(&self, metadata: &ArrowReaderMetadata) -> ProjectionMask {
+        ProjectionMask::roots(metadata.parquet_schema(), self.places.iter().copied())
+    }
+
+    /// Puts the columns in order, in plain types.
+    pub(crate) fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let arrays = if self.arranged {
+            let array = |(&place, field): (&usize, &Arc<Field>)| {
+                let array = batch.columns().get(place);
+                let array = array.ok_or_else(|| Error::Altered("a column is gone".into()))?;
+                if array.data_type() == field.data_type() {
+                    return Ok(Arc::clone(array));
+                }
+                Ok(cast(array, field.data_type())?)
+            };
+            self.order.iter().zip(self.schema.fields()).map(array).collect::<Result<_>>()?
+        } else {
+            batch.columns().to_vec()
+        };
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+}
+
+fn list(fields: &[Arc<Field>]) -> String {
+    const MOST: usize = 20;
+    let names: Vec<_> = fields.iter().take(MOST).map(|field| format!("`{}`", field.name())).collect();
+    let more = if fields.len() > MOST { " and others" } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+/// The same without what only saves room in memory: dictionaries and views, which readers may not know.
+fn plain_field(field: &Field) -> Arc<Field> {
+    Arc::new(field.clone().with_data_type(plain(field.data_type())))
+}
+
+fn plain(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Dictionary(_, values) => plain(values),
+        DataType::RunEndEncoded(_, values) => plain(values.data_type()),
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        DataType::List(field) => DataType::List(plain_field(field)),
+        DataType::LargeList(field) => DataType::LargeList(plain_field(field)),
+        DataType::FixedSizeList(field, length) => DataType::FixedSizeList(plain_field(field), *length),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(|field| plain_field(field)).collect()),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,36 @@
+use arrow::{datatypes::SchemaRef, ipc::writer::StreamWriter, record_batch::RecordBatch};
+
+use super::Encode;
+use crate::error::Result;
+
+/// An Arrow IPC stream. Its types are plain, so a batch stands for itself and no dictionary comes before it.
+pub(super) struct Stream {
+    writer: StreamWriter<Vec<u8>>,
+}
+
+impl Stream {
+    pub(super) fn new(schema: &SchemaRef) -> Result<Self> {
+        Ok(Self { writer: StreamWriter::try_new(Vec::new(), schema)? })
+    }
+}
+
+impl Encode for Stream {
+    /// The writer writes the schema when it is made, so whoever begins in the middle takes it out and drops it.
+    fn head(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        out.append(self.writer.get_mut());
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        std::mem::swap(self.writer.get_mut(), out);
+        let written = self.writer.write(batch);
+        std::mem::swap(self.writer.get_mut(), out);
+        Ok(written?)
+    }
+
+    fn tail(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        self.writer.finish()?;
+        out.append(self.writer.get_mut());
+        Ok(())
+    }
+}

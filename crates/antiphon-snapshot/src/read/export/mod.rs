@@ -1,0 +1,171 @@
+//! All rows, in a format.
+
+mod arrow;
+mod csv;
+mod known;
+mod ndjson;
+mod parquet;
+mod run;
+mod stored;
+#[cfg(feature = "xlsx")]
+mod xlsx;
+
+use std::{ops::Range, sync::Arc};
+
+use antiphon_results::{
+    DualResponseError,
+    snapshot::{ByteRange, Export, ExportFormat, ExportRequest, SnapshotId},
+};
+use object_store::ObjectStoreExt as _;
+use sha2::{Digest as _, Sha256};
+
+pub(crate) use self::known::Known;
+use super::columns::Columns;
+use crate::{
+    config::SnapshotConfig,
+    error::{Error, Result},
+    keeper::Inner,
+    layout::hex,
+    opened::Opened,
+};
+
+/// Writes rows in a format.
+///
+/// Invariant: what a chunk becomes depends on nothing but the chunk, unless `apart` says otherwise.
+trait Encode: Send {
+    /// Whether a chunk can be written without those before it.
+    fn apart(&self) -> bool {
+        true
+    }
+
+    /// What comes before all rows.
+    fn head(&mut self, out: &mut Vec<u8>) -> Result<()>;
+
+    /// Some rows of one chunk.
+    fn batch(&mut self, batch: &::arrow::record_batch::RecordBatch, out: &mut Vec<u8>) -> Result<()>;
+
+    /// A chunk is over.
+    fn chunk(&mut self, _out: &mut Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+
+    /// What comes after all rows.
+    fn tail(&mut self, _out: &mut Vec<u8>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What is exported.
+struct Job {
+    inner: Arc<Inner>,
+    opened: Arc<Opened>,
+    columns: Arc<Columns>,
+    format: ExportFormat,
+    csv_safe: bool,
+    chunks: Range<usize>,
+    tag: String,
+}
+
+pub(crate) async fn export(
+    inner: &Arc<Inner>,
+    id: &SnapshotId,
+    request: &ExportRequest,
+) -> Result<Export, DualResponseError> {
+    let mut opened = inner.at_hand(id, &request.view).await?;
+    // Once bytes are given away it is too late to find that another replica removed the view.
+    if !request.view.is_whole()
+        && let Err(object_store::Error::NotFound { .. }) = inner.store.objects.head(&opened.data).await
+    {
+        opened = inner.reopened(id, &request.view).await?;
+    }
+    let columns = Arc::new(Columns::named(&opened, &request.columns)?);
+    let all = opened.starts.len() - 1;
+    let chunks = match request.chunk {
+        None => 0..all,
+        Some(chunk) => match usize::try_from(chunk) {
+            Ok(chunk) if chunk < all => chunk..chunk + 1,
+            _ => return Err(Error::Invalid(format!("there is no chunk {chunk}: there are {all}")).into()),
+        },
+    };
+    let itself = request.columns.is_empty() && request.chunk.is_none();
+    let anew = (request.format == ExportFormat::Parquet && !itself).then_some(&inner.config);
+    let job = Job {
+        inner: Arc::clone(inner),
+        tag: tag(&opened, request, anew),
+        opened,
+        columns,
+        format: request.format,
+        csv_safe: request.csv_safe,
+        chunks,
+    };
+    match job.format {
+        ExportFormat::Parquet if itself => stored::export(&job, request.range).await,
+        ExportFormat::Xlsx => workbook(job, request.range).await,
+        _ => run::export(job, request.range).await,
+    }
+}
+
+#[cfg(feature = "xlsx")]
+async fn workbook(job: Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
+    xlsx::export(job, range).await
+}
+
+#[cfg(not(feature = "xlsx"))]
+#[expect(clippy::unused_async, reason = "with the feature it waits")]
+async fn workbook(_job: Job, _range: Option<ByteRange>) -> Result<Export, DualResponseError> {
+    Err(DualResponseError::Unsupported(
+        "workbooks need the feature `xlsx` of antiphon-snapshot; take csv, ndjson, arrow or parquet".into(),
+    ))
+}
+
+impl Job {
+    fn encoder(&self) -> Result<Box<dyn Encode>> {
+        let schema = self.columns.schema();
+        Ok(match self.format {
+            ExportFormat::Csv => Box::new(csv::Csv::new(schema, self.csv_safe)),
+            ExportFormat::Arrow => Box::new(arrow::Stream::new(schema)?),
+            ExportFormat::Parquet => Box::new(parquet::File::new(schema, &self.inner.config)?),
+            ExportFormat::Ndjson => Box::new(ndjson::Ndjson),
+            other => {
+                return Err(Error::Invalid(format!("`{}` is not written here", other.name())));
+            }
+        })
+    }
+}
+
+/// The same for the same bytes: made of what is stored and of all that decides how it is written, with how Parquet is
+/// written where it is written anew.
+fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) -> String {
+    /// Changes when the same rows would be written as other bytes.
+    const EDITION: &str = "1";
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    add(EDITION);
+    add(&opened.manifest.digest);
+    add(request.format.name());
+    add(if request.format == ExportFormat::Csv && request.csv_safe { "safe" } else { "" });
+    add(&request.chunk.map(|chunk| chunk.to_string()).unwrap_or_default());
+    add(&anew.map(|config| format!("{} {}", config.compression, config.page_rows)).unwrap_or_default());
+    for column in &request.columns {
+        add(column);
+    }
+    hex("", &hash.finalize()[..16])
+}
+
+/// The part of a whole that a range means: its first byte, and the one after its last.
+fn part(range: ByteRange, total: u64) -> Result<Range<u64>> {
+    let part = match range {
+        ByteRange::From { first, last } => {
+            first..last.map_or(total, |last| last.saturating_add(1).min(total))
+        }
+        ByteRange::Last(count) => total.saturating_sub(count)..total,
+        other => return Err(Error::Invalid(format!("range {other:?} is of no kind that is known here"))),
+    };
+    if part.start >= part.end {
+        return Err(Error::Invalid(format!("range: nothing of it is among the {total} bytes there are")));
+    }
+    Ok(part)
+}

@@ -1,0 +1,54 @@
+//! The stored file itself.
+
+use antiphon_results::{
+    DualResponseError,
+    snapshot::{ByteRange, Export},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use object_store::{GetOptions, GetRange, ObjectStore as _};
+use sha2::{Digest as _, Sha256};
+
+use super::{Job, part};
+use crate::{
+    error::{Error, Result},
+    opened::digest,
+};
+
+pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
+    let manifest = &job.opened.manifest;
+    let total = manifest.bytes;
+    let wanted = range.map(|range| part(range, total)).transpose()?.unwrap_or(0..total);
+    let whole = wanted == (0..total);
+    let options =
+        GetOptions { range: (!whole).then(|| GetRange::Bounded(wanted.clone())), ..GetOptions::default() };
+    let found = job.inner.store.objects.get_opts(&job.opened.data, options).await.map_err(Error::from)?;
+    if found.meta.size != total {
+        return Err(Error::Altered("the stored rows have another length than was written".into()).into());
+    }
+    let length = wanted.end - wanted.start;
+    // What is read whole is compared with what was written, and told at the end if it is something else.
+    let expected = whole.then(|| (Sha256::new(), manifest.digest.clone()));
+    let bytes = found.into_stream();
+    let checked = stream::unfold(Some((bytes, length, expected)), |state| async move {
+        let (mut bytes, left, mut expected) = state?;
+        match bytes.next().await {
+            Some(Ok(part)) if part.len() as u64 <= left => {
+                if let Some((hash, _)) = &mut expected {
+                    hash.update(&part);
+                }
+                let left = left - part.len() as u64;
+                Some((Ok(part), Some((bytes, left, expected))))
+            }
+            Some(Err(error)) => Some((Err(Error::from(error)), None)),
+            None if left == 0 => {
+                let same = expected.is_none_or(|(hash, written)| digest(hash) == written);
+                let error = || Error::Altered("these are not the bytes that were written".into());
+                (!same).then(|| (Err(error()), None))
+            }
+            _ => Some((Err(Error::Altered("the stored rows end elsewhere".into())), None)),
+        }
+    });
+    let body = checked.map(|part: Result<Bytes>| part.map_err(DualResponseError::from)).boxed();
+    Ok(Export::new(&job.tag, Some(total), body).with_part(wanted.start, Some(length)))
+}

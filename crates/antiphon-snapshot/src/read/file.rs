@@ -1,0 +1,59 @@
+//! The stored file, for readers that fetch for themselves.
+
+use std::{ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use futures_util::{
+    FutureExt as _,
+    future::{self, BoxFuture},
+};
+use object_store::{ObjectStore, path::Path};
+use parquet::{
+    arrow::{arrow_reader::ArrowReaderOptions, async_reader::AsyncFileReader},
+    errors::{ParquetError, Result},
+    file::metadata::ParquetMetaData,
+};
+
+use super::guard;
+
+/// A stored file whose footer is known already.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredFile {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) path: Path,
+    pub(crate) bytes: u64,
+    pub(crate) metadata: Arc<ParquetMetaData>,
+}
+
+impl AsyncFileReader for StoredFile {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
+        async move {
+            let mut parts = self.get_byte_ranges(vec![range]).await?;
+            parts.pop().ok_or_else(|| ParquetError::General("the object store gave nothing".into()))
+        }
+        .boxed()
+    }
+
+    fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
+        if ranges.iter().any(|range| range.start > range.end || range.end > self.bytes) {
+            let error = ParquetError::General("a page is not where the footer says".into());
+            return future::ready(Err(error)).boxed();
+        }
+        async move {
+            let outside = |error| ParquetError::External(Box::new(error));
+            let parts = self.objects.get_ranges(&self.path, &ranges).await.map_err(outside)?;
+            let all = 0..self.metadata.num_row_groups();
+            let checked = guard::pages(&self.metadata, &all, &ranges, &parts);
+            checked.map_err(|error| ParquetError::External(Box::new(error)))?;
+            Ok(parts)
+        }
+        .boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _options: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>>> {
+        future::ready(Ok(Arc::clone(&self.metadata))).boxed()
+    }
+}

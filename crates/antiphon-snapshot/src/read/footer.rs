@@ -1,0 +1,150 @@
+//! The footer of a stored file: read with limits, and believed only as far as it agrees with itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::{ObjectStore as _, ObjectStoreExt as _, path::Path};
+use parquet::{
+    DecodeResult,
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
+};
+
+use super::decode::blocking;
+use crate::{
+    config::SnapshotConfig,
+    error::{Error, Result},
+    keeper::Inner,
+    opened::StoredManifest,
+};
+
+/// What is read at the end of a file before anything is known of it. Most footers are in it.
+const TAIL: u64 = 64 * 1024;
+
+/// A footer of ours takes some hundred bytes a chunk and column, and an index as much a page. That is more where
+/// columns are many and rows few, but never more than half of what is stored, unless that is little.
+const SMALL_FOOTER: u64 = 64 * 1024 * 1024;
+
+/// Nobody makes room for more.
+const MAX_FOOTER: u64 = 1024 * 1024 * 1024;
+
+/// What a chunk may claim to become when it is unpacked, however large it is stored.
+const MAX_CHUNK: i64 = 1024 * 1024 * 1024;
+
+/// How many times larger than it is stored. Whoever stores little and claims much means harm.
+const MAX_GROWTH: i64 = 256;
+
+/// What any chunk may become. Ours are of 32 MiB unless they are told otherwise.
+const SMALL_CHUNK: i64 = 64 * 1024 * 1024;
+
+/// A column within a column within a column: nobody's tables go so deep, and to follow them takes stack.
+const MAX_DEPTH: usize = 64;
+
+pub(crate) async fn load(
+    inner: &Inner,
+    data: &Path,
+    manifest: &StoredManifest,
+) -> Result<ArrowReaderMetadata> {
+    let end = manifest.bytes;
+    if end < 12 {
+        return Err(Error::Altered(format!("{end} bytes are no Parquet")));
+    }
+    let most = (end / 2).clamp(SMALL_FOOTER, MAX_FOOTER);
+    let mut known = end.saturating_sub(TAIL)..end;
+    let mut bytes = inner.store.objects.get_range(data, known.clone()).await?;
+    let claimed = bytes.len().checked_sub(8).and_then(|at| bytes.get(at..at + 4));
+    let claimed = claimed.and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
+    let length = u64::from(claimed.ok_or_else(|| Error::Altered("the stored rows have no end".into()))?);
+    if length > most || length + 8 > end {
+        return Err(Error::Altered(format!("a footer of {length} bytes is none of ours")));
+    }
+    if length + 8 > known.end - known.start {
+        known = end - length - 8..end;
+        bytes = inner.store.objects.get_range(data, known.clone()).await?;
+    }
+    let mut decoder =
+        ParquetMetaDataPushDecoder::try_new(end)?.with_page_index_policy(PageIndexPolicy::Required);
+    decoder.push_ranges(vec![known], vec![bytes])?;
+    // Parsing takes milliseconds for each million rows, and what is hostile may make it panic.
+    loop {
+        let (parsed, given) = blocking(move || Ok((decoder.try_decode()?, decoder))).await?;
+        decoder = given;
+        match parsed {
+            DecodeResult::NeedsData(ranges) => {
+                let wanted = ranges.iter().try_fold(0_u64, |sum, range| {
+                    (range.start <= range.end && range.end <= end)
+                        .then(|| sum.saturating_add(range.end - range.start))
+                });
+                if wanted.is_none_or(|wanted| wanted > most) {
+                    return Err(Error::Altered("the index of pages is not where the footer says".into()));
+                }
+                let parts: Vec<Bytes> = inner.store.objects.get_ranges(data, &ranges).await?;
+                decoder.push_ranges(ranges, parts)?;
+            }
+            DecodeResult::Data(metadata) => return described(metadata).await,
+            DecodeResult::Finished => return Err(Error::Altered("the footer has nothing in it".into())),
+        }
+    }
+}
+
+/// Looks whether what was written can be read, before anybody is told that it is there.
+pub(crate) async fn verify(inner: &Inner, data: &Path, manifest: &StoredManifest) -> Result<()> {
+    let metadata = load(inner, data, manifest).await?;
+    match starts(&inner.config, &metadata, manifest) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::Broken(format!("what was written cannot be read: {error}").into())),
+    }
+}
+
+async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
+    let leaves = metadata.file_metadata().schema_descr();
+    let depth = leaves.columns().iter().map(|leaf| leaf.path().parts().len()).max().unwrap_or(0);
+    if depth > MAX_DEPTH {
+        return Err(Error::Altered(format!("columns {depth} deep are none of ours")));
+    }
+    blocking(move || {
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        Ok(ArrowReaderMetadata::try_new(Arc::new(metadata), options)?)
+    })
+    .await
+}
+
+/// Where each chunk begins, and where the last ends, if that agrees with what was written.
+pub(crate) fn starts(
+    config: &SnapshotConfig,
+    metadata: &ArrowReaderMetadata,
+    manifest: &StoredManifest,
+) -> Result<Vec<u64>> {
+    let fields = metadata.schema().fields().len();
+    if fields != manifest.columns.len() {
+        return Err(Error::Altered(format!(
+            "the stored rows have {fields} columns, and {} were written",
+            manifest.columns.len()
+        )));
+    }
+    let ours = i64::try_from(config.chunk_bytes.saturating_mul(2)).unwrap_or(MAX_CHUNK);
+    let small = SMALL_CHUNK.max(ours).min(MAX_CHUNK);
+    let mut starts = vec![0_u64];
+    let mut rows = 0_u64;
+    for group in metadata.metadata().row_groups() {
+        let added = u64::try_from(group.num_rows()).ok().and_then(|count| rows.checked_add(count));
+        rows = added.ok_or_else(|| Error::Altered("a chunk has fewer rows than none".into()))?;
+        let sum = |of: fn(&ColumnChunkMetaData) -> i64| {
+            group.columns().iter().fold(0_i64, |sum, column| sum.saturating_add(of(column).max(0)))
+        };
+        let size = sum(ColumnChunkMetaData::uncompressed_size).max(group.total_byte_size());
+        let stored = sum(ColumnChunkMetaData::compressed_size);
+        if size > stored.saturating_mul(MAX_GROWTH).clamp(small, MAX_CHUNK) {
+            return Err(Error::Altered("a chunk claims to be larger than ours are".into()));
+        }
+        starts.push(rows);
+    }
+    let claimed = metadata.metadata().file_metadata().num_rows();
+    if rows != manifest.rows || u64::try_from(claimed) != Ok(rows) {
+        return Err(Error::Altered(format!(
+            "the stored rows are {rows}, and {} were written",
+            manifest.rows
+        )));
+    }
+    Ok(starts)
+}

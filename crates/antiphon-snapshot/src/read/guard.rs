@@ -1,0 +1,126 @@
+//! What a stored file claims of itself, before anybody makes room for it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use parquet::{
+    arrow::ProjectionMask,
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData},
+};
+
+use crate::{
+    error::{Error, Result},
+    opened::Opened,
+};
+
+/// How many bytes a batch has in memory, about.
+const BATCH_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Looks at the header of every page in these bytes: none may claim to become more than its column does, whose size
+/// was looked at when the file was opened.
+pub(super) fn pages(
+    metadata: &ParquetMetaData,
+    chunks: &Range<usize>,
+    ranges: &[Range<u64>],
+    parts: &[Bytes],
+) -> Result<()> {
+    for chunk in chunks.clone() {
+        for (leaf, column) in metadata.row_group(chunk).columns().iter().enumerate() {
+            let (begin, length) = place(column)?;
+            let end = begin.saturating_add(length);
+            if !ranges.iter().any(|range| range.start < end && begin < range.end) {
+                continue;
+            }
+            let index = metadata.offset_index().and_then(|index| index.get(chunk)?.get(leaf));
+            let pages = index.map(|index| index.page_locations().as_slice()).unwrap_or_default();
+            let starts = pages.iter().map(|page| page.offset).chain(column.dictionary_page_offset());
+            for start in starts.filter_map(|start| u64::try_from(start).ok()) {
+                let Some(header) = at(start, ranges, parts) else { continue };
+                let claimed = claimed(header).filter(|&claimed| claimed <= column.uncompressed_size());
+                if claimed.is_none() {
+                    return Err(Error::Altered("a page claims to be larger than its column".into()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a column begins, and how long it is.
+fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
+    let begin = column
+        .dictionary_page_offset()
+        .map_or(column.data_page_offset(), |dictionary| dictionary.min(column.data_page_offset()));
+    match (u64::try_from(begin), u64::try_from(column.compressed_size())) {
+        (Ok(begin), Ok(length)) => Ok((begin, length)),
+        _ => Err(Error::Altered("a column is before the beginning".into())),
+    }
+}
+
+/// The bytes from this place on, if they are among these.
+fn at<'a>(start: u64, ranges: &[Range<u64>], parts: &'a [Bytes]) -> Option<&'a [u8]> {
+    let (range, part) = ranges.iter().zip(parts).find(|(range, _)| range.contains(&start))?;
+    part.get(usize::try_from(start - range.start).ok()?..)
+}
+
+/// What a page's header says that it will be when it is unpacked. The header is Thrift's compact protocol, and this is
+/// its second member, a number like the first.
+fn claimed(header: &[u8]) -> Option<i64> {
+    let mut bytes = header.iter().copied();
+    let mut number = || {
+        // A member that follows on the last, of 32 bits.
+        if bytes.next()? != 0x15 {
+            return None;
+        }
+        let mut value = 0_u64;
+        for shift in (0..35).step_by(7) {
+            let byte = bytes.next()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                // Signs are in the lowest bit.
+                return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
+            }
+        }
+        None
+    };
+    number()?;
+    number().filter(|&size| size >= 0)
+}
+
+/// How many rows of these chunks are unpacked at a time, at most `most`: fewer where they are large. It depends on
+/// nothing but what is stored.
+pub(super) fn batch(opened: &Opened, chunks: &Range<usize>, most: usize) -> usize {
+    batch_of(opened, chunks, &ProjectionMask::all(), most)
+}
+
+/// The same of some columns.
+pub(crate) fn batch_of(opened: &Opened, chunks: &Range<usize>, mask: &ProjectionMask, most: usize) -> usize {
+    let group = |chunk: usize| {
+        let group = opened.metadata.metadata().row_group(chunk);
+        let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
+        let sizes = columns.map(|(_, column)| {
+            // Texts that repeat are stored once and unpacked each time.
+            column.uncompressed_size().max(column.unencoded_byte_array_data_bytes().unwrap_or(0))
+        });
+        let bytes = sizes.fold(0_u64, |sum, size| sum.saturating_add(u64::try_from(size).unwrap_or(0)));
+        let rows = opened.starts[chunk + 1] - opened.starts[chunk];
+        BATCH_BYTES.saturating_mul(rows.max(1)) / bytes.max(1)
+    };
+    let fit = chunks.clone().map(group).min().unwrap_or(u64::MAX);
+    usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, most.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::claimed;
+
+    #[test]
+    fn size_is_read_from_the_header_and_nothing_else_is() {
+        assert_eq!(claimed(&[0x15, 0x00, 0x15, 0x80, 0x02, 0x15, 0x10]), Some(128));
+        assert_eq!(claimed(&[0x15, 0x00, 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f]), Some(i64::from(i32::MAX)));
+        assert_eq!(claimed(&[0x15, 0x00, 0x15, 0x01]), None);
+        assert_eq!(claimed(&[0x15, 0x00, 0x25, 0x02]), None);
+        assert_eq!(claimed(&[0x15, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80]), None);
+        assert_eq!(claimed(&[]), None);
+    }
+}

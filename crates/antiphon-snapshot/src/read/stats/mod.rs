@@ -1,0 +1,110 @@
+//! What is in each column.
+
+mod column;
+mod histogram;
+mod range;
+mod sketch;
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use antiphon_results::snapshot::{ColumnStats, SnapshotId, View};
+use arrow::record_batch::RecordBatch;
+use object_store::{ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
+
+use self::column::Profile;
+use super::{
+    columns::Columns,
+    decode::{Decoder, Wanted, blocking},
+};
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    opened::Opened,
+};
+
+/// How many columns are looked into. Of those after them only the footer is read.
+const PROFILED: usize = 200;
+
+/// No kept profile is larger.
+const MAX_KEPT: u64 = 16 * 1024 * 1024;
+
+/// Found out once, then kept beside the rows. Whoever asks meanwhile waits for the same.
+pub(crate) async fn stats(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Vec<ColumnStats>> {
+    let opened = inner.opened(id, &View::default()).await?;
+    match of(inner, &opened).await {
+        Err(error) if error.is_missing() => of(inner, &inner.reopened(id, &View::default()).await?).await,
+        stats => stats,
+    }
+}
+
+async fn of(inner: &Arc<Inner>, opened: &Arc<Opened>) -> Result<Vec<ColumnStats>> {
+    let stats = opened.stats.get_or_try_init(|| async {
+        if let Some(kept) = kept(inner, opened).await? {
+            return Ok::<_, Error>(kept);
+        }
+        let found = profile(inner, opened).await?;
+        keep(inner, opened, &found).await?;
+        Ok(found)
+    });
+    Ok(stats.await?.clone())
+}
+
+/// What somebody found out before, unless it is of something else.
+async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>> {
+    let found = match inner.store.objects.get(&opened.place.stats()).await {
+        Err(object_store::Error::NotFound { .. }) => return Ok(None),
+        found => found?,
+    };
+    if found.meta.size > MAX_KEPT {
+        return Ok(None);
+    }
+    let bytes = found.bytes().await?;
+    let stats: Option<Vec<ColumnStats>> = serde_json::from_slice(&bytes).ok();
+    let names = opened.manifest.columns.iter().map(|column| &column.name);
+    Ok(stats.filter(|stats| stats.iter().map(|column| &column.name).eq(names)))
+}
+
+/// Keeps it for others. Of two who found out the same, one does.
+async fn keep(inner: &Inner, opened: &Opened, stats: &[ColumnStats]) -> Result<()> {
+    let text = serde_json::to_vec(stats).map_err(Error::Manifest)?;
+    let options = PutOptions::from(PutMode::Create);
+    match inner.store.objects.put_opts(&opened.place.stats(), PutPayload::from(text), options).await {
+        Ok(_) | Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+        }
+        // It was found out all the same; another time it will be kept.
+        Err(error) => {
+            tracing::warn!(error = &error as &dyn std::error::Error, "column statistics are not kept");
+        }
+    }
+    Ok(())
+}
+
+async fn profile(inner: &Arc<Inner>, opened: &Arc<Opened>) -> Result<Vec<ColumnStats>> {
+    let described = Arc::clone(opened);
+    let ranges = blocking(move || range::of_columns(&described)).await?;
+    let looked: Vec<usize> = (0..ranges.len().min(PROFILED)).collect();
+    let columns = Arc::new(Columns::at(opened, &looked)?);
+    let mut profiles: Box<[Profile]> = columns
+        .schema()
+        .fields()
+        .iter()
+        .zip(&ranges)
+        .map(|(field, range)| Profile::new(field, range))
+        .collect();
+    for chunk in 0..opened.starts.len() - 1 {
+        let decoder = Decoder::new(inner, opened, &columns, Wanted::chunk(chunk)).await?;
+        (_, profiles) = decoder.drive(profiles, look).await?;
+    }
+    let mut stats: Vec<ColumnStats> = profiles.into_iter().map(Profile::finish).collect();
+    for (field, range) in opened.schema().fields().iter().zip(ranges).skip(stats.len()) {
+        stats.push(range.alone(field));
+    }
+    Ok(stats)
+}
+
+fn look(profiles: &mut Box<[Profile]>, batch: &RecordBatch) -> Result<ControlFlow<()>> {
+    for (profile, array) in profiles.iter_mut().zip(batch.columns()) {
+        profile.add(array)?;
+    }
+    Ok(ControlFlow::Continue(()))
+}

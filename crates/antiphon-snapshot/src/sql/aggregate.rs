@@ -1,0 +1,199 @@
+//! Rows grouped and measured.
+
+use std::sync::Arc;
+
+use antiphon_results::{
+    DualResponseError, Rows,
+    snapshot::{Aggregate, Bucket, Group, Measure, MeasureOp, SnapshotId, View},
+};
+use arrow::datatypes::{DataType, Schema};
+use datafusion::{
+    datasource::provider_as_source,
+    functions::{datetime::expr_fn::date_trunc, math::expr_fn::floor},
+    functions_aggregate::expr_fn::{approx_distinct, avg, count, count_distinct, max, min, sum},
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit},
+};
+use futures_util::TryStreamExt as _;
+
+use super::{
+    engine, filter, refusal,
+    scan::{self, SnapshotTable},
+};
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+};
+
+/// The most groups.
+const MAX_GROUPS: usize = 10_000;
+/// By how many columns at most.
+const MAX_BY: usize = 2;
+/// How many measures at most.
+const MAX_MEASURES: usize = 4;
+
+/// Groups and measures the rows of a snapshot.
+pub(crate) async fn aggregate(
+    inner: &Arc<Inner>,
+    id: &SnapshotId,
+    aggregate: &Aggregate,
+) -> Result<Rows, DualResponseError> {
+    let opened = inner.opened(id, &View::default()).await?;
+    let table = SnapshotTable::new(inner, opened, engine::PARTITIONS);
+    let plan = plan(table, aggregate)?;
+    let _turn = inner.engine.turn(&id.place).await?;
+    let limit = inner.engine.time;
+    let run = async {
+        let state = inner.engine.state(engine::PARTITIONS);
+        let mut batches = scan::run(state, &plan).await.map_err(refusal::of_view)?;
+        let mut rows = Rows::new();
+        while let Some(batch) = batches.try_next().await.map_err(refusal::of_view)? {
+            crate::read::rows(&batch, &mut rows, MAX_GROUPS + 1)?;
+        }
+        Ok(rows)
+    };
+    let rows = tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err(refusal::timeout(limit)))?;
+    if rows.len() > MAX_GROUPS {
+        return Err(DualResponseError::TooLarge(format!(
+            "there are more than {MAX_GROUPS} groups; give a `limit`, or group by wider buckets"
+        )));
+    }
+    Ok(rows)
+}
+
+fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
+    let schema = SnapshotTable::plain_schema(&table.opened);
+    let (groups, measures) = (&aggregate.groups, &aggregate.measures);
+    if groups.len() > MAX_BY || measures.len() > MAX_MEASURES {
+        return Err(Error::Invalid(format!(
+            "rows are grouped by {MAX_BY} columns at most, and {MAX_MEASURES} things are measured of them"
+        )));
+    }
+    let counted = [Measure { op: MeasureOp::Count, column: None }];
+    let measures = if measures.is_empty() { &counted[..] } else { &measures[..] };
+    let mut by = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        if groups[..at].iter().any(|before| before.column == group.column) {
+            return Err(Error::Invalid(format!("rows are grouped by `{}` twice", group.column)));
+        }
+        if (0..measures.len()).any(|number| group.column == format!("m{number}")) {
+            return Err(Error::Invalid(format!(
+                "`{}` is what a measure is called in the answer; ask with a query instead",
+                group.column
+            )));
+        }
+        by.push(self::group(&schema, group)?.alias(&group.column));
+    }
+    let mut measured = Vec::new();
+    for (number, measure) in measures.iter().enumerate() {
+        measured.push(self::measure(&schema, measure)?.alias(format!("m{number}")));
+    }
+    let in_groups = groups.iter().map(|group| filter::column(&group.column).sort(true, false));
+    let (order, fetch) = match aggregate.limit {
+        // Those with the greatest first measure, and of equals the first.
+        Some(limit) => {
+            let greatest = filter::column("m0").sort(false, false);
+            let limit = usize::try_from(limit).unwrap_or(MAX_GROUPS).min(MAX_GROUPS);
+            (std::iter::once(greatest).chain(in_groups).collect(), limit)
+        }
+        None => (in_groups.collect::<Vec<_>>(), MAX_GROUPS + 1),
+    };
+    let filter = filter::all(&schema, &aggregate.filter)?;
+    let build = || {
+        let mut plan = LogicalPlanBuilder::scan("rows", provider_as_source(Arc::new(table)), None)?;
+        if let Some(filter) = filter {
+            plan = plan.filter(filter)?;
+        }
+        // First the columns by name, so that those made of others can be called like them.
+        let plan = plan.aggregate(by, measured)?;
+        if order.is_empty() { plan.build() } else { plan.sort_with_limit(order, Some(fetch))?.build() }
+    };
+    build().map_err(|error| Error::Broken(error.into()))
+}
+
+fn group(schema: &Schema, group: &Group) -> Result<Expr> {
+    let kind = filter::kind(schema, &group.column)?;
+    let column = filter::column(&group.column);
+    if kind.is_nested() {
+        return Err(Error::Invalid(format!("column `{}` is nested; group by another", group.column)));
+    }
+    let Some(bucket) = group.bucket else { return Ok(column) };
+    let part = match bucket {
+        Bucket::Width(width) => return by_width(group, kind, column, width),
+        Bucket::Minute => "minute",
+        Bucket::Hour => "hour",
+        Bucket::Day => "day",
+        Bucket::Week => "week",
+        Bucket::Month => "month",
+        Bucket::Year => "year",
+        other => return Err(Error::Invalid(format!("this store cannot group by {other:?}"))),
+    };
+    match kind {
+        DataType::Timestamp(..) => Ok(date_trunc(lit(part), column)),
+        DataType::Date32 | DataType::Date64 => Ok(cast(date_trunc(lit(part), column), kind.clone())),
+        _ => Err(Error::Invalid(format!(
+            "column `{}` holds no days or moments; group it by `width`, or by its values",
+            group.column
+        ))),
+    }
+}
+
+fn by_width(group: &Group, kind: &DataType, column: Expr, width: f64) -> Result<Expr> {
+    if !kind.is_numeric() {
+        return Err(Error::Invalid(format!(
+            "column `{}` holds no numbers; `width` is for those",
+            group.column
+        )));
+    }
+    if !width.is_finite() || width <= 0.0 {
+        return Err(Error::Invalid("the width of a bucket is a number above 0".into()));
+    }
+    let least = floor(cast(column, DataType::Float64) / lit(width)) * lit(width);
+    // Whole numbers in whole buckets stay whole.
+    let whole = kind.is_integer() && width.fract() == 0.0;
+    Ok(if whole { cast(least, DataType::Int64) } else { least })
+}
+
+fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
+    let Some(name) = &measure.column else {
+        if measure.op == MeasureOp::Count {
+            return Ok(count(lit(1_i64)));
+        }
+        return Err(Error::Invalid("say of which column; only `count` needs none".into()));
+    };
+    let kind = filter::kind(schema, name)?;
+    let column = filter::column(name);
+    let number = || {
+        if kind.is_numeric() {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("column `{name}` holds no numbers; it can be counted, not added up")))
+    };
+    if kind.is_nested() && measure.op != MeasureOp::Count {
+        return Err(Error::Invalid(format!("column `{name}` is nested; it can only be counted")));
+    }
+    Ok(match measure.op {
+        MeasureOp::Count => count(column),
+        MeasureOp::Distinct => match kind {
+            kind if kind.is_integer() => approx_distinct(column),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Timestamp(..) | DataType::Date32 => {
+                approx_distinct(column)
+            }
+            _ => count_distinct(column),
+        },
+        MeasureOp::Sum => {
+            number()?;
+            match kind {
+                // Sums of these may be more than 64 bits hold, and would come out as something else.
+                DataType::Int64 | DataType::UInt64 => sum(cast(column, DataType::Decimal128(20, 0))),
+                _ => sum(column),
+            }
+        }
+        MeasureOp::Mean => {
+            number()?;
+            avg(cast(column, DataType::Float64))
+        }
+        MeasureOp::Min => min(column),
+        MeasureOp::Max => max(column),
+        other => return Err(Error::Invalid(format!("this store cannot measure {other:?}"))),
+    })
+}

@@ -1,0 +1,58 @@
+//! Sort, filter, group, SQL: the only place that names DataFusion.
+//!
+//! The engine is given rows by a [scan](scan::SnapshotTable) of ours and sees no files, no catalogs and no network.
+//! What it may use is bounded by an [`Engine`](engine::Engine) that all queries of a process share.
+
+mod aggregate;
+mod engine;
+mod filter;
+mod flight;
+mod prune;
+mod query;
+mod refusal;
+mod scan;
+mod view;
+
+pub(crate) use self::{aggregate::aggregate, engine::Engine, query::query, view::prepare};
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use antiphon_results::{
+        Owner,
+        snapshot::{IntakeOptions, SnapshotId, SnapshotStore as _},
+    };
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use futures_util::stream;
+
+    use crate::{Batches, SnapshotConfig, Snapshots};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_query_that_is_dropped_gives_its_turn_and_its_memory_back() {
+        let config = SnapshotConfig { pool_bytes: 64 * 1024 * 1024, ..SnapshotConfig::default() };
+        let turns = config.queries;
+        let snapshots = Snapshots::open_with("memory:", [], config).unwrap();
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..20_000).map(|at| at % 3)));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        let id = SnapshotId::new(&Owner::nobody(), "rs_dropped");
+        let intake = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
+        snapshots.begin(&id, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+        let engine = &snapshots.inner.engine;
+        // A join that holds one side in memory, and would go on for long.
+        let sql = "SELECT sum(a.n + b.n + c.n) FROM result a JOIN result b USING (n) JOIN result c USING (n)";
+        let query = snapshots.query(&[("result".into(), id)], sql, &Owner::nobody()).await.unwrap();
+        assert_eq!(engine.free(), turns - 1);
+        let until = async |reached: &dyn Fn() -> bool| {
+            let reached = async {
+                while !reached() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(15), reached).await.unwrap();
+        };
+        until(&|| engine.taken() > 0).await;
+        drop(query);
+        until(&|| engine.taken() == 0 && engine.free() == turns).await;
+    }
+}

@@ -1,0 +1,114 @@
+//! What a query gives, in types that can be stored and under names that are each other's own.
+
+use std::{collections::HashSet, sync::Arc};
+
+use antiphon_results::{DualResponseError, snapshot::SnapshotId};
+use arrow::{
+    compute::cast,
+    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    record_batch::{RecordBatch, RecordBatchOptions},
+};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::{error::Error, read::json::is_json};
+
+/// Makes batches of a query into those of its answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    schema: SchemaRef,
+}
+
+impl Answer {
+    pub(super) fn new(plan: &Arc<dyn ExecutionPlan>, tables: &[(String, SnapshotId)]) -> Self {
+        let mut taken = HashSet::new();
+        let fields: Vec<_> = plan
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| {
+                let name = own(unqualified(field.name(), tables), &mut taken);
+                stored_field(field).with_name(name)
+            })
+            .collect();
+        Self { schema: Arc::new(Schema::new(fields)) }
+    }
+
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    pub(super) fn take(&self, batch: &RecordBatch) -> Result<RecordBatch, DualResponseError> {
+        let mut columns = Vec::new();
+        for (column, field) in batch.columns().iter().zip(self.schema.fields()) {
+            let column = if column.data_type() == field.data_type() {
+                Arc::clone(column)
+            } else {
+                cast(column, field.data_type()).map_err(Error::from)?
+            };
+            columns.push(column);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let taken = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
+        Ok(taken.map_err(Error::from)?)
+    }
+}
+
+/// What says of text that it is JSON.
+const MARKS: [&str; 3] = ["antiphon:json", "ARROW:extension:name", "ARROW:extension:metadata"];
+
+/// What a column is stored as. Text that is JSON stays so; what else is said of the column it came from is not said
+/// of it.
+fn stored_field(field: &Field) -> Field {
+    let kind = stored(field.data_type());
+    let mut metadata = field.metadata().clone();
+    let text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8);
+    metadata.retain(|key, _| text && is_json(field) && MARKS.contains(&key.as_str()));
+    Field::new(field.name(), kind, field.is_nullable()).with_metadata(metadata)
+}
+
+/// What a type is stored as. Views and dictionaries are ways to hold values, and spans of time are text.
+fn stored(kind: &DataType) -> DataType {
+    let inner = |field: &FieldRef| Arc::new(stored_field(field));
+    match kind {
+        DataType::BinaryView => DataType::Binary,
+        DataType::Dictionary(_, values) => stored(values),
+        DataType::Utf8View | DataType::Interval(_) | DataType::Duration(_) => DataType::Utf8,
+        DataType::List(field) => DataType::List(inner(field)),
+        DataType::LargeList(field) => DataType::LargeList(inner(field)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        kind => kind.clone(),
+    }
+}
+
+/// `sum(result.price)` as `sum(price)`: nobody gave the table that name on purpose.
+fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
+    let [(table, _)] = tables else { return name.to_owned() };
+    let prefix = format!("{}.", table.to_lowercase());
+    let mut shown = String::new();
+    let mut rest = name;
+    while let Some(at) = rest.find(&prefix) {
+        let (before, found) = rest.split_at(at);
+        shown.push_str(before);
+        let inside = shown.ends_with(|character: char| character.is_alphanumeric() || character == '_');
+        if inside {
+            shown.push_str(&prefix);
+        }
+        rest = &found[prefix.len()..];
+    }
+    shown + rest
+}
+
+/// The name, or with a number if another column has it already: a row is an object, whose members differ.
+fn own(name: String, taken: &mut HashSet<String>) -> String {
+    if taken.insert(name.clone()) {
+        return name;
+    }
+    let mut number = 2;
+    loop {
+        let candidate = format!("{name}_{number}");
+        if taken.insert(candidate.clone()) {
+            return candidate;
+        }
+        number += 1;
+    }
+}

@@ -1,0 +1,303 @@
+//! Functions that may make much of little, with a bound.
+//!
+//! What a function makes is not counted by the engine's pool until an operator holds it. So each call is measured
+//! before it is made: where the result could be too large it is made in pieces, and where a single row's could be,
+//! or the pieces become too much, it is not made.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray as _},
+    compute::{concat, kernels::concat_elements::concat_elements_dyn},
+    datatypes::{DataType, Int64Type},
+};
+use datafusion::{
+    common::{DFSchema, ScalarValue, plan_err, resources_err},
+    error::Result,
+    logical_expr::{
+        ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+        Volatility,
+        expr::ScalarFunction,
+        planner::{ExprPlanner, PlannerResult, RawBinaryExpr},
+    },
+    sql::sqlparser::ast::BinaryOperator,
+};
+
+use crate::sql::scan::BATCH_ROWS;
+
+/// The same function, of which one call makes so many bytes at most.
+pub(super) fn bounded(function: Arc<ScalarUDF>, bytes: usize) -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::new_from_impl(Bounded { function, bytes }))
+}
+
+/// Whether a function is one of these.
+pub(super) fn is_bounded(function: &ScalarUDF) -> bool {
+    let function: &dyn std::any::Any = function.inner().as_ref();
+    function.is::<Bounded>()
+}
+
+/// Gives operators that make text longer a bound.
+pub(super) fn planner(overlay: Option<Arc<ScalarUDF>>, bytes: usize) -> Arc<dyn ExprPlanner> {
+    let join = ScalarUDF::new_from_impl(Join { signature: Signature::user_defined(Volatility::Immutable) });
+    Arc::new(Planner { join: bounded(Arc::new(join), bytes), overlay })
+}
+
+#[derive(Debug)]
+struct Planner {
+    join: Arc<ScalarUDF>,
+    overlay: Option<Arc<ScalarUDF>>,
+}
+
+impl ExprPlanner for Planner {
+    fn plan_binary_op(&self, raw: RawBinaryExpr, _schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if raw.op != BinaryOperator::StringConcat {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let call = ScalarFunction::new_udf(Arc::clone(&self.join), vec![raw.left, raw.right]);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
+        let Some(overlay) = &self.overlay else { return Ok(PlannerResult::Original(args)) };
+        let call = ScalarFunction::new_udf(Arc::clone(overlay), args);
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(call)))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    function: Arc<ScalarUDF>,
+    bytes: usize,
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.function.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.function.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn return_type(&self, kinds: &[DataType]) -> Result<DataType> {
+        self.function.return_type(kinds)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<arrow::datatypes::FieldRef> {
+        self.function.return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, kinds: &[DataType]) -> Result<Vec<DataType>> {
+        self.function.coerce_types(kinds)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let fits = estimate(self.name(), &args) <= self.bytes;
+        let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        if alone {
+            return if fits { self.alone(args) } else { too_much(self.name()) };
+        }
+        if fits {
+            return self.function.invoke_with_args(args);
+        }
+        let mut made = Vec::new();
+        let mut bytes = 0;
+        self.in_pieces(&args, &mut made, &mut bytes)?;
+        let made: Vec<&dyn Array> = made.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(concat(&made)?))
+    }
+}
+
+impl Bounded {
+    /// One value for all rows: it becomes as many as there are in a batch when it meets others.
+    fn alone(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let made = self.function.invoke_with_args(args)?;
+        let size = match &made {
+            ColumnarValue::Scalar(value) => scalar(value),
+            ColumnarValue::Array(array) => used(array) / array.len().max(1),
+        };
+        if size > repeated(self.bytes) { too_much(self.name()) } else { Ok(made) }
+    }
+
+    fn in_pieces(
+        &self,
+        args: &ScalarFunctionArgs,
+        made: &mut Vec<ArrayRef>,
+        bytes: &mut usize,
+    ) -> Result<()> {
+        let rows = args.number_rows;
+        if estimate(self.name(), args) <= self.bytes {
+            let piece = self.function.invoke_with_args(args.clone())?.into_array(rows)?;
+            *bytes += piece.get_array_memory_size();
+            made.push(piece);
+            return if *bytes > self.bytes { too_much(self.name()) } else { Ok(()) };
+        }
+        if rows <= 1 {
+            return too_much(self.name());
+        }
+        self.in_pieces(&part(args, 0, rows / 2), made, bytes)?;
+        self.in_pieces(&part(args, rows / 2, rows - rows / 2), made, bytes)
+    }
+}
+
+/// How long a value may be of which a batch is to have no more than so many bytes.
+pub(super) fn repeated(bytes: usize) -> usize {
+    bytes / BATCH_ROWS
+}
+
+fn too_much<T>(name: &str) -> Result<T> {
+    resources_err!("`{name}` would make too much of what it is given")
+}
+
+fn part(args: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionArgs {
+    let part = |arg: &ColumnarValue| match arg {
+        ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(from, rows)),
+        scalar @ ColumnarValue::Scalar(_) => scalar.clone(),
+    };
+    ScalarFunctionArgs { args: args.args.iter().map(part).collect(), number_rows: rows, ..args.clone() }
+}
+
+/// The most bytes a call can make: more than it will, never less.
+fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
+    let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let rows = if alone { 1 } else { args.number_rows };
+    let total = |arg: &ColumnarValue| match arg {
+        ColumnarValue::Array(array) => used(array),
+        ColumnarValue::Scalar(value) => scalar(value).saturating_mul(rows),
+    };
+    let all = args.args.iter().map(total).fold(0, usize::saturating_add);
+    let of = |at: usize| args.args.get(at);
+    match name {
+        // Between each two there is what joins them.
+        "concat_ws" => all.saturating_add(of(0).map_or(0, total).saturating_mul(args.args.len())),
+        "array_to_string" => {
+            let items = of(0).map_or(0, items);
+            let between = of(1).map_or(0, longest).saturating_add(of(2).map_or(0, longest));
+            // A number of eight bytes may be written in twenty-five.
+            all.saturating_mul(4).saturating_add(items.saturating_mul(between))
+        }
+        // Each place of the text may be replaced, also those between its letters, and by what was found many times.
+        "replace" | "regexp_replace" => {
+            let places = of(0).map_or(0, total).saturating_add(rows);
+            places.saturating_mul(of(2).map_or(0, longest).saturating_mul(2).saturating_add(1))
+        }
+        "lpad" | "rpad" => {
+            let wanted = of(1).map_or(0, greatest);
+            // A letter has four bytes at most.
+            all.max(wanted.saturating_mul(rows).saturating_mul(4))
+        }
+        "string_to_array" => all.saturating_mul(8),
+        "to_char" => of(1).map_or(0, total).saturating_mul(16),
+        _ => all,
+    }
+}
+
+/// The bytes of an array's values, of its own part of the buffers.
+pub(super) fn used(array: &ArrayRef) -> usize {
+    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+}
+
+pub(super) fn scalar(value: &ScalarValue) -> usize {
+    match value {
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
+            text.as_ref().map_or(0, String::len) + 4
+        }
+        value => value.size(),
+    }
+}
+
+/// The longest value, in bytes.
+fn longest(arg: &ColumnarValue) -> usize {
+    match arg {
+        ColumnarValue::Scalar(value) => scalar(value),
+        ColumnarValue::Array(array) => match array.data_type() {
+            DataType::Utf8 => array.as_string::<i32>().iter().flatten().map(str::len).max().unwrap_or(0),
+            DataType::LargeUtf8 => array.as_string::<i64>().iter().flatten().map(str::len).max().unwrap_or(0),
+            DataType::Utf8View => array.as_string_view().iter().flatten().map(str::len).max().unwrap_or(0),
+            _ => used(array),
+        },
+    }
+}
+
+/// The greatest number; if it cannot be told, one that is too great.
+fn greatest(arg: &ColumnarValue) -> usize {
+    let number = |value: Option<i64>| usize::try_from(value.unwrap_or(0).max(0)).unwrap_or(usize::MAX);
+    match arg {
+        ColumnarValue::Scalar(ScalarValue::Int64(value)) => number(*value),
+        ColumnarValue::Scalar(value) if value.is_null() => 0,
+        ColumnarValue::Array(array) if *array.data_type() == DataType::Int64 => {
+            number(array.as_primitive::<Int64Type>().iter().flatten().max())
+        }
+        _ => usize::MAX,
+    }
+}
+
+/// How many values are in lists.
+fn items(arg: &ColumnarValue) -> usize {
+    match arg {
+        ColumnarValue::Array(array) => match array.as_list_opt::<i32>() {
+            Some(lists) => lists.iter().flatten().map(|list| list.len()).sum(),
+            None => used(array),
+        },
+        ColumnarValue::Scalar(value) => value.size(),
+    }
+}
+
+/// `a || b`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Join {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Join {
+    fn name(&self) -> &'static str {
+        "||"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let names: Vec<_> = args.iter().map(|arg| arg.schema_name().to_string()).collect();
+        Ok(names.join(" || "))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _kinds: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn coerce_types(&self, kinds: &[DataType]) -> Result<Vec<DataType>> {
+        if kinds.iter().any(DataType::is_nested) {
+            return plan_err!("`||` joins text; lists cannot be joined here");
+        }
+        Ok(vec![DataType::Utf8; kinds.len()])
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if alone { 1 } else { args.number_rows };
+        let sides = ColumnarValue::values_to_arrays(&args.args)?;
+        let [left, right] = &sides[..] else { return plan_err!("`||` has two sides") };
+        let full = |side: &ArrayRef| {
+            if side.len() == rows {
+                Ok(Arc::clone(side))
+            } else {
+                ScalarValue::try_from_array(side, 0)?.to_array_of_size(rows)
+            }
+        };
+        let joined = concat_elements_dyn(&full(left)?, &full(right)?)?;
+        if alone {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&joined, 0)?));
+        }
+        Ok(ColumnarValue::Array(joined))
+    }
+}

@@ -1,0 +1,146 @@
+//! The third gate: the plan. Only what is allowed may be in it, however it got there.
+
+use std::ops::ControlFlow;
+
+use antiphon_results::DualResponseError;
+use arrow::datatypes::DataType;
+use datafusion::{
+    common::tree_node::{TreeNode as _, TreeNodeRecursion},
+    logical_expr::{Expr, LogicalPlan, WindowFunctionDefinition, expr::WindowFunction},
+};
+
+use super::{bounded, functions, text::only_reads};
+use crate::sql::refusal::{not_valid, of_query, refused};
+
+/// The most calls of functions that may make much of little.
+const MAX_GROWING: usize = 32;
+/// How far a window function may look for another row.
+const MAX_OFFSET: i64 = 100_000;
+
+pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
+    let mut growing = 0;
+    let mut found = ControlFlow::Continue(());
+    let walked = plan.apply_with_subqueries(|plan| {
+        found = node(plan);
+        if found.is_break() {
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        plan.apply_expressions(|top| {
+            top.apply(|expr| {
+                found = expression(expr, &mut growing);
+                Ok(if found.is_break() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+            })
+        })
+    });
+    walked.map_err(of_query)?;
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+fn node(plan: &LogicalPlan) -> ControlFlow<DualResponseError> {
+    match plan {
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::Window(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Join(_)
+        | LogicalPlan::Union(_)
+        // There are no other tables: the world has only those that were given.
+        | LogicalPlan::TableScan(_)
+        | LogicalPlan::EmptyRelation(_)
+        | LogicalPlan::Subquery(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Values(_)
+        | LogicalPlan::Distinct(_) => ControlFlow::Continue(()),
+        LogicalPlan::RecursiveQuery(_) => {
+            ControlFlow::Break(refused("no_recursion", "a query may not read what it makes"))
+        }
+        LogicalPlan::Unnest(_) => {
+            ControlFlow::Break(refused("unknown_function", "lists cannot be taken apart into rows here"))
+        }
+        _ => ControlFlow::Break(only_reads()),
+    }
+}
+
+fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError> {
+    let unknown = |name: &str| {
+        ControlFlow::Break(refused(
+            "unknown_function",
+            format!("there is no function `{name}` here; there are {}", functions::shown()),
+        ))
+    };
+    match expr {
+        Expr::ScalarFunction(call) => {
+            let name = call.func.name();
+            if bounded::is_bounded(&call.func) {
+                *growing += 1;
+                if *growing > MAX_GROWING {
+                    let reason = format!("text is joined, replaced or padded more than {MAX_GROWING} times");
+                    return ControlFlow::Break(refused("too_deep", reason));
+                }
+                return ControlFlow::Continue(());
+            }
+            if functions::SCALARS.contains(&name) { ControlFlow::Continue(()) } else { unknown(name) }
+        }
+        Expr::AggregateFunction(call) => {
+            let name = call.func.name();
+            if functions::AGGREGATES.contains(&name) { ControlFlow::Continue(()) } else { unknown(name) }
+        }
+        Expr::WindowFunction(call) => window(call),
+        Expr::Unnest(_) | Expr::HigherOrderFunction(_) | Expr::Lambda(_) | Expr::LambdaVariable(_) => {
+            unknown("unnest")
+        }
+        Expr::ScalarVariable(..) | Expr::Placeholder(_) => ControlFlow::Break(not_valid(
+            "there are no variables and no parameters here: write the values themselves",
+        )),
+        Expr::Cast(cast) => kind(cast.field.data_type()),
+        Expr::TryCast(cast) => kind(cast.field.data_type()),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// Types whose every value has a size that was written in the query are not made.
+fn kind(kind: &DataType) -> ControlFlow<DualResponseError> {
+    match kind {
+        DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => {
+            ControlFlow::Break(not_valid("values of a fixed size cannot be made here"))
+        }
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+fn window(call: &WindowFunction) -> ControlFlow<DualResponseError> {
+    let name = call.fun.name();
+    let known = match &call.fun {
+        WindowFunctionDefinition::AggregateUDF(_) => functions::AGGREGATES.contains(&name),
+        WindowFunctionDefinition::WindowUDF(_) => functions::WINDOWS.contains(&name),
+    };
+    if call.params.distinct {
+        return ControlFlow::Break(refused(
+            "unknown_function",
+            format!("`{name}(DISTINCT …)` is not known as a window function; group the rows instead"),
+        ));
+    }
+    if !known || functions::GATHERING.contains(&name) || functions::SORTING.contains(&name) {
+        return ControlFlow::Break(refused(
+            "unknown_function",
+            format!("`{name}` is not known as a window function; group the rows instead"),
+        ));
+    }
+    let far = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => {
+            let offset = value.cast_to(&DataType::Int64);
+            matches!(offset, Ok(datafusion::common::ScalarValue::Int64(Some(offset))) if offset.abs() > MAX_OFFSET)
+        }
+        _ => false,
+    };
+    if matches!(name, "lag" | "lead") && call.params.args.get(1).is_some_and(far) {
+        let reason = format!("`{name}` looks {MAX_OFFSET} rows far at most");
+        return ControlFlow::Break(refused("memory", reason));
+    }
+    ControlFlow::Continue(())
+}

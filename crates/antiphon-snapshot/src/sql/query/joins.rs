@@ -1,0 +1,51 @@
+//! The fourth gate: what the engine would do. Joins that try every pair of rows are counted, and whatever reads is
+//! one of ours.
+
+use std::sync::Arc;
+
+use antiphon_results::DualResponseError;
+use datafusion::physical_plan::{ExecutionPlan, aggregates::AggregateExec};
+
+use super::text::only_reads;
+use crate::sql::{refusal::refused, scan::Scan};
+
+/// The most pairs of rows that one join tries.
+const MAX_PAIRS: u64 = 100_000_000;
+
+pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<(), DualResponseError> {
+    rows(plan).map(drop)
+}
+
+/// About how many rows a plan gives: not fewer, but for joins by a key.
+fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
+    let mut children = Vec::new();
+    for child in plan.children() {
+        children.push(rows(child)?);
+    }
+    let most = children.iter().copied().max().unwrap_or(1);
+    let given = match plan.name() {
+        "Scan" => plan.downcast_ref::<Scan>().map_or(u64::MAX, Scan::rows),
+        // One row, none, or those of VALUES, which are in the text.
+        "PlaceholderRowExec" | "EmptyExec" | "DataSourceExec" => 1_000,
+        "CrossJoinExec" | "NestedLoopJoinExec" | "PiecewiseMergeJoinExec" => {
+            let pairs = children.iter().copied().fold(1, u64::saturating_mul);
+            if pairs > MAX_PAIRS {
+                return Err(refused(
+                    "cartesian",
+                    format!(
+                        "the query joins every row with every other, {pairs} pairs; {MAX_PAIRS} are the most: join by a column with `=`, or group or filter first"
+                    ),
+                ));
+            }
+            pairs
+        }
+        "UnionExec" | "InterleaveExec" => children.iter().copied().fold(0, u64::saturating_add),
+        "AggregateExec" => {
+            let whole = plan.downcast_ref::<AggregateExec>().is_some_and(|plan| plan.group_expr().is_empty());
+            if whole { 1 } else { most }
+        }
+        _ if children.is_empty() => return Err(only_reads()),
+        _ => most,
+    };
+    Ok(plan.fetch().map_or(given, |fetch| given.min(fetch as u64)))
+}

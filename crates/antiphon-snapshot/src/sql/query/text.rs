@@ -1,0 +1,79 @@
+//! The first gate: a query's text and its tokens.
+
+use antiphon_results::DualResponseError;
+use datafusion::sql::sqlparser::{
+    dialect::GenericDialect,
+    keywords::Keyword,
+    tokenizer::{Token, TokenWithSpan, Tokenizer},
+};
+
+use crate::sql::refusal::{not_valid, refused, too_deep};
+
+/// The longest query.
+const MAX_BYTES: usize = 16 * 1024;
+/// The deepest parentheses.
+const MAX_NESTING: usize = 64;
+/// The most words and signs.
+const MAX_TOKENS: usize = 8_000;
+
+pub(super) fn check_length(sql: &str) -> Result<(), DualResponseError> {
+    if sql.len() > MAX_BYTES {
+        return Err(refused(
+            "too_long",
+            format!("the query has {} bytes, and {MAX_BYTES} are the most; write it shorter", sql.len()),
+        ));
+    }
+    Ok(())
+}
+
+/// The words and signs of one statement that only reads.
+pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError> {
+    let dialect = GenericDialect {};
+    let tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|error| not_valid(&error.to_string()))?;
+    let mut depth = 0_usize;
+    let mut ended = false;
+    let mut first = None;
+    for token in &tokens {
+        match &token.token {
+            Token::Whitespace(_) | Token::EOF => continue,
+            Token::SemiColon => {
+                ended |= first.is_some();
+                continue;
+            }
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if ended {
+            return Err(refused(
+                "one_statement",
+                "send one statement; what follows the semicolon is another",
+            ));
+        }
+        if depth > MAX_NESTING {
+            return Err(too_deep());
+        }
+        first.get_or_insert(&token.token);
+    }
+    if tokens.len() > MAX_TOKENS {
+        return Err(refused("too_long", "the query has too many words and signs; write it shorter"));
+    }
+    match first {
+        None => Err(not_valid("there is no query")),
+        Some(Token::LParen) => Ok(tokens),
+        Some(Token::Word(word)) if word.quote_style.is_none() => match word.keyword {
+            Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::FROM => Ok(tokens),
+            _ => Err(only_reads()),
+        },
+        Some(token) => {
+            Err(not_valid(&format!("a query does not begin with `{token}`; begin with SELECT or WITH")))
+        }
+    }
+}
+
+/// Anything but a question.
+pub(super) fn only_reads() -> DualResponseError {
+    refused("read_only", "queries only read: begin with SELECT or WITH, without INTO and FOR UPDATE")
+}

@@ -1,0 +1,267 @@
+//! The second gate: the tree that the parser makes of a query.
+
+use std::{collections::HashMap, ops::ControlFlow};
+
+use antiphon_results::DualResponseError;
+use datafusion::sql::sqlparser::{
+    ast::{
+        Expr, Function, Ident, ObjectName, ObjectNamePart, Query, Select, SetExpr, Statement, TableFactor,
+        Visit as _, Visitor,
+    },
+    dialect::GenericDialect,
+    parser::{Parser, ParserError},
+    tokenizer::TokenWithSpan,
+};
+
+use super::{text::only_reads, world::World};
+use crate::sql::refusal::{not_valid, refused, too_deep};
+
+/// How deep the parser goes.
+const MAX_RECURSION: usize = 200;
+/// How deep expressions may be, among them operators in a row.
+const MAX_DEPTH: usize = 128;
+/// How deep queries may be in each other.
+const MAX_QUERIES: usize = 24;
+/// How many UNION, INTERSECT and EXCEPT.
+const MAX_SETS: usize = 64;
+/// How many tables are read, when what WITH names is put in wherever it is used.
+const MAX_READS: u64 = 64;
+/// How many columns CUBE may have.
+const MAX_CUBE: usize = 6;
+
+/// The statement.
+pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualResponseError> {
+    let dialect = GenericDialect {};
+    let parser = Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens);
+    let statements = { parser }.parse_statements().map_err(|error| match error {
+        ParserError::RecursionLimitExceeded => too_deep(),
+        ParserError::ParserError(text) | ParserError::TokenizerError(text) => not_valid(&text),
+    })?;
+    let mut statements = statements.into_iter();
+    match (statements.next(), statements.next()) {
+        (Some(statement), None) => Ok(statement),
+        (None, _) => Err(not_valid("there is no query")),
+        (Some(_), Some(_)) => Err(refused("one_statement", "send one statement")),
+    }
+}
+
+/// Whether a statement is one that may be planned.
+pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResponseError> {
+    if !matches!(statement, Statement::Query(_)) {
+        return Err(only_reads());
+    }
+    let mut gate =
+        Gate { world, named: HashMap::new(), bodies: HashMap::new(), reads: vec![0], depth: 0, cubed: 0 };
+    match statement.visit(&mut gate) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Gate<'a> {
+    world: &'a World,
+    /// What WITH names, with how many tables each reads.
+    named: HashMap<String, u64>,
+    /// Queries that WITH names, by where they are in memory while the tree is walked.
+    bodies: HashMap<usize, String>,
+    /// How many tables each of the queries reads that are being walked.
+    reads: Vec<u64>,
+    depth: usize,
+    cubed: usize,
+}
+
+type Flow = ControlFlow<DualResponseError>;
+
+fn refuse(error: DualResponseError) -> Flow {
+    ControlFlow::Break(error)
+}
+
+impl Visitor for Gate<'_> {
+    type Break = DualResponseError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        self.reads.push(0);
+        if self.reads.len() > MAX_QUERIES || set_operations(&query.body) > MAX_SETS {
+            return refuse(too_deep());
+        }
+        if !query.locks.is_empty() || writes(&query.body) {
+            return refuse(only_reads());
+        }
+        let odd = query.for_clause.is_some()
+            || query.settings.is_some()
+            || query.format_clause.is_some()
+            || !query.pipe_operators.is_empty();
+        if odd {
+            return refuse(not_valid("FOR, SETTINGS, FORMAT and pipes are not known here"));
+        }
+        let Some(with) = &query.with else { return ControlFlow::Continue(()) };
+        if with.recursive {
+            return refuse(refused(
+                "no_recursion",
+                "WITH RECURSIVE is not allowed; use WITH, joins or window functions",
+            ));
+        }
+        for cte in &with.cte_tables {
+            // Until its end is reached, nobody can read it.
+            self.bodies.insert(address(&cte.query), cte.alias.name.value.to_lowercase());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> Flow {
+        let reads = self.reads.pop().unwrap_or_default();
+        match self.bodies.remove(&address(query)) {
+            // Of several of one name the largest counts.
+            Some(name) => {
+                let known = self.named.entry(name).or_default();
+                *known = reads.max(*known);
+            }
+            None => return self.read(reads),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        if select.into.is_some() {
+            return refuse(only_reads());
+        }
+        if !select.lateral_views.is_empty() {
+            return refuse(no_table_function());
+        }
+        if !select.connect_by.is_empty() {
+            return refuse(refused(
+                "no_recursion",
+                "CONNECT BY is not allowed; use joins or window functions",
+            ));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        match factor {
+            TableFactor::Table { args: Some(_), .. }
+            | TableFactor::TableFunction { .. }
+            | TableFactor::Function { .. }
+            | TableFactor::UNNEST { .. }
+            | TableFactor::JsonTable { .. }
+            | TableFactor::OpenJsonTable { .. }
+            | TableFactor::XmlTable { .. } => refuse(no_table_function()),
+            TableFactor::Table { version: Some(_), .. } | TableFactor::Table { sample: Some(_), .. } => {
+                refuse(not_valid("tables are read whole and as they are: no versions, no samples"))
+            }
+            TableFactor::Table { .. } | TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => {
+                ControlFlow::Continue(())
+            }
+            _ => refuse(not_valid("PIVOT, UNPIVOT and MATCH_RECOGNIZE are not known here")),
+        }
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> Flow {
+        let Some(name) = single(relation) else {
+            return refuse(self.world.unknown_table(&relation.to_string()));
+        };
+        let name = name.value.to_lowercase();
+        if let Some(reads) = self.named.get(&name) {
+            return self.read((*reads).max(1));
+        }
+        if self.world.has_table(&name) {
+            return self.read(1);
+        }
+        refuse(self.world.unknown_table(&name))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return refuse(too_deep());
+        }
+        match expr {
+            Expr::Function(function) => return self.function(function),
+            Expr::Cube(sets) => self.cubed += sets.len(),
+            Expr::Rollup(sets) | Expr::GroupingSets(sets) => self.cubed += sets.len() / 8,
+            Expr::InUnnest { .. } => return refuse(no_table_function()),
+            Expr::Lambda(_) => {
+                return refuse(refused(
+                    "unknown_function",
+                    "functions that take functions are not known here",
+                ));
+            }
+            _ => {}
+        }
+        if self.cubed > MAX_CUBE {
+            return refuse(too_deep());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _expr: &Expr) -> Flow {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+impl Gate<'_> {
+    fn read(&mut self, tables: u64) -> Flow {
+        if let Some(reads) = self.reads.last_mut() {
+            *reads = reads.saturating_add(tables);
+            if *reads > MAX_READS {
+                return refuse(too_deep());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn function(&self, function: &Function) -> Flow {
+        let name = match single(&function.name) {
+            Some(name) => name.value.to_lowercase(),
+            None => function.name.to_string(),
+        };
+        if self.world.knows_function(&name) {
+            return ControlFlow::Continue(());
+        }
+        refuse(World::unknown_function(&name))
+    }
+}
+
+fn address(query: &Query) -> usize {
+    std::ptr::from_ref(query).addr()
+}
+
+fn single(name: &ObjectName) -> Option<&Ident> {
+    match &name.0[..] {
+        [ObjectNamePart::Identifier(name)] => Some(name),
+        _ => None,
+    }
+}
+
+/// How many operations on sets there are, found without recursion: they may be nested as deep as the text is long.
+fn set_operations(body: &SetExpr) -> usize {
+    let mut count = 0;
+    let mut open = vec![body];
+    while let Some(body) = open.pop() {
+        if let SetExpr::SetOperation { left, right, .. } = body {
+            count += 1;
+            open.extend([&**left, &**right]);
+        }
+    }
+    count
+}
+
+fn writes(body: &SetExpr) -> bool {
+    let mut open = vec![body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => open.extend([&**left, &**right]),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => return true,
+            SetExpr::Select(_) | SetExpr::Query(_) | SetExpr::Values(_) | SetExpr::Table(_) => {}
+        }
+    }
+    false
+}
+
+fn no_table_function() -> DualResponseError {
+    refused(
+        "no_table_function",
+        "only tables can be read from, no functions; files and addresses are out of reach",
+    )
+}

@@ -1,0 +1,366 @@
+//! A snapshot as a table: its rows, in order, and if wanted the number of each.
+
+use std::{fmt, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, Int64Array},
+    datatypes::{DataType, Field, Schema, SchemaRef},
+    record_batch::{RecordBatch, RecordBatchOptions},
+};
+use async_trait::async_trait;
+use datafusion::{
+    catalog::{Session, TableProvider},
+    common::{
+        Statistics, config::ConfigNonZeroUsize, internal_err, stats::Precision, tree_node::TreeNodeRecursion,
+    },
+    datasource::{TableType, source_as_provider},
+    error::DataFusionError,
+    execution::{SendableRecordBatchStream, SessionState, TaskContext},
+    logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown},
+    physical_expr::{EquivalenceProperties, PhysicalExpr},
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+        execute_stream,
+        execution_plan::{Boundedness, EmissionType},
+        statistics::StatisticsArgs,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
+use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
+
+use crate::{error::Error, keeper::Inner, opened::Opened, read::guard};
+
+type Result<T, E = DataFusionError> = std::result::Result<T, E>;
+
+/// How many rows go through the engine at a time.
+pub(super) const BATCH_ROWS: usize = 8192;
+
+/// A snapshot as a table.
+#[derive(Clone)]
+pub(super) struct SnapshotTable {
+    inner: Arc<Inner>,
+    pub(super) opened: Arc<Opened>,
+    schema: SchemaRef,
+    /// Whether the last column is the row's number.
+    numbered: bool,
+    partitions: usize,
+}
+
+impl SnapshotTable {
+    /// Its columns, read by so many at once.
+    pub(super) fn new(inner: &Arc<Inner>, opened: Arc<Opened>, partitions: usize) -> Self {
+        let schema = Self::plain_schema(&opened);
+        Self { inner: Arc::clone(inner), opened, schema, numbered: false, partitions }
+    }
+
+    /// Its columns, without what the file says of itself.
+    pub(super) fn plain_schema(opened: &Opened) -> SchemaRef {
+        Arc::new(Schema::new(opened.schema().fields().clone()))
+    }
+
+    /// Adds the row's number as the last column. Returns what it is called.
+    pub(super) fn numbered(mut self) -> (Self, String) {
+        let mut name = String::from("__row");
+        while self.schema.column_with_name(&name).is_some() {
+            name.push('_');
+        }
+        let number = Arc::new(Field::new(&name, DataType::Int64, false));
+        let fields: Vec<_> = self.schema.fields().iter().cloned().chain([number]).collect();
+        self.schema = Arc::new(Schema::new(fields));
+        self.numbered = true;
+        (self, name)
+    }
+
+    /// All chunks as [`Group`]s.
+    fn groups(&self) -> Vec<Group> {
+        let group = |chunk: antiphon_results::snapshot::Chunk| Group {
+            index: usize::try_from(chunk.index).unwrap_or(usize::MAX),
+            first: chunk.row_offset,
+            rows: chunk.row_count,
+        };
+        self.opened.chunks().into_iter().map(group).collect()
+    }
+
+    /// How many rows of these columns go through the engine at a time, or of all: fewer where they are large.
+    fn batch_rows(&self, columns: Option<&[usize]>) -> usize {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let stored = columns.unwrap_or(&all).iter().copied().filter(|column| self.in_file(*column));
+        let mask = ProjectionMask::roots(self.opened.metadata.parquet_schema(), stored);
+        guard::batch_of(&self.opened, &(0..self.opened.starts.len() - 1), &mask, BATCH_ROWS)
+    }
+
+    /// The file's columns among these, which is where the number is not.
+    fn in_file(&self, column: usize) -> bool {
+        !self.numbered || column + 1 < self.schema.fields().len()
+    }
+
+    /// Some columns of some chunks, one chunk after the other.
+    fn read(
+        self,
+        columns: Vec<usize>,
+        schema: SchemaRef,
+        groups: Vec<Group>,
+    ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
+        let stored: Vec<usize> = columns.iter().copied().filter(|column| self.in_file(*column)).collect();
+        let mask = ProjectionMask::roots(self.opened.metadata.parquet_schema(), stored.iter().copied());
+        // The reader gives columns in the order of the file, each once.
+        let mut read = stored;
+        read.sort_unstable();
+        read.dedup();
+        let place = move |column: usize| read.binary_search(&column).ok();
+        let sources: Arc<[Option<usize>]> = columns.into_iter().map(place).collect();
+        let open = move |group: Group| {
+            let batches = ParquetRecordBatchStreamBuilder::new_with_metadata(
+                self.opened.reader(&self.inner),
+                self.opened.metadata.clone(),
+            )
+            .with_row_groups(vec![group.index])
+            .with_projection(mask.clone())
+            .with_batch_size(guard::batch_of(
+                &self.opened,
+                &(group.index..group.index + 1),
+                &mask,
+                BATCH_ROWS,
+            ))
+            .build()
+            .map_err(outside)?;
+            let (schema, sources) = (Arc::clone(&schema), Arc::clone(&sources));
+            Ok::<_, DataFusionError>(stream::try_unfold(
+                (batches, group.first),
+                move |(mut batches, first)| {
+                    let (schema, sources) = (Arc::clone(&schema), Arc::clone(&sources));
+                    async move {
+                        let Some(batch) = batches.try_next().await.map_err(outside)? else {
+                            group.ends(first)?;
+                            return Ok(None);
+                        };
+                        let next = first + batch.num_rows() as u64;
+                        Ok(Some((arrange(&schema, &sources, &batch, first)?, (batches, next))))
+                    }
+                },
+            ))
+        };
+        stream::iter(groups).map(open).try_flatten()
+    }
+}
+
+/// The columns asked for, in their order; those that are not in the file are the row's number.
+fn arrange(
+    schema: &SchemaRef,
+    sources: &[Option<usize>],
+    batch: &RecordBatch,
+    first: u64,
+) -> Result<RecordBatch> {
+    let rows = batch.num_rows();
+    let first = i64::try_from(first).unwrap_or(i64::MAX);
+    let numbers = || Int64Array::from_iter_values((first..).take(rows));
+    let column = |source: &Option<usize>| match source {
+        Some(source) => Arc::clone(batch.column(*source)),
+        None => Arc::new(numbers()) as ArrayRef,
+    };
+    let columns = sources.iter().map(column).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// What the file or the object store did wrong is not the query's fault.
+fn outside(error: parquet::errors::ParquetError) -> DataFusionError {
+    DataFusionError::External(Box::new(Error::from(error)))
+}
+
+/// A chunk, and the number of its first row.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    index: usize,
+    first: u64,
+    rows: u64,
+}
+
+impl Group {
+    /// Looks whether the next row would be the first after these.
+    fn ends(self, next: u64) -> Result<()> {
+        if next == self.first + self.rows {
+            return Ok(());
+        }
+        let found = next - self.first;
+        let altered = format!("chunk {} has {found} rows, and {} were written", self.index, self.rows);
+        Err(DataFusionError::External(Box::new(Error::Altered(altered))))
+    }
+}
+
+/// Lets so many rows go through the engine at a time as fit what a plan reads: operators gather as many as this before
+/// they pass them on, so that where rows are large it must be few.
+pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
+    let mut rows = BATCH_ROWS;
+    plan.apply_with_subqueries(|plan| {
+        if let LogicalPlan::TableScan(scan) = plan {
+            let provider = source_as_provider(&scan.source)?;
+            let provider: &dyn std::any::Any = provider.as_ref();
+            if let Some(table) = provider.downcast_ref::<SnapshotTable>() {
+                rows = rows.min(table.batch_rows(scan.projection.as_deref()));
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    state.config_mut().options_mut().execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
+    Ok(())
+}
+
+/// A plan of our own making, ready to run.
+pub(super) async fn run(mut state: SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
+    let plan = state.optimize(plan)?;
+    fit(&mut state, &plan)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await?;
+    execute_stream(plan, state.task_ctx())
+}
+
+#[async_trait]
+impl TableProvider for SnapshotTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// What a filter says is used to leave chunks out; the rows of those that stay are filtered after.
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let mut groups = self.groups();
+        if let Some(kept) = super::prune::kept(state, &self.opened, &self.schema, filters) {
+            groups.retain(|group| kept.get(group.index).copied().unwrap_or(true));
+        }
+        Ok(Arc::new(Scan::new(self.clone(), columns, schema, split(groups, self.partitions))))
+    }
+}
+
+/// As many parts as there are to be, each of chunks that follow each other, with about as many rows.
+fn split(groups: Vec<Group>, parts: usize) -> Vec<Vec<Group>> {
+    let rows: u64 = groups.iter().map(|group| group.rows).sum();
+    let share = rows.div_ceil(parts as u64).max(1);
+    let mut split = vec![Vec::new(); parts];
+    let mut before = 0;
+    for group in groups {
+        let part = usize::try_from(before / share).unwrap_or(usize::MAX).min(parts - 1);
+        split[part].push(group);
+        before += group.rows;
+    }
+    split.retain(|part| !part.is_empty());
+    if split.is_empty() {
+        split.push(Vec::new());
+    }
+    split
+}
+
+impl fmt::Debug for SnapshotTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SnapshotTable").field("data", &self.opened.data).finish_non_exhaustive()
+    }
+}
+
+/// Reads a snapshot's chunks.
+#[derive(Debug)]
+pub(super) struct Scan {
+    table: SnapshotTable,
+    columns: Vec<usize>,
+    parts: Vec<Vec<Group>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl Scan {
+    fn new(table: SnapshotTable, columns: Vec<usize>, schema: SchemaRef, parts: Vec<Vec<Group>>) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(parts.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self { table, columns, parts, properties: Arc::new(properties) }
+    }
+
+    /// How many rows it gives.
+    pub(super) fn rows(&self) -> u64 {
+        self.parts.iter().flatten().map(|group| group.rows).sum()
+    }
+}
+
+impl DisplayAs for Scan {
+    fn fmt_as(&self, _kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scan: columns={:?}, rows={}", self.columns, self.rows())
+    }
+}
+
+impl ExecutionPlan for Scan {
+    fn name(&self) -> &'static str {
+        "Scan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(groups) = self.parts.get(partition) else {
+            return internal_err!("a scan of {} parts has no part {partition}", self.parts.len());
+        };
+        let schema = self.schema();
+        let batches = self.table.clone().read(self.columns.clone(), Arc::clone(&schema), groups.clone());
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let rows = match args.partition().and_then(|part| self.parts.get(part)) {
+            Some(groups) => groups.iter().map(|group| group.rows).sum(),
+            None => self.rows(),
+        };
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        statistics.num_rows = Precision::Exact(usize::try_from(rows).unwrap_or(usize::MAX));
+        Ok(Arc::new(statistics))
+    }
+}

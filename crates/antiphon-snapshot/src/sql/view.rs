@@ -1,0 +1,195 @@
+//! Views: an order and a choice of a snapshot's rows, written once as a file of their own and then read like any.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use antiphon_results::{
+    DualResponseError, Order,
+    snapshot::{SnapshotId, View},
+};
+use arrow::datatypes::DataType;
+use chrono::{DateTime, Utc};
+use datafusion::{
+    datasource::provider_as_source,
+    error::DataFusionError,
+    execution::SendableRecordBatchStream,
+    logical_expr::{Expr, LogicalPlanBuilder},
+};
+use futures_util::TryStreamExt as _;
+use object_store::{ObjectMeta, ObjectStoreExt as _, path::Path};
+
+use super::{
+    engine, filter, refusal,
+    scan::{self, SnapshotTable},
+};
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::{Place, data_name, writer_name},
+    opened::{Opened, StoredManifest},
+    writer::{Writer, ignore_missing},
+};
+
+/// The most columns of an order.
+const MAX_SORT: usize = 4;
+/// The most views of a snapshot: whoever makes one more removes the oldest.
+const MAX_VIEWS: usize = 16;
+
+/// Makes a view, if nobody has yet, and says how many rows it has.
+pub(crate) async fn prepare(
+    inner: &Arc<Inner>,
+    id: &SnapshotId,
+    view: &View,
+) -> Result<u64, DualResponseError> {
+    match inner.opened(id, view).await {
+        Ok(opened) => return Ok(opened.manifest.rows),
+        Err(error) if error.is_missing() => {}
+        // A manifest whose rows another replica has removed: it is made again.
+        Err(Error::Altered(_)) => {
+            let place = Place::of(&inner.store.prefix, id).view(view);
+            remove(inner, &place.manifest()).await?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let whole = inner.opened(id, &View::default()).await?;
+    let plan = Plan::new(inner, Arc::clone(&whole), view)?;
+    let place = whole.place.view(view);
+    let name = place.folder.to_string();
+    let (of, id) = (Arc::clone(inner), id.clone());
+    let make = move || async move {
+        let turn = of.engine.turn(&id.place).await?;
+        let limit = of.engine.time;
+        let made = tokio::time::timeout(limit, make(&of, &whole, &place, plan)).await;
+        drop(turn);
+        made.unwrap_or_else(|_| Err(refusal::timeout(limit)))
+    };
+    inner.engine.flights.join(name, make).await
+}
+
+/// What is to be done for a view, checked.
+struct Plan {
+    table: SnapshotTable,
+    filter: Option<Expr>,
+    sort: Vec<datafusion::logical_expr::SortExpr>,
+}
+
+impl Plan {
+    fn new(inner: &Arc<Inner>, whole: Arc<Opened>, view: &View) -> Result<Self> {
+        let schema = Arc::clone(whole.schema());
+        if view.sort.len() > MAX_SORT {
+            let given = view.sort.len();
+            return Err(Error::Invalid(format!(
+                "rows are sorted by {MAX_SORT} columns at most, not {given}"
+            )));
+        }
+        let filter = filter::all(&schema, &view.filter)?;
+        let mut sort = Vec::new();
+        for by in &view.sort {
+            let kind = filter::kind(&schema, &by.field)?;
+            if kind.is_nested() || matches!(kind, DataType::Null) {
+                return Err(Error::Invalid(format!(
+                    "column `{}` is nested or empty and has no order; sort by another",
+                    by.field
+                )));
+            }
+            sort.push(filter::sort_key(&by.field, kind)?.sort(by.order == Order::Asc, false));
+        }
+        // Without an order the rows keep theirs, and only one may read them.
+        let partitions = if sort.is_empty() { 1 } else { engine::PARTITIONS };
+        let mut table = SnapshotTable::new(inner, whole, partitions);
+        if !sort.is_empty() {
+            let (numbered, number) = table.numbered();
+            table = numbered;
+            sort.push(filter::column(&number).sort(true, false));
+        }
+        Ok(Self { table, filter, sort })
+    }
+
+    /// The view's rows.
+    async fn run(self, inner: &Inner) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let partitions = if self.sort.is_empty() { 1 } else { engine::PARTITIONS };
+        let state = inner.engine.state(partitions);
+        let fields = self.table.opened.schema().fields().iter();
+        let columns: Vec<_> = fields.map(|field| filter::column(field.name())).collect();
+        let mut plan = LogicalPlanBuilder::scan("rows", provider_as_source(Arc::new(self.table)), None)?;
+        if let Some(filter) = self.filter {
+            plan = plan.filter(filter)?;
+        }
+        if !self.sort.is_empty() {
+            plan = plan.sort(self.sort)?;
+        }
+        // The number has decided between equals, and is of no use to anybody after that.
+        scan::run(state, &plan.project(columns)?.build()?).await
+    }
+}
+
+async fn make(inner: &Inner, whole: &Opened, place: &Place, plan: Plan) -> Result<u64, DualResponseError> {
+    make_room(inner, whole).await?;
+    // Another replica may be at the same view: each writes a file of its own, and the manifest says whose it is.
+    let name = data_name(&writer_name()?);
+    let data = place.data(&name);
+    let schema = SnapshotTable::plain_schema(whole);
+    let mut rows = plan.run(inner).await.map_err(refusal::of_view)?;
+    let mut writer = Writer::create(inner, data.clone(), Arc::clone(&schema))?;
+    while let Some(batch) = rows.try_next().await.map_err(refusal::of_view)? {
+        let batch = batch.with_schema(Arc::clone(&schema)).map_err(Error::from)?;
+        writer.write(batch).await?;
+    }
+    let stored = writer.finish().await?;
+    let (columns, truncated) = (whole.manifest.columns.clone(), whole.manifest.truncated);
+    let published = inner.publish(place, &StoredManifest::new(&stored, columns, truncated, name)).await;
+    if !matches!(published, Ok(true)) {
+        remove(inner, &data).await?;
+    }
+    published?;
+    // A snapshot that was removed meanwhile takes its view with it.
+    match inner.store.objects.head(&whole.place.manifest()).await {
+        Ok(_) => Ok(stored.rows),
+        Err(object_store::Error::NotFound { .. }) => {
+            remove(inner, &place.manifest()).await?;
+            remove(inner, &data).await?;
+            Err(DualResponseError::NotFound)
+        }
+        Err(error) => Err(Error::from(error).into()),
+    }
+}
+
+/// Removes the oldest views until there is room for one more, and what writers that broke off have left.
+async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
+    let folder = whole.place.folder.clone().join("views");
+    let listed: Vec<ObjectMeta> = inner.store.objects.list(Some(&folder)).try_collect().await?;
+    let mut views: BTreeMap<String, Vec<ObjectMeta>> = BTreeMap::new();
+    for meta in listed {
+        let Some((view, _)) = meta.location.as_ref().rsplit_once('/') else { continue };
+        views.entry(view.into()).or_default().push(meta);
+    }
+    let is_manifest = |meta: &ObjectMeta| meta.location.filename() == Some("manifest.json");
+    let made =
+        |metas: &[ObjectMeta]| metas.iter().find(|meta| is_manifest(meta)).map(|meta| meta.last_modified);
+    let abandoned = Utc::now() - chrono::Duration::from_std(inner.config.abandoned).unwrap_or_default();
+    let mut finished: Vec<(DateTime<Utc>, String, Vec<ObjectMeta>)> = Vec::new();
+    for (view, metas) in views {
+        if let Some(made) = made(&metas) {
+            finished.push((made, view, metas));
+            continue;
+        }
+        for meta in metas.iter().filter(|meta| meta.last_modified < abandoned) {
+            crate::sweep::abort(inner, &meta.location).await?;
+            remove(inner, &meta.location).await?;
+        }
+    }
+    finished.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    let surplus = (finished.len() + 1).saturating_sub(MAX_VIEWS);
+    for (_, view, mut metas) in finished.into_iter().take(surplus) {
+        // First what makes it a view.
+        metas.sort_by_key(|meta| !is_manifest(meta));
+        for meta in metas {
+            remove(inner, &meta.location).await?;
+        }
+        inner.cache.invalidate(&view).await;
+    }
+    Ok(())
+}
+
+async fn remove(inner: &Inner, path: &Path) -> Result<()> {
+    Ok(inner.store.objects.delete(path).await.or_else(ignore_missing)?)
+}

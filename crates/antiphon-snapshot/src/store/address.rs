@@ -1,0 +1,114 @@
+use std::sync::Arc;
+
+use object_store::{local::LocalFileSystem, memory::InMemory};
+use url::Url;
+
+use super::{Bucket, Store};
+use crate::error::{Error, Result};
+
+impl Store {
+    /// `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…`, `az://…`.
+    pub(crate) fn open(address: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
+        let url = Url::parse(address).map_err(|error| {
+            Error::Place(format!(
+                "`{address}` is no address of an object store: {error}; give `memory:`, `file:///path`, `s3://bucket/prefix`, `gs://…` or `az://…`"
+            ))
+        })?;
+        let options: Vec<_> = options.into_iter().collect();
+        let bucket = match url.scheme() {
+            "memory" | "file" => {
+                if let Some((key, _)) = options.first() {
+                    return Err(Error::Place(format!(
+                        "`{key}` means nothing to a store of the kind `{}`; leave it out",
+                        url.scheme()
+                    )));
+                }
+                if url.scheme() == "memory" { memory() } else { folder(&url)? }
+            }
+            "s3" | "s3a" => aws(&url, options)?,
+            "gs" => gcp(&url, options)?,
+            "az" | "azure" | "adl" | "abfs" | "abfss" => azure(&url, options)?,
+            other => {
+                return Err(Error::Place(format!(
+                    "there are no stores of the kind `{other}`; give `memory:`, `file:`, `s3:`, `gs:` or `az:`"
+                )));
+            }
+        };
+        Ok(bucket.into())
+    }
+}
+
+fn memory() -> Bucket {
+    // Its uploads by id take no part twice; its own never fail, and end with the process.
+    Bucket { ordered: true, ..Bucket::new(Arc::new(InMemory::new())) }
+}
+
+fn folder(url: &Url) -> Result<Bucket> {
+    let folder = url.to_file_path().map_err(|()| {
+        Error::Place(format!("`{url}` is no folder of this machine; give `file:///path`, with three strokes"))
+    })?;
+    let made = |error: std::io::Error| {
+        Error::Place(format!("the folder `{}` cannot be made: {error}", folder.display()))
+    };
+    std::fs::create_dir_all(&folder).map_err(made)?;
+    let folder = folder.canonicalize().map_err(made)?;
+    let objects = LocalFileSystem::new_with_prefix(&folder)?.with_automatic_cleanup(true);
+    Ok(Bucket { folder: Some(folder), ..Bucket::new(Arc::new(objects)) })
+}
+
+/// What is below the bucket in an address.
+#[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
+fn prefix(url: &Url) -> Result<object_store::path::Path> {
+    object_store::path::Path::from_url_path(url.path())
+        .map_err(|error| Error::Place(format!("`{}` is no place in a bucket: {error}", url.path())))
+}
+
+/// How often and for how long a cloud is asked again.
+#[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
+fn patience() -> object_store::RetryConfig {
+    object_store::RetryConfig {
+        max_retries: 6,
+        retry_timeout: std::time::Duration::from_mins(1),
+        ..object_store::RetryConfig::default()
+    }
+}
+
+macro_rules! cloud {
+    ($feature:literal, $open:ident, $builder:path, $kind:literal) => {
+        #[cfg(feature = $feature)]
+        fn $open(url: &Url, options: Vec<(String, String)>) -> Result<Bucket> {
+            let mut builder = <$builder>::new().with_url(url.to_string()).with_retry(patience());
+            for (key, value) in options {
+                let known = key.to_ascii_lowercase().parse().map_err(|_| {
+                    Error::Place(format!(
+                        "`{key}` is nothing that {} can be told; see object_store's names",
+                        $kind
+                    ))
+                })?;
+                builder = builder.with_config(known, value);
+            }
+            let store = builder
+                .build()
+                .map_err(|error| Error::Place(format!("`{url}` cannot be opened: {error}")))?;
+            let store = Arc::new(store);
+            let bucket = Bucket::new(Arc::clone(&store) as _)
+                .with_multipart(Arc::clone(&store) as _)
+                .with_signer(store)
+                .with_prefix(prefix(url)?);
+            Ok(Bucket { ordered: true, ..bucket })
+        }
+
+        #[cfg(not(feature = $feature))]
+        fn $open(url: &Url, _options: Vec<(String, String)>) -> Result<Bucket> {
+            Err(Error::Place(format!(
+                "`{}:` needs the feature `{}` of antiphon-snapshot, and this was built without it",
+                url.scheme(),
+                $feature
+            )))
+        }
+    };
+}
+
+cloud!("aws", aws, object_store::aws::AmazonS3Builder, "S3");
+cloud!("gcp", gcp, object_store::gcp::GoogleCloudStorageBuilder, "Google Cloud Storage");
+cloud!("azure", azure, object_store::azure::MicrosoftAzureBuilder, "Azure Blob Storage");

@@ -1,0 +1,155 @@
+//! What is removed, and what is found to be removed; addresses that are signed.
+
+mod local;
+
+use std::{sync::Arc, time::Duration};
+
+use antiphon_results::{DualResponseError, snapshot::SnapshotId};
+use chrono::{DateTime, Utc};
+use futures_util::{
+    StreamExt as _, TryStreamExt as _, future,
+    stream::{self, BoxStream},
+};
+use object_store::{Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, path::Path};
+use url::Url;
+
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::Place,
+    store::again,
+    writer::{UPLOAD, ignore_missing},
+};
+
+/// An address of the stored rows that needs no other credential.
+pub(crate) async fn sign(inner: &Arc<Inner>, id: &SnapshotId, life: Duration) -> Result<Option<Url>> {
+    let Some(sign) = &inner.store.sign else { return Ok(None) };
+    // A snapshot that is not there has no address.
+    let opened = inner.opened(id, &antiphon_results::snapshot::View::default()).await?;
+    Ok(Some(sign(opened.data.clone(), life).await?))
+}
+
+pub(crate) async fn delete(inner: &Arc<Inner>, id: &SnapshotId) -> Result<()> {
+    // Without a name of its own it would be all the tenant has.
+    if id.place.is_empty() || id.set.is_empty() {
+        return Ok(());
+    }
+    clear(inner, &Place::of(&inner.store.prefix, id)).await
+}
+
+/// Removes all of a snapshot, finished or not: first what makes it one, last what says that there is something.
+pub(crate) async fn clear(inner: &Inner, place: &Place) -> Result<()> {
+    let objects = &inner.store.objects;
+    objects.delete(&place.manifest()).await.or_else(ignore_missing)?;
+    let mut found = objects.list(Some(&place.folder));
+    while let Some(meta) = found.try_next().await? {
+        if meta.location != place.intent() {
+            abort(inner, &meta.location).await?;
+            objects.delete(&meta.location).await.or_else(ignore_missing)?;
+        }
+    }
+    objects.delete(&place.intent()).await.or_else(ignore_missing)?;
+    if let Some(root) = inner.store.folder.clone() {
+        let folder = place.folder.clone();
+        let work = tokio::task::spawn_blocking(move || local::remove(&root, &folder));
+        work.await.map_err(broken)?.map_err(local::failed)?;
+    }
+    // Views lie in folders of their own.
+    let below = format!("{}/", place.folder);
+    let exact = place.folder.to_string();
+    inner.cache.invalidate(&exact).await;
+    let views: Vec<_> =
+        inner.cache.iter().map(|(key, _)| key).filter(|key| key.starts_with(&below)).collect();
+    for key in views {
+        inner.cache.invalidate(&*key).await;
+    }
+    Ok(())
+}
+
+/// Removes the files of one who writes a snapshot, and nobody else's.
+pub(crate) async fn withdraw(inner: &Inner, place: &Place, writer: &str) -> Result<()> {
+    let objects = &inner.store.objects;
+    let mut found = objects.list(Some(&place.folder));
+    while let Some(meta) = found.try_next().await? {
+        if meta.location.filename().is_some_and(|name| name.contains(writer)) {
+            abort(inner, &meta.location).await?;
+            objects.delete(&meta.location).await.or_else(ignore_missing)?;
+        }
+    }
+    let Some(root) = inner.store.folder.clone() else { return Ok(()) };
+    let (folder, writer) = (place.folder.clone(), writer.to_owned());
+    let work = tokio::task::spawn_blocking(move || local::withdraw(&root, &folder, &writer));
+    work.await.map_err(broken)?.map_err(local::failed)
+}
+
+/// Removes the folders of a snapshot that are empty, where there are folders.
+pub(crate) async fn tidy(inner: &Inner, place: &Place) -> Result<()> {
+    let Some(root) = inner.store.folder.clone() else { return Ok(()) };
+    let folder = place.folder.clone();
+    tokio::task::spawn_blocking(move || local::tidy(&root, &folder)).await.map_err(broken)
+}
+
+/// Removes the upload that a note tells of.
+pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
+    let (Some(store), Some(file)) = (&inner.store.multipart, path.as_ref().strip_suffix(UPLOAD)) else {
+        return Ok(());
+    };
+    let id = match inner.store.objects.get(path).await {
+        Err(StoreError::NotFound { .. }) => return Ok(()),
+        note => note?.bytes().await?,
+    };
+    let (file, id) = (Path::from(file), String::from_utf8_lossy(&id).into_owned());
+    match again(|| store.abort_multipart(&file, &id)).await.or_else(ignore_missing) {
+        // What the store does not know of any more is what we want.
+        Err(StoreError::Generic { source, .. }) if source.to_string().contains("No upload") => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// All snapshots that have a file from before a moment. Those of one snapshot come one after another, so each is
+/// told once without keeping them all in mind.
+pub(crate) fn ids(
+    inner: &Arc<Inner>,
+    before: DateTime<Utc>,
+) -> BoxStream<'_, Result<SnapshotId, DualResponseError>> {
+    if let Some(root) = &inner.store.folder {
+        return local::ids(root.clone(), inner.store.prefix.clone(), before)
+            .map_err(|error| local::failed(error).into())
+            .boxed();
+    }
+    let prefix = &inner.store.prefix;
+    let shown = (!prefix.as_ref().is_empty()).then_some(prefix);
+    let list = inner.store.objects.list(shown).map_err(|error| DualResponseError::from(Error::from(error)));
+    let old = list.try_filter_map(move |meta| {
+        future::ready(Ok(if meta.last_modified < before { id_of(prefix, &meta) } else { None }))
+    });
+    let state = (old.boxed(), None::<SnapshotId>);
+    stream::try_unfold(state, async |(mut old, last)| {
+        while let Some(id) = old.try_next().await? {
+            if last.as_ref() != Some(&id) {
+                return Ok(Some((id.clone(), (old, Some(id)))));
+            }
+        }
+        Ok(None)
+    })
+    .boxed()
+}
+
+/// Whose file it is.
+fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
+    let mut parts = meta.location.prefix_match(prefix)?;
+    let (place, set) = (parts.next()?, parts.next()?);
+    // What lies beside the snapshots is none.
+    parts.next()?;
+    Some(SnapshotId::found(place.as_ref(), set.as_ref()))
+}
+
+pub(crate) async fn usage(inner: &Arc<Inner>, tenant: Option<&str>) -> Result<u64> {
+    let folder = inner.store.prefix.clone().join(SnapshotId::place(tenant));
+    let bytes = inner.store.objects.list(Some(&folder)).try_fold(0, async |sum, meta| Ok(sum + meta.size));
+    Ok(bytes.await?)
+}
+
+fn broken(error: impl Into<antiphon_results::BoxError>) -> Error {
+    Error::Broken(error.into())
+}

@@ -1,0 +1,246 @@
+//! Batches into a Parquet file on an object store: encoded away from the threads that wait, sent while more is
+//! encoded.
+
+mod upload;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
+use bytes::Bytes;
+use object_store::path::Path;
+use parquet::{
+    arrow::ArrowWriter,
+    basic::{Compression, ZstdLevel},
+    file::properties::{EnabledStatistics, WriterProperties, WriterVersion},
+};
+use tokio::{
+    sync::mpsc,
+    task::{JoinError, JoinHandle},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::upload::{Part, Upload};
+pub(crate) use self::upload::{UPLOAD, ignore_missing};
+use crate::{
+    config::SnapshotConfig,
+    error::{Error, Result},
+    keeper::Inner,
+};
+
+/// Writes one Parquet file. Dropped before it is finished, it leaves none.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    steps: mpsc::Sender<Step>,
+    encoding: JoinHandle<Result<u64>>,
+    sending: JoinHandle<Result<Stored>>,
+    gauge: Arc<Gauge>,
+    stop: DropGuard,
+}
+
+/// A file that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// `sha-256:` and hexadecimal.
+    pub(crate) digest: String,
+}
+
+/// How far a file is.
+#[derive(Debug, Default)]
+struct Gauge {
+    /// How many bytes are on the object store.
+    sent: AtomicU64,
+    /// How many bytes there are, sent or not.
+    made: AtomicU64,
+}
+
+/// Only what is said to be the end is one: whoever is dropped says nothing.
+#[derive(Debug)]
+enum Step {
+    Batch(RecordBatch),
+    End,
+}
+
+impl Writer {
+    pub(crate) fn create(inner: &Inner, path: Path, schema: SchemaRef) -> Result<Self> {
+        let properties = properties(&inner.config)?;
+        let encoder = ArrowWriter::try_new(Vec::new(), schema, Some(properties))?;
+        let (steps, taken) = mpsc::channel(2);
+        let (parts, ready) = mpsc::channel(1);
+        let gauge = Arc::new(Gauge::default());
+        let stop = CancellationToken::new();
+        let encoding = tokio::spawn(encode(
+            Encoder {
+                writer: encoder,
+                rows: 0,
+                part_bytes: inner.config.part_bytes,
+                chunk_bytes: inner.config.chunk_bytes,
+                gauge: Arc::clone(&gauge),
+            },
+            taken,
+            parts,
+        ));
+        let upload = Upload::new(&inner.store, path);
+        let sending = tokio::spawn(upload.run(ready, stop.clone(), Arc::clone(&gauge)));
+        Ok(Self { steps, encoding, sending, gauge, stop: stop.drop_guard() })
+    }
+
+    /// Takes a batch. Waits while others are encoded.
+    pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        if self.steps.send(Step::Batch(batch)).await.is_ok() {
+            return Ok(());
+        }
+        let (encoded, sent) = ((&mut self.encoding).await, (&mut self.sending).await);
+        match settle(encoded, sent) {
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::Broken("the writer ended early".into())),
+        }
+    }
+
+    /// How many bytes are on the object store.
+    pub(crate) fn sent(&self) -> u64 {
+        self.gauge.sent.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes there are so far, about: what is not encoded to the end is counted as it is.
+    pub(crate) fn made(&self) -> u64 {
+        self.gauge.made.load(Ordering::Relaxed)
+    }
+
+    /// Writes the footer. The file is there when this returns.
+    pub(crate) async fn finish(mut self) -> Result<Stored> {
+        // Should nobody take it, the two say why.
+        let _ = self.steps.send(Step::End).await;
+        let encoded = (&mut self.encoding).await;
+        let sent = (&mut self.sending).await;
+        self.stop.disarm();
+        settle(encoded, sent)
+    }
+
+    /// Gives it up. Nothing of it is there when this returns, unless the object store fails.
+    pub(crate) async fn give_up(self) {
+        let Self { steps, encoding, sending, stop, .. } = self;
+        drop((steps, stop));
+        // One that has been asked already is not asked again.
+        if !encoding.is_finished() {
+            let _ = encoding.await;
+        }
+        if !sending.is_finished() {
+            let _ = sending.await;
+        }
+    }
+}
+
+/// An object store that fails is the reason why nobody takes the bytes, and not the other way round.
+fn settle(
+    encoded: Result<Result<u64>, JoinError>,
+    sent: Result<Result<Stored>, JoinError>,
+) -> Result<Stored> {
+    let broken = |error: JoinError| Error::Broken(error.into());
+    match (encoded.map_err(broken)?, sent.map_err(broken)?) {
+        (Ok(rows), Ok(stored)) => Ok(Stored { rows, ..stored }),
+        (Err(error), _) if !matches!(error, Error::Broken(_)) => Err(error.of_writing()),
+        (_, Err(error)) | (Err(error), _) => Err(error.of_writing()),
+    }
+}
+
+/// What turns batches into bytes.
+struct Encoder {
+    writer: ArrowWriter<Vec<u8>>,
+    rows: u64,
+    part_bytes: usize,
+    chunk_bytes: usize,
+    gauge: Arc<Gauge>,
+}
+
+impl Encoder {
+    /// Encodes a batch; returns bytes if there are enough to be sent.
+    fn add(&mut self, batch: &RecordBatch) -> Result<Option<Bytes>> {
+        for slice in slices(batch, self.chunk_bytes) {
+            self.rows += slice.num_rows() as u64;
+            self.writer.write(&slice)?;
+            if self.writer.in_progress_size() >= self.chunk_bytes {
+                self.writer.flush()?;
+            }
+        }
+        let made = self.writer.bytes_written() + self.writer.in_progress_size();
+        self.gauge.made.store(made as u64, Ordering::Relaxed);
+        Ok((self.writer.inner().len() >= self.part_bytes).then(|| self.take()))
+    }
+
+    fn end(&mut self) -> Result<Bytes> {
+        self.writer.finish()?;
+        Ok(self.take())
+    }
+
+    /// The writer counts what it has written by itself, so what is taken away changes no offset.
+    fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(self.writer.inner_mut()))
+    }
+}
+
+/// Encodes what comes. No thread is held while nothing does.
+async fn encode(
+    mut encoder: Encoder,
+    mut taken: mpsc::Receiver<Step>,
+    parts: mpsc::Sender<Part>,
+) -> Result<u64> {
+    let gone = |_| Error::Broken("nobody takes the bytes".into());
+    let broken = |error: JoinError| Error::Broken(error.into());
+    loop {
+        let step = tokio::select! {
+            step = taken.recv() => step,
+            () = parts.closed() => return Err(Error::Broken("nobody takes the bytes".into())),
+        };
+        let batch = match step {
+            Some(Step::Batch(batch)) => batch,
+            Some(Step::End) => break,
+            None => return Err(Error::Broken("nobody brings rows".into())),
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let part = encoder.add(&batch);
+            (encoder, part)
+        });
+        let part;
+        (encoder, part) = work.await.map_err(broken)?;
+        if let Some(bytes) = part? {
+            parts.send(Part::More(bytes)).await.map_err(gone)?;
+        }
+    }
+    let work = tokio::task::spawn_blocking(move || {
+        let last = encoder.end();
+        (encoder.rows, last)
+    });
+    let (rows, last) = work.await.map_err(broken)?;
+    parts.send(Part::Last(last?)).await.map_err(gone)?;
+    Ok(rows)
+}
+
+/// A batch in pieces that are no larger than a chunk may be, by what its rows are on average, and of at least a row.
+pub(crate) fn slices(batch: &RecordBatch, bytes: usize) -> Vec<RecordBatch> {
+    const ROWS: usize = 8192;
+    let rows = batch.num_rows();
+    // A slice of a larger batch is said to be as large as that, so small ones are left alone.
+    let size = if rows <= 1 { 0 } else { batch.get_array_memory_size() };
+    let step = match size.div_ceil(bytes.max(1)) {
+        0 | 1 => ROWS,
+        pieces => (rows / pieces).clamp(1, ROWS),
+    };
+    (0..rows).step_by(step).map(|start| batch.slice(start, step.min(rows - start))).collect()
+}
+
+fn properties(config: &SnapshotConfig) -> Result<WriterProperties> {
+    Ok(WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(config.compression)?))
+        .set_max_row_group_row_count(Some(config.chunk_rows))
+        .set_data_page_row_count_limit(config.page_rows)
+        .set_write_batch_size(config.page_rows.min(1024))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_created_by("antiphon".into())
+        .build())
+}
