@@ -46,7 +46,7 @@
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
 //! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
-//! | `results` | | [`Ctx::dual_response`]: answers of more rows than a model can read |
+//! | `results` | | [`Ctx::dual_response`]: answers of more rows than a model can read; [`ResultTools`]: going on from them, and a viewer |
 //! | `testing` | | [`testing`] |
 //!
 //! # Why not otherwise
@@ -83,6 +83,8 @@ mod tool;
 mod trace;
 mod wire;
 
+#[cfg(feature = "results")]
+pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
 #[cfg(feature = "http")]
 pub use crate::server::{HttpConfig, shutdown_signal};
 pub use crate::{

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use rmcp::model::{Resource as Definition, ResourceTemplate as TemplateDefinition};
+use rmcp::model::{MetaObject, Resource as Definition, ResourceTemplate as TemplateDefinition};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -86,6 +86,13 @@ impl Resource {
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.definition.annotations = Some(annotations);
+        self
+    }
+
+    /// Adds an entry to its `_meta`: in the list, and with what is read, where the function returns text or bytes.
+    #[must_use]
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
     }
 
@@ -236,10 +243,21 @@ pub enum Contents {
 }
 
 impl Contents {
-    pub(crate) fn into_wire(self, uri: &str, mime_type: Option<&str>) -> Vec<ResourceContents> {
-        let typed = |contents: ResourceContents| match mime_type {
-            Some(mime_type) => contents.with_mime_type(mime_type),
-            None => contents,
+    pub(crate) fn into_wire(
+        self,
+        uri: &str,
+        mime_type: Option<&str>,
+        meta: Option<&MetaObject>,
+    ) -> Vec<ResourceContents> {
+        let typed = |contents: ResourceContents| {
+            let contents = match mime_type {
+                Some(mime_type) => contents.with_mime_type(mime_type),
+                None => contents,
+            };
+            match meta {
+                Some(meta) => contents.with_meta(meta.clone()),
+                None => contents,
+            }
         };
         match self {
             Self::Text(text) => vec![typed(ResourceContents::text(text, uri))],

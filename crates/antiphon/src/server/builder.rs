@@ -226,6 +226,14 @@ impl ServerBuilder {
     /// All that is wrong with it, one line each: names taken twice, descriptions missing, schemas
     /// that are none.
     pub fn build(self) -> Result<Server, BuildError> {
+        #[cfg(feature = "results")]
+        let this = crate::results::finish(self);
+        #[cfg(not(feature = "results"))]
+        let this = self;
+        this.put_together()
+    }
+
+    fn put_together(self) -> Result<Server, BuildError> {
         let mut problems = self.problems;
         let policy = self.ladder.policy;
         if matches!(policy, SamplingPolicy::ProviderFirst | SamplingPolicy::ProviderOnly)
@@ -283,6 +291,26 @@ impl ServerBuilder {
             states: self.states,
         };
         Ok(Server { shared: Arc::new(shared) })
+    }
+}
+
+/// What ready tools need to know before they are added.
+#[cfg(feature = "results")]
+impl ServerBuilder {
+    /// Something that tools were given to share.
+    pub(crate) fn given<T: 'static>(&self) -> Option<&T> {
+        self.states.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// The names of the tools so far of which something is true.
+    pub(crate) fn tool_names(&self, is: impl Fn(&Tool) -> bool) -> Vec<String> {
+        let tools = self.registry.tools().iter().filter(|tool| is(tool));
+        tools.map(|tool| tool.name().to_owned()).collect()
+    }
+
+    /// Notes something that is wrong.
+    pub(crate) fn problem(&mut self, problem: String) {
+        self.problems.push(problem);
     }
 }
 

@@ -52,5 +52,10 @@ fn capabilities(shared: &Shared, registry: &Registry) -> ServerCapabilities {
     if let Some(results) = shared.results() {
         capabilities.experimental.get_or_insert_default().extend(results.capability());
     }
+    #[cfg(feature = "results")]
+    if let Some(apps) = crate::results::capability(shared) {
+        let extension = super::apps::UI_EXTENSION.to_owned();
+        capabilities.extensions.get_or_insert_default().insert(extension, apps);
+    }
     capabilities
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use super::{
-    Link, Revision,
+    Link, Revision, apps,
     describe::describe,
     invoke::{Call, Reply, invoke},
     legacy,
@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     prompt::{Completer, Completion},
+    resource::Resource,
     server::{Shared, Told},
     task::{TaskPolicy, Tasks},
 };
@@ -113,7 +114,8 @@ impl ServerHandler for Handler {
     ) -> Result<ListToolsResult, ErrorData> {
         let registry = self.shared.registry();
         let legacy = !is_rounds(&context);
-        let mut tools: Vec<Tool> = registry.tools().iter().map(|tool| tool.definition.clone()).collect();
+        let there = registry.tools().iter().filter(|tool| apps::is_there(&tool.definition, &context));
+        let mut tools: Vec<Tool> = there.map(|tool| tool.definition.clone()).collect();
         if let Some(inner) = &self.shared.inner {
             let own = inner.list_tools(None, context).await?.tools;
             tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
@@ -140,7 +142,9 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.shared.registry();
-        let Some(tool) = registry.tool(&request.name) else {
+        // What a client cannot see in the list, it cannot call.
+        let tool = registry.tool(&request.name).filter(|tool| apps::is_there(&tool.definition, &context));
+        let Some(tool) = tool else {
             return match &self.shared.inner {
                 Some(inner) => inner.call_tool(request, context).await,
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
@@ -286,10 +290,11 @@ impl ServerHandler for Handler {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let registry = self.shared.registry();
         let uri = request.uri.as_str();
-        let (read, mime_type, arguments) = if let Some(resource) = registry.resource(uri) {
-            (&resource.read, resource.definition.mime_type.as_deref(), Value::Null)
+        let (read, mime_type, meta, arguments) = if let Some(resource) = registry.resource(uri) {
+            let Resource { definition, read, .. } = &**resource;
+            (read, definition.mime_type.as_deref(), definition.meta.as_ref(), Value::Null)
         } else if let Some((template, variables)) = registry.template(uri) {
-            (&template.read, template.definition.mime_type.as_deref(), Value::Object(variables))
+            (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
         } else {
             return match &self.shared.inner {
                 Some(inner) => inner.read_resource(request, context).await,
@@ -310,7 +315,7 @@ impl ServerHandler for Handler {
             match invoke(&self.shared, call, link, read, Ok(&arguments)).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(Ok(contents), ..) => {
-                    Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type)).into())
+                    Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type, meta)).into())
                 }
                 Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
             }

@@ -1,6 +1,7 @@
 //! Where Antiphon meets the SDK: the only room that names `rmcp` types, but for the few re-exported
 //! in [`model`](crate::model).
 
+mod apps;
 mod describe;
 mod handler;
 mod inner;
@@ -14,6 +15,8 @@ mod reply;
 mod session;
 mod tasks;
 
+#[cfg(feature = "results")]
+pub(crate) use apps::{APP_MEDIA_TYPE, UI_META};
 pub(crate) use handler::Handler;
 pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use legacy::Asking;

@@ -57,11 +57,15 @@ fn request(revision: Revision, method: &str, params: Value) -> http::request::Bu
     request
 }
 
-fn body(revision: Revision, method: &str, mut params: Value) -> Body {
+fn body(revision: Revision, method: &str, params: Value) -> Body {
+    body_with(revision, method, params, json!({"elicitation": {}}))
+}
+
+fn body_with(revision: Revision, method: &str, mut params: Value, capabilities: Value) -> Body {
     if revision == Revision::V2026_07_28 {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         });
     }
@@ -70,6 +74,16 @@ fn body(revision: Revision, method: &str, mut params: Value) -> Body {
 
 pub(crate) fn post(revision: Revision, method: &str, params: Value) -> Request<Body> {
     request(revision, method, params.clone()).body(body(revision, method, params)).unwrap()
+}
+
+/// The same, of a client that has declared `capabilities`.
+pub(crate) fn post_with(
+    revision: Revision,
+    method: &str,
+    params: Value,
+    capabilities: Value,
+) -> Request<Body> {
+    request(revision, method, params.clone()).body(body_with(revision, method, params, capabilities)).unwrap()
 }
 
 /// The messages of a response, as JSON or as an event stream.

@@ -27,6 +27,8 @@ mod replicas;
 mod replicas_memory;
 #[cfg(feature = "results")]
 mod results;
+#[cfg(feature = "results")]
+mod results_app;
 mod sample;
 mod sample_schema;
 mod sample_tools;

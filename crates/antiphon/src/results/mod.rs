@@ -1,4 +1,14 @@
-//! Tools that answer with more rows than a model can read.
+//! Tools that answer with more rows than a model can read, and tools that go on from such an answer.
+
+mod app;
+mod calls;
+mod describe;
+mod query;
+#[cfg(feature = "testing")]
+#[cfg(test)]
+mod tests;
+mod tools;
+mod viewer;
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -7,6 +17,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub use self::{
+    tools::ResultTools,
+    viewer::{RESULT_META, RESULT_VIEWER},
+};
+pub(crate) use self::{tools::finish, viewer::capability};
 use crate::{
     ctx::Ctx,
     error::{Error, Result},
@@ -28,6 +43,30 @@ impl Results {
         ctx.principal().map_or_else(Owner::nobody, |principal| (self.owner)(principal))
     }
 
+    /// Whoever is calling, as the server of result sets knows them.
+    fn access(&self, ctx: &Ctx) -> Access {
+        Access::caller(self.owner(ctx))
+    }
+
+    /// The id that a model or an application means: the id itself, the URI of a link, or the URL.
+    fn id<'a>(&self, named: &'a str) -> Result<&'a str, DualResponseError> {
+        let named = named.trim();
+        let uri = named.strip_prefix(self.server.scheme()).and_then(|rest| rest.strip_prefix("://"));
+        let url = named.strip_prefix(self.server.base_url()).and_then(|rest| rest.strip_prefix('/'));
+        let id = url.or(uri).unwrap_or(named);
+        // What comes after the id in a URL is another route, or a signature: neither says which set it is.
+        let id = id.split(['/', '?', '#']).next().unwrap_or_default();
+        let is_id = (1..=MAX_ID).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if is_id && (url.is_some() || id == uri.unwrap_or(named)) {
+            return Ok(id);
+        }
+        Err(DualResponseError::Invalid(format!(
+            "this names no result set; give the id of an earlier answer, like `rs_…`, or its link, like `{}://rs_…`",
+            self.server.scheme()
+        )))
+    }
+
     /// What a client may know of it beforehand.
     pub(crate) fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
         let about = json!({
@@ -38,6 +77,9 @@ impl Results {
         about.as_object().map(|about| ("dualResponse".to_owned(), about.clone())).into_iter()
     }
 }
+
+/// The longest id that is looked up.
+const MAX_ID: usize = 64;
 
 impl fmt::Debug for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +187,11 @@ impl IntoToolOutput for DualResponse {
     fn into_tool_output(self) -> Result<ToolOutput> {
         let content = self.to_mcp_content().into_iter().map(serde_json::from_value);
         let content = content.collect::<Result<Vec<_>, _>>()?;
-        Ok(ToolOutput::new(content).with_structured(self.to_structured_content()))
+        // What an application shows the set by, without looking into what the model reads. It grants nothing.
+        let named = json!({"id": self.resource_id, "url": self.resource_url});
+        Ok(ToolOutput::new(content)
+            .with_structured(self.to_structured_content())
+            .with_meta(RESULT_META, named))
     }
 }
 
@@ -198,8 +244,7 @@ struct Read {
 /// Reads a set by its URI.
 async fn read(ctx: &Ctx, Read { id }: Read) -> Result<String> {
     let results = ctx.state::<Results>()?;
-    let access = Access::caller(results.owner(ctx));
-    match results.server.read(&id, &access).await {
+    match results.server.read(&id, &results.access(ctx)).await {
         Ok(value) => Ok(value.to_string()),
         Err(error @ (DualResponseError::NotFound | DualResponseError::Expired)) => {
             Err(Error::protocol(NOT_FOUND, error.to_string()))

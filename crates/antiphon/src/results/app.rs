@@ -1,0 +1,237 @@
+//! What the viewer calls through its host. Models are not to have these tools: `_meta.ui.visibility` says so.
+
+use std::time::Duration;
+
+use antiphon_results::{
+    Access, DualResponseError, DualResponseServer, LinkOptions, PageOptions, Result as Outcome, Scope, Sort,
+    snapshot::{Aggregate, Filter, Group, Measure},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Results, calls};
+use crate::{
+    ctx::Ctx,
+    error::Result,
+    model::ToolAnnotations,
+    task::TaskPolicy,
+    tool::{Tool, ToolOutput},
+    wire::UI_META,
+};
+
+/// The most rows at a time: they go through the host, as one message.
+const MAX_ROWS: u64 = 1000;
+
+/// Which set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// The set: its id, its URI or its URL.
+    id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct PageOf {
+    /// The set: its id, its URI or its URL.
+    id: String,
+    /// Where to begin, counted from 0.
+    offset: Option<u64>,
+    /// How many rows: 100 by default, 1,000 at most.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+    /// By which column, or by which: at most four.
+    #[schemars(with = "Option<SortsShape>")]
+    sort: Option<Sorts>,
+    /// Where an earlier page ended.
+    cursor: Option<String>,
+    /// Which columns, in this order. Default: all.
+    columns: Option<Vec<String>>,
+    /// What must all be true of a row.
+    #[schemars(with = "Option<Vec<FilterShape>>")]
+    filter: Option<Vec<Filter>>,
+}
+
+/// One sort, as it always was, or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Sorts {
+    One(Sort),
+    Several(Vec<Sort>),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AggregateOf {
+    /// The set: its id, its URI or its URL.
+    id: String,
+    /// By what: at most two.
+    #[serde(default)]
+    #[schemars(with = "Vec<GroupShape>")]
+    groups: Vec<Group>,
+    /// What is measured of each group: at most four. Default: its rows are counted.
+    #[serde(default)]
+    #[schemars(with = "Vec<MeasureShape>")]
+    measures: Vec<Measure>,
+    /// What must all be true of a row.
+    #[serde(default)]
+    #[schemars(with = "Vec<FilterShape>")]
+    filter: Vec<Filter>,
+    /// Only so many groups, those with the greatest first measure: 10,000 at most.
+    #[schemars(range(max = 10_000))]
+    limit: Option<u64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LinkOf {
+    /// The set: its id, its URI or its URL.
+    id: String,
+    /// For how many seconds. Default: 300.
+    #[schemars(range(min = 1))]
+    expires_in: Option<u64>,
+}
+
+// The shapes of what the crate of result sets reads, for schemas.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum SortsShape {
+    One(SortShape),
+    Several(Vec<SortShape>),
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct SortShape {
+    field: String,
+    /// `asc` or `desc`.
+    order: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct FilterShape {
+    column: String,
+    /// `eq`, `ne`, `lt`, `le`, `gt`, `ge`, `in`, `contains`, `starts_with`, `is_null` or `not_null`.
+    op: String,
+    value: Option<Value>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct GroupShape {
+    column: String,
+    /// `{"width": n}`, `minute`, `hour`, `day`, `week`, `month` or `year`.
+    bucket: Option<Value>,
+}
+
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct MeasureShape {
+    /// `count`, `distinct`, `sum`, `mean`, `min` or `max`.
+    op: String,
+    column: Option<String>,
+}
+
+/// The viewer's tools.
+pub(super) fn tools() -> [Tool; 5] {
+    [
+        Tool::new("result_manifest", "What is known of a result set. For the viewer.", manifest),
+        Tool::new("result_page", "A page of a result set. For the viewer.", page),
+        Tool::new("result_stats", "What is in each column of a result set. For the viewer.", stats),
+        Tool::new("result_aggregate", "A result set grouped and measured. For the viewer.", aggregate),
+        Tool::new("result_link", "A signed link to read a result set. For the viewer.", link),
+    ]
+    .map(|tool| {
+        tool.with_meta(UI_META, json!({"visibility": ["app"]}))
+            .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
+            .with_tasks(TaskPolicy::Never)
+    })
+}
+
+async fn manifest(ctx: &Ctx, Which { id }: Which) -> Result<ToolOutput> {
+    answer(ctx, &id, "What is known of a result set", async |server, id, access| {
+        calls::manifest(server, id, access).await
+    })
+    .await
+}
+
+async fn stats(ctx: &Ctx, Which { id }: Which) -> Result<ToolOutput> {
+    answer(ctx, &id, "What is in each column", async |server, id, access| {
+        calls::stats_body(&calls::stats(server, id, access).await?)
+    })
+    .await
+}
+
+async fn page(ctx: &Ctx, asked: PageOf) -> Result<ToolOutput> {
+    let PageOf { id, offset, limit, sort, cursor, columns, filter } = asked;
+    let sorts = match sort {
+        None => Vec::new(),
+        Some(Sorts::One(sort)) => vec![sort],
+        Some(Sorts::Several(sorts)) => sorts,
+    };
+    let mut options = PageOptions::default()
+        .with_sorts(sorts)
+        .with_cursor(cursor)
+        .with_columns(columns.unwrap_or_default())
+        .with_filter(filter.unwrap_or_default());
+    options.offset = offset.unwrap_or(0);
+    options.limit = limit.map(|limit| limit.min(MAX_ROWS));
+    answer(ctx, &id, "Rows of a result set", async |server, id, access| {
+        calls::page(server, id, access, options).await
+    })
+    .await
+}
+
+async fn aggregate(ctx: &Ctx, asked: AggregateOf) -> Result<ToolOutput> {
+    let AggregateOf { id, groups, measures, filter, limit } = asked;
+    let mut aggregate = Aggregate::default();
+    aggregate.groups = groups;
+    aggregate.measures = measures;
+    aggregate.filter = filter;
+    aggregate.limit = limit;
+    answer(ctx, &id, "Rows grouped and measured", async |server, id, access| {
+        calls::aggregate(server, id, access, &aggregate).await
+    })
+    .await
+}
+
+async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput> {
+    // What the viewer shows it reads; a link that does more is not for a page to ask for.
+    let mut options = LinkOptions::default().with_scopes([Scope::Read]);
+    if let Some(seconds) = expires_in {
+        options = options.with_life(Duration::from_secs(seconds));
+    }
+    answer(ctx, &id, "A link", async |server, id, access| calls::link(server, id, access, options).await)
+        .await
+}
+
+/// What came of it, as the viewer reads it: the routes' body, or `error` with its code.
+async fn answer(
+    ctx: &Ctx,
+    id: &str,
+    what: &str,
+    ask: impl AsyncFnOnce(&DualResponseServer, &str, &Access) -> Outcome<Value>,
+) -> Result<ToolOutput> {
+    let results = ctx.state::<Results>()?;
+    let answer = match results.id(id) {
+        Ok(id) => ask(&results.server, id, &results.access(ctx)).await,
+        Err(error) => Err(error),
+    };
+    Ok(match answer {
+        Ok(body) => {
+            let rows =
+                body["data"].as_array().map(|rows| format!(" ({} rows)", rows.len())).unwrap_or_default();
+            ToolOutput::text(format!("{what}{rows}, for the app.")).with_structured(body)
+        }
+        Err(error) => failed(&error),
+    })
+}
+
+fn failed(error: &DualResponseError) -> ToolOutput {
+    let body = calls::error_body(error);
+    let text = body["message"].as_str().unwrap_or_default().to_owned();
+    ToolOutput::error(text).with_structured(json!({"error": body}))
+}

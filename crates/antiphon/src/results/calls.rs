@@ -1,0 +1,124 @@
+//! What the tools ask the server of result sets, each as the routes would answer it.
+
+use antiphon_results::{
+    Access, DualResponse, DualResponseError, DualResponseServer, ErrorCode, LinkOptions, PageOptions,
+    QueryOptions, Result, Rows, exact,
+    snapshot::{Aggregate, ColumnStats},
+};
+use serde_json::{Map, Value, json};
+
+/// What is known of a set, but no address of its rows: what a tool answers, a model may read.
+pub(super) async fn manifest(server: &DualResponseServer, id: &str, access: &Access) -> Result<Value> {
+    let mut manifest = server.manifest(id, access).await?;
+    manifest.url = None;
+    manifest.url_expires_at = None;
+    serde_json::to_value(manifest).map_err(unwritable)
+}
+
+pub(super) async fn stats(
+    server: &DualResponseServer,
+    id: &str,
+    access: &Access,
+) -> Result<Vec<ColumnStats>> {
+    server.stats(id, access).await
+}
+
+/// Statistics as the viewer reads them. Numbers that would lose digits on the way are text, as in rows.
+pub(super) fn stats_body(stats: &[ColumnStats]) -> Result<Value> {
+    let json = serde_json::to_string(stats).map_err(unwritable)?;
+    let columns: Value = serde_json::from_str(&exact::for_floats(&json)).map_err(unwritable)?;
+    Ok(json!({"columns": columns}))
+}
+
+pub(super) async fn aggregate(
+    server: &DualResponseServer,
+    id: &str,
+    access: &Access,
+    aggregate: &Aggregate,
+) -> Result<Value> {
+    let rows = server.aggregate(id, access, aggregate).await?;
+    Ok(json!({"groups": rows.len(), "data": data(&rows)?}))
+}
+
+pub(super) async fn query(
+    server: &DualResponseServer,
+    id: &str,
+    access: &Access,
+    options: QueryOptions,
+) -> Result<DualResponse> {
+    server.query(id, access, options).await
+}
+
+pub(super) async fn page(
+    server: &DualResponseServer,
+    id: &str,
+    access: &Access,
+    options: PageOptions,
+) -> Result<Value> {
+    let page = server.page(id, access, options).await?;
+    Ok(json!({
+        "data": data(&page.rows)?,
+        "total_count": page.total_count,
+        "returned_count": page.rows.len(),
+        "offset": page.offset,
+        "has_next": page.has_next,
+        "next_offset": page.next_offset(),
+    }))
+}
+
+/// Rows are JSON text; here they become values, since they go into a message. Numbers that would lose digits on the
+/// way become text.
+fn data(rows: &Rows) -> Result<Value> {
+    serde_json::from_str(&exact::for_floats(&format!("[{}]", rows.as_json()))).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> DualResponseError {
+    DualResponseError::Snapshot(error.into())
+}
+
+pub(super) async fn link(
+    server: &DualResponseServer,
+    id: &str,
+    access: &Access,
+    options: LinkOptions,
+) -> Result<Value> {
+    let link = server.mint_link(id, access, options).await?;
+    Ok(json!({"url": link.url, "scopes": link.scopes, "expires_at": link.expires_at}))
+}
+
+/// An error as the routes would tell it: `{"code", "message"}`, with `retry_after` in seconds and `rule` where they
+/// are.
+pub(super) fn error_body(error: &DualResponseError) -> Value {
+    let mut body = Map::new();
+    body.insert("code".into(), error.code().as_str().into());
+    body.insert("message".into(), message(error).into());
+    match error {
+        DualResponseError::NotReady { retry_after } | DualResponseError::Busy { retry_after } => {
+            body.insert("retry_after".into(), retry_after.as_secs().max(1).into());
+        }
+        DualResponseError::Refused { rule, .. } => {
+            body.insert("rule".into(), (*rule).into());
+        }
+        _ => {}
+    }
+    Value::Object(body)
+}
+
+/// What is said of an error outside: what it came from stays inside, and in the log.
+pub(super) fn message(error: &DualResponseError) -> String {
+    match error.code() {
+        ErrorCode::QueryExecutionFailed
+        | ErrorCode::CountExecutionFailed
+        | ErrorCode::StorageError
+        | ErrorCode::Configuration
+        | ErrorCode::Internal => inside(error),
+        ErrorCode::SnapshotFailed if std::error::Error::source(error).is_some() => inside(error),
+        _ => error.to_string(),
+    }
+}
+
+fn inside(error: &DualResponseError) -> String {
+    let cause = std::error::Error::source(error);
+    tracing::error!(error = %error, cause = cause.map(tracing::field::display), "a result set could not be used");
+    "the result set cannot be used right now; try again later".into()
+}

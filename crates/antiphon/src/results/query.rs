@@ -1,0 +1,186 @@
+//! `query_result`: a model goes on from rows it never saw.
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use antiphon_results::{Access, DualResponse, DualResponseError, QueryOptions};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{Results, calls, describe::named, tools::ResultTools};
+use crate::{
+    ctx::Ctx,
+    error::{Error, Result},
+    model::ToolAnnotations,
+    tool::Tool,
+};
+
+const DESCRIPTION: &str = "Runs read-only SQL over all rows of a result set that an earlier answer in this conversation \
+gave a link to, and answers with a new result set: its count, its first rows, and a link that can be queried in turn. \
+Use it instead of guessing from a preview: to count, sum, group, sort, filter, join.
+
+- The set is the table `result`. Other sets are joined by naming them in `tables`.
+- One SELECT, WITH and UNION included, in DataFusion's dialect, which is close to PostgreSQL's: date_trunc, date_part, \
+CASE, window functions, approx_distinct. Put ORDER BY and LIMIT into it.
+- Names are lower case unless they stand in double quotes; text stands in single quotes. `describe_result` lists the \
+columns with their types and what is in them: call it first if you do not know them.
+- Refused: anything that writes, other tables, files, the network, several statements. Memory, time and rows are \
+bounded: aggregate or filter rather than ordering everything.
+- Sets expire, and are only there for whoever made them. When one is gone, call the tool that made it again.";
+
+/// What to ask of which set.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ask {
+    /// The query. Example: SELECT state, count(*) AS n, sum(amount) AS total FROM result GROUP BY state ORDER BY total
+    /// DESC LIMIT 20
+    sql: String,
+    /// The set that is the table `result`: its id, like rs_…, or its link, like `resource://rs_…`.
+    result: String,
+    /// Other sets by the name of their table, each named like `result`.
+    #[serde(default)]
+    tables: Option<BTreeMap<String, String>>,
+    /// What people shall call the new set, in a few words.
+    #[serde(default)]
+    name: Option<String>,
+    /// How many rows to show you, 1 to 100. Default: 50. The new set has all of them anyway.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 100))]
+    rows: Option<usize>,
+}
+
+pub(super) fn tool() -> Tool {
+    let annotations = ToolAnnotations::with_title("Query a result set").read_only(true).open_world(false);
+    Tool::new("query_result", DESCRIPTION, query_result).with_annotations(annotations)
+}
+
+async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
+    let results = ctx.state::<Results>()?;
+    let sources = sources(results, &ask).map_err(|error| Error::tool(error).terminal())?;
+    let name = ask.name.unwrap_or_else(|| "Query result".into());
+    let mut options =
+        QueryOptions::new(ask.sql).with_name(name).with_sample(ask.rows.unwrap_or(ROWS).clamp(1, MAX_ROWS));
+    let [(_, id), tables @ ..] = &sources[..] else { return Err(Error::misuse("a query has a set")) };
+    for (table, id) in tables {
+        options = options.with_table(table, id);
+    }
+    let made = ctx.step("query result", || async {
+        let access = results.access(ctx);
+        let patience = ctx.state::<ResultTools>()?.patience;
+        let begun = Instant::now();
+        loop {
+            match calls::query(&results.server, id, &access, options.clone()).await {
+                Ok(made) => return Ok(made),
+                // Rows are still coming in, or others have their turn.
+                Err(
+                    DualResponseError::NotReady { retry_after } | DualResponseError::Busy { retry_after },
+                ) if begun.elapsed().saturating_add(retry_after) < patience => {
+                    tokio::time::sleep(retry_after.max(SHORTEST)).await;
+                }
+                Err(error) => return Err(told(results, &access, &sources, &error).await),
+            }
+        }
+    });
+    made.await
+}
+
+/// Who asks for groups wants to see them all.
+const ROWS: usize = 50;
+
+/// More rows than this are not for a model.
+const MAX_ROWS: usize = 100;
+
+/// How long at least until it is asked again.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// The sets of a query, each by the name of its table and its id; the one that is asked first.
+fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String> {
+    let id = |argument: &str, named: &str| {
+        results.id(named).map(ToOwned::to_owned).map_err(|error| format!("`{argument}`: {error}"))
+    };
+    let mut sources = vec![("result".to_owned(), id("result", &ask.result)?)];
+    for (table, named) in ask.tables.iter().flatten() {
+        if table == "result" {
+            return Err(
+                "`tables`: `result` is the set that `result` names; call the other one something else".into(),
+            );
+        }
+        sources.push((table.clone(), id(&format!("tables.{table}"), named)?));
+    }
+    Ok(sources)
+}
+
+/// An error as a model can mend it.
+async fn told(
+    results: &Results,
+    access: &Access,
+    sources: &[(String, String)],
+    error: &DualResponseError,
+) -> Error {
+    let said = calls::message(error);
+    let (text, lasting) = match error {
+        DualResponseError::Refused { rule, .. } => {
+            // What is no query at all may name a column wrongly; what breaks another rule does not.
+            let columns = match *rule {
+                "not_valid" => columns(results, access, sources).await,
+                _ => String::new(),
+            };
+            (format!("the query was refused ({rule}): {said}{columns}"), true)
+        }
+        DualResponseError::Invalid(_) => (format!("{said}{}", columns(results, access, sources).await), true),
+        DualResponseError::NotFound | DualResponseError::Expired => {
+            (gone(results, access, sources).await, true)
+        }
+        DualResponseError::Timeout { .. } => (
+            format!(
+                "the query was stopped: {said}. Filter first, group, or take fewer columns, and try again"
+            ),
+            true,
+        ),
+        // What the engine says of it may name what is inside.
+        DualResponseError::Query(_) => (
+            "the query broke off while it ran: look for a division by zero, a cast that does not fit, a number that is too great"
+                .into(),
+            true,
+        ),
+        DualResponseError::NotReady { .. } => {
+            ("the rows are still being written; call again in a while".into(), false)
+        }
+        DualResponseError::TooLarge(_)
+        | DualResponseError::Unsupported(_)
+        | DualResponseError::Failed(_)
+        | DualResponseError::Config(_) => (said, true),
+        _ => (said, false),
+    };
+    let error = Error::tool(text);
+    if lasting { error.terminal() } else { error }
+}
+
+/// What there is to choose from.
+async fn columns(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (table, id) in sources {
+        let Ok(resource) = results.server.describe(id, access).await else { continue };
+        let columns = resource.columns.iter().take(MAX_COLUMNS).map(named).collect::<Vec<_>>().join(", ");
+        let more = if resource.columns.len() > MAX_COLUMNS { ", …" } else { "" };
+        let _ = write!(text, "\nColumns of `{table}`: {columns}{more}");
+    }
+    text
+}
+
+/// More columns than this do not help whoever mistyped one.
+const MAX_COLUMNS: usize = 50;
+
+/// Which of the sets are not there.
+async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
+    let mut missing = Vec::new();
+    for (table, id) in sources {
+        if results.server.describe(id, access).await.is_err() {
+            missing.push(format!("`{id}` (table `{table}`)"));
+        }
+    }
+    let missing = if missing.is_empty() { "it".into() } else { missing.join(", ") };
+    format!(
+        "there is no such result set, or it has expired: {missing}. Call the tool that made it again and use the link of its answer"
+    )
+}

@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use super::{Results, app, describe, query, viewer};
+use crate::{server::ServerBuilder, tool::Tool};
+
+/// Ready tools on result sets, for models and for people.
+///
+/// | tool | for whom | what it does |
+/// |---|---|---|
+/// | `query_result` | models | read-only SQL over sets of the same caller; the answer is a new set |
+/// | `describe_result` | models | columns, counts and what is in each column |
+/// | `result_manifest`, `result_page`, `result_stats`, `result_aggregate`, `result_link` | the viewer | what it shows |
+///
+/// The viewer is an MCP App: a page that hosts show beside an answer, with every row in a table, statistics, charts
+/// and exports. `query_result` brings it; [`Tool::with_result_viewer`] lets any other tool bring it too. Its own tools are
+/// left out of the list of a client that has not declared the extension `io.modelcontextprotocol/ui`.
+///
+/// ```
+/// use antiphon::{ResultTools, Server};
+/// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
+///
+/// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let results = DualResponseServer::new(DualResponseServerOptions::new("https://api.example.com/resources"))?;
+/// let server = Server::builder("sales", "1.0.0")
+///     .with_results(results)
+///     .with_result_tools(ResultTools::new())
+///     .build()?;
+/// # let _ = server;
+/// # Ok(())
+/// # }
+/// # example().unwrap();
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "give it to `ServerBuilder::with_result_tools`"]
+pub struct ResultTools {
+    query: bool,
+    viewer: bool,
+    pub(super) patience: Duration,
+}
+
+impl Default for ResultTools {
+    fn default() -> Self {
+        Self { query: true, viewer: true, patience: Duration::from_secs(30) }
+    }
+}
+
+impl ResultTools {
+    /// All of them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether models are given `query_result` and `describe_result`. Default: yes.
+    pub fn with_query(mut self, query: bool) -> Self {
+        self.query = query;
+        self
+    }
+
+    /// Whether there is a viewer. Default: yes.
+    pub fn with_viewer(mut self, viewer: bool) -> Self {
+        self.viewer = viewer;
+        self
+    }
+
+    /// How long `query_result` waits for rows that are still being written. Default: 30 seconds.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    pub(super) fn has_viewer(&self) -> bool {
+        self.viewer
+    }
+}
+
+impl ServerBuilder {
+    /// Lets models go on from result sets that they never saw, and people look at them.
+    ///
+    /// It needs a place for result sets ([`with_results`](Self::with_results)), before it or after it. Queries and what
+    /// the viewer shows of columns need sets whose rows are saved: `Source::snapshot`, and a store for them
+    /// (`DualResponseServerOptions::with_snapshots`).
+    pub fn with_result_tools(self, tools: ResultTools) -> Self {
+        self.with_state(tools)
+    }
+}
+
+/// Adds what was asked for, when all is known.
+pub(crate) fn finish(mut builder: ServerBuilder) -> ServerBuilder {
+    let tools = builder.given::<ResultTools>().cloned();
+    let has_viewer = tools.as_ref().is_some_and(ResultTools::has_viewer);
+    if !has_viewer {
+        for name in builder.tool_names(viewer::is_attached) {
+            builder.problem(format!(
+                "the tool `{name}` is shown in the result viewer, and there is none; give one with `with_result_tools`"
+            ));
+        }
+    }
+    let Some(tools) = tools else { return builder };
+    let Some(results) = builder.given::<Results>() else {
+        builder.problem(
+            "there are tools on result sets and no place for these; give one with `with_results`".into(),
+        );
+        return builder;
+    };
+    let resource = viewer::resource(&results.server);
+    if tools.query {
+        let attached = |tool: Tool| if has_viewer { tool.with_result_viewer() } else { tool };
+        builder = builder.tool(attached(query::tool())).tool(describe::tool());
+    }
+    if has_viewer {
+        builder = builder.resource(resource).tools(app::tools());
+    }
+    builder
+}

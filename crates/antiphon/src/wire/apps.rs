@@ -1,0 +1,28 @@
+//! MCP Apps: pages of a server's that a host shows, and tools that only they call.
+
+use rmcp::{RoleServer, model::Tool, service::RequestContext};
+
+/// The extension, as clients and servers declare it.
+pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
+
+/// Where a tool and a resource say what they have to do with apps, in `_meta`.
+pub(crate) const UI_META: &str = "ui";
+
+/// What an app is read as.
+#[cfg(feature = "results")]
+pub(crate) const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
+
+/// Whether a tool is there for the client: one that only apps call is not there for a client that has not said that it
+/// shows any. What such tools answer is not for models.
+pub(super) fn is_there(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
+    !is_for_apps_only(tool)
+        || context.client_capabilities().is_some_and(|declared| {
+            declared.extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
+        })
+}
+
+/// Whether models are not to have it: `_meta.ui.visibility` without `model`.
+fn is_for_apps_only(tool: &Tool) -> bool {
+    let visibility = tool.meta.as_ref().and_then(|meta| meta.0.get(UI_META)?.get("visibility")?.as_array());
+    visibility.is_some_and(|visibility| !visibility.iter().any(|who| who == "model"))
+}
