@@ -2,34 +2,40 @@
 
 mod csv;
 mod export;
+mod filter;
+mod info;
+mod open;
+mod page;
+mod query;
 mod set;
+mod stats;
 mod table;
+mod view;
+mod wait;
+mod wire;
 
 use std::io::IsTerminal as _;
 
-use antiphon_results::{
-    Sort,
-    client::{FetchOptions, ParsedDualResponse},
-};
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
-use self::{export::Export, set::Set};
+use self::{export::Export, open::Open, query::Query, set::Set, view::View};
+pub(crate) use self::{open::address, wire::Wire};
 use crate::{
     app::App,
     exit::{Misused, Outcome},
     print,
 };
 
-/// Look at the rows behind a tool's answer: page, sort, export.
+/// Look at the rows behind a tool's answer: page, sort, filter, ask, export.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     after_help = "\
 Examples:
-  antiphon results http://127.0.0.1:3001/resources/abc123 --sort enrollment:desc --limit 10
+  antiphon results http://127.0.0.1:3001/resources/abc123 --filter 'size>=1000' --sort=-size
   antiphon call reports search_institutions --json > answer.json
   antiphon results answer.json --origin http://127.0.0.1:3001
   antiphon results export http://127.0.0.1:3001/resources/abc123 --format csv --output all.csv"
@@ -44,6 +50,11 @@ pub(crate) struct Results {
 #[derive(Debug, Subcommand)]
 enum Command {
     Export(Export),
+    Query(Query),
+    Open(Open),
+    /// What is in each column: least, greatest, missing, and how it is spread.
+    #[command(after_help = "Example:\n  antiphon results stats http://127.0.0.1:3001/resources/abc123")]
+    Stats(Set),
     /// What the server knows of a result set.
     #[command(after_help = "Example:\n  antiphon results info http://127.0.0.1:3001/resources/abc123")]
     Info(Set),
@@ -68,9 +79,8 @@ struct Show {
     /// How many rows to show.
     #[arg(long, default_value_t = 20)]
     limit: u64,
-    /// The column to sort by; `name:desc` begins with the greatest.
-    #[arg(long, value_name = "COLUMN[:desc]", value_parser = sort)]
-    sort: Option<Sort>,
+    #[command(flatten)]
+    view: View,
     /// Which columns to show, in this order [default: all that fit].
     #[arg(long, value_delimiter = ',')]
     columns: Vec<String>,
@@ -81,7 +91,10 @@ impl Results {
         let ended = match self.command {
             None => self.show.run(app).await,
             Some(Command::Export(export)) => export.run(app).await,
-            Some(Command::Info(set)) => info(app, &set).await,
+            Some(Command::Query(query)) => query.run(app).await,
+            Some(Command::Open(open)) => open.run(app).await,
+            Some(Command::Stats(set)) => stats::run(app, &set).await,
+            Some(Command::Info(set)) => info::run(app, &set).await,
             Some(Command::Pin(set)) => change(app, &set, Change::Pin).await,
             Some(Command::Unpin(set)) => change(app, &set, Change::Unpin).await,
             Some(Command::Delete(set)) => change(app, &set, Change::Delete).await,
@@ -92,20 +105,17 @@ impl Results {
 
 impl Show {
     async fn run(&self, app: &App) -> Result<Outcome> {
-        let set = self.set.open().await?;
-        let mut options = FetchOptions::new().with_offset(self.offset).with_limit(self.limit);
-        if let Some(sort) = self.sort.clone() {
-            options = options.with_sort(sort);
-        }
-        // As they came: a number may have more digits than a computer's own have.
-        let page = set.fetch_as::<Box<RawValue>>(options).await?;
+        self.view.check()?;
+        let (set, wire) = self.set.reach().await?;
         let columns = set::columns(&set).await;
+        // As they came: a number may have more digits than a computer's own have.
+        let page = wire.page(&self.view, &columns, self.offset, self.limit).await?;
         let rows: Vec<Value> =
-            page.data.iter().filter_map(|row| serde_json::from_str(row.get()).ok()).collect();
+            page.rows.iter().filter_map(|row| serde_json::from_str(row.get()).ok()).collect();
         if app.json {
-            let rows: Vec<&str> = page.data.iter().map(|row| row.get()).collect();
-            let (offset, total) = (page.offset, page.total_count);
-            let (columns, next) = (json!(columns), json!(page.next_offset));
+            let rows: Vec<&str> = page.rows.iter().map(|row| row.get()).collect();
+            let (offset, total) = (self.offset, page.total);
+            let (columns, next) = (json!(columns), json!(page.next));
             print::line(&format!(
                 "{{\"offset\": {offset}, \"total\": {total}, \"next\": {next}, \"columns\": {columns}, \"rows\": [{}]}}",
                 rows.join(",\n")
@@ -120,39 +130,15 @@ impl Show {
         let hidden =
             if self.columns.is_empty() { shown.fit(width.map(|(width, _)| width)) } else { Vec::new() };
         print::line(&shown.table(&rows, width.map(|(width, _)| width)));
-        eprintln!("{}", table::footer(page.offset, rows.len() as u64, page.total_count));
+        eprintln!("{}", table::footer(self.offset, rows.len() as u64, page.total));
         if !hidden.is_empty() {
             eprintln!("hint: not shown: {}; choose with `--columns`", print::clean(&hidden.join(", ")));
         }
-        if let Some(next) = page.next_offset {
+        if let Some(next) = page.next {
             eprintln!("next: --offset {next}");
         }
         Ok(Outcome::Done)
     }
-}
-
-async fn info(app: &App, set: &Set) -> Result<Outcome> {
-    let metadata = set.open().await?.metadata().await?;
-    print::print(app.json, &json!(metadata), || {
-        let mut table = print::table(["COLUMN", "TYPE", "ABOUT"]);
-        for column in &metadata.columns {
-            let about = column.description.as_deref().unwrap_or_default();
-            table.add_row([
-                print::first_line(&column.name),
-                print::first_line(column.kind.name()),
-                print::first_line(about),
-            ]);
-        }
-        let expires = metadata.expires_at.map_or_else(|| "never".to_owned(), |end| end.to_rfc3339());
-        format!(
-            "rows     {}\ncreated  {}\nexpires  {expires}\nread     {} times\n\n{}",
-            table::grouped(metadata.total_count),
-            metadata.created_at.to_rfc3339(),
-            metadata.access_count,
-            print::trimmed(&table)
-        )
-    });
-    Ok(Outcome::Done)
 }
 
 #[derive(Clone, Copy)]
@@ -178,19 +164,4 @@ async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
         eprintln!("there is no such result set; it may have expired");
     }
     Ok(if changed { Outcome::Done } else { Outcome::Nothing })
-}
-
-fn sort(text: &str) -> Result<Sort, String> {
-    match text.rsplit_once(':') {
-        Some((field, "desc")) => Ok(Sort::descending(field)),
-        Some((field, "asc")) => Ok(Sort::ascending(field)),
-        Some((_, order)) => Err(format!("`{order}` is no order; write `asc` or `desc`")),
-        None if text.is_empty() => Err("name a column".to_owned()),
-        None => Ok(Sort::ascending(text)),
-    }
-}
-
-/// How many rows a set has, as its server says now.
-async fn count(set: &ParsedDualResponse) -> Option<u64> {
-    set.metadata().await.ok().map(|metadata| metadata.total_count)
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::wire::Wire;
 use crate::{
     exit::{Misused, Outcome, Unreachable},
     stdin,
@@ -21,7 +22,8 @@ pub(crate) struct Set {
     // Not a plain text: a subcommand has one of its own, and then its parent has none.
     #[arg(value_name = "URL|FILE", required = true)]
     place: Option<String>,
-    /// Where a file's rows may be fetched from. A URL that you typed needs no leave.
+    /// Where a file's rows may be fetched from, or where a server may send you for an export. A URL that you typed needs
+    /// no leave.
     #[arg(long, value_name = "URL", help_heading = "Connection")]
     origin: Option<String>,
     /// A header to send along, `Name: value`. May be given several times.
@@ -54,6 +56,24 @@ impl Set {
         Ok(set)
     }
 
+    /// The set, and the way to what the client does not ask for.
+    pub(crate) async fn reach(&self) -> Result<(ParsedDualResponse, Wire)> {
+        let set = self.open().await?;
+        // The headers are for one origin, and a set elsewhere was not opened.
+        let wire = Wire::new(set.resource_url()?, &self.headers()?)?;
+        Ok((set, wire))
+    }
+
+    /// Whether standard input says which set.
+    pub(crate) fn is_stdin(&self) -> bool {
+        self.place.as_deref() == Some("-")
+    }
+
+    /// An origin that may be gone to besides the set's own.
+    pub(crate) fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
     /// The set at a URL. Whoever types one means it.
     fn at(&self, url: &str) -> Result<ParsedDualResponse> {
         let client = DualResponseClient::new(self.options()?.allow_origin(origin_of(url)?))?;
@@ -62,16 +82,23 @@ impl Set {
     }
 
     fn options(&self) -> Result<DualResponseClientOptions> {
-        let mut options = DualResponseClientOptions::new();
-        for header in &self.header {
-            let (name, value) =
-                header.split_once(':').ok_or_else(|| Misused("write a header as `Name: value`".into()))?;
-            options = options.with_header(name.trim(), value.trim());
-        }
+        let headers = self.headers()?.into_iter();
+        Ok(headers.fold(DualResponseClientOptions::new(), |options, (name, value)| {
+            options.with_header(name, value)
+        }))
+    }
+
+    fn headers(&self) -> Result<Vec<(String, String)>> {
+        let split = |header: &String| {
+            let (name, value) = header.split_once(':')?;
+            Some((name.trim().to_owned(), value.trim().to_owned()))
+        };
+        let headers: Option<Vec<_>> = self.header.iter().map(split).collect();
+        let mut headers = headers.ok_or_else(|| Misused("write a header as `Name: value`".into()))?;
         if let Some(token) = &self.token {
-            options = options.with_header("Authorization", format!("Bearer {token}"));
+            headers.push(("Authorization".to_owned(), format!("Bearer {token}")));
         }
-        Ok(options)
+        Ok(headers)
     }
 }
 
@@ -91,7 +118,7 @@ async fn answer(file: &str) -> Result<Value> {
     Ok(if bare { json!({"structuredContent": answer}) } else { answer })
 }
 
-fn origin_of(url: &str) -> Result<String> {
+pub(crate) fn origin_of(url: &str) -> Result<String> {
     let parsed = url::Url::parse(url).map_err(|error| Misused(format!("`{url}` is no URL: {error}")))?;
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(Misused(format!("rows come over http or https, not `{}`", parsed.scheme())).into());
@@ -135,7 +162,11 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
             );
             Err(Unreachable(message).into())
         }
-        Some(_) if is_away(&error) => {
+        // What was asked for makes no sense, and the server has said why.
+        Some(DualResponseClientError::Fetch(said)) if said.status == Some(400) => {
+            Err(Misused(said.message.clone()).into())
+        }
+        _ if is_away(&error) => {
             Err(Unreachable(format!("{error:#}; is the server running, and is this its address?")).into())
         }
         _ => Err(error),

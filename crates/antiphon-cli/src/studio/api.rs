@@ -34,6 +34,7 @@ pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
         .route("/api/session/{id}/events", get(events))
         .route("/api/session/{id}/call", post(call))
         .route("/api/call/{id}/cancel", post(cancel))
+        .route("/api/call/{id}/viewer", post(viewer))
         .route("/api/ask/{id}", post(answer))
         .fallback(|| async { Refusal::unknown("page") })
         .layer(DefaultBodyLimit::max(LARGEST_BODY))
@@ -109,6 +110,12 @@ async fn call(
 async fn cancel(State(sessions): Shared, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let session = sessions.of(&id)?;
     session.cancel(&id).then_some(StatusCode::ACCEPTED).ok_or_else(|| Refusal::unknown("call"))
+}
+
+/// Where the call's result set can be looked at. The address is a key for as long as it is good, so nothing keeps it.
+async fn viewer(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
+    let url = sessions.of(&id)?.viewer.open(&id).await?;
+    Ok(Json(json!({"url": url.as_str()})))
 }
 
 async fn answer(

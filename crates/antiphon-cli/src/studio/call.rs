@@ -125,6 +125,7 @@ fn result_of(session: &Session, call: &str, result: &CallToolResult) -> Value {
             "columns": set.columns(),
             "sample": set.sample(),
             "expires": set.expires_at().map(|at| at.to_rfc3339()),
+            "viewer": session.viewer.keep(call, &set),
         })
     });
     let mut result = serde_json::to_value(result).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The way from the command to the browser.
 //!
-//! A program's arguments can be read by everybody on the machine, and the page's address has the token. So the browser
+//! A program's arguments can be read by everybody on the machine, and the page's address has a secret. So the browser
 //! is given a file that only its owner can read, and the file sends it on.
 
 use std::{
@@ -13,13 +13,14 @@ use std::{
 use anyhow::Result;
 
 /// A folder with a file that leads to the page. Both are gone when it is dropped.
-pub(super) struct Doorway {
+pub(crate) struct Doorway {
     folder: PathBuf,
 }
 
 impl Doorway {
-    /// Opens our own page in the person's browser.
-    pub(super) fn open(url: &str) -> Result<Self> {
+    /// Opens an address in the person's browser. It must be written as a [`url::Url`] writes it: without quotes and
+    /// angles, which HTML would read as its own.
+    pub(crate) fn open(url: &str, title: &str) -> Result<Self> {
         let mut name = [0; 8];
         getrandom::fill(&mut name)?;
         let folder = std::env::temp_dir().join(format!("antiphon-studio-{}", super::hex(&name)));
@@ -30,9 +31,14 @@ impl Doorway {
         builder.create(&folder)?;
         let doorway = Self { folder };
         let file = doorway.folder.join("open.html");
-        write(&file, url)?;
+        write(&file, url, title)?;
         browse(&file)?;
         Ok(doorway)
+    }
+
+    /// Leaves it, for a browser that is slower than we are.
+    pub(crate) fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -43,16 +49,16 @@ impl Drop for Doorway {
     }
 }
 
-fn write(file: &Path, url: &str) -> Result<()> {
+fn write(file: &Path, url: &str, title: &str) -> Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // The address is ours: digits and letters, and nothing that HTML would read as its own.
+    let url = url.replace('&', "&amp;");
     let page = format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
-         <meta http-equiv=\"refresh\" content=\"0; url={url}\">\n<title>Antiphon studio</title>\n\
-         <p><a href=\"{url}\">Antiphon studio</a></p>\n"
+         <meta http-equiv=\"refresh\" content=\"0; url={url}\">\n<title>{title}</title>\n\
+         <p><a href=\"{url}\">{title}</a></p>\n"
     );
     Ok(options.open(file)?.write_all(page.as_bytes())?)
 }

@@ -11,6 +11,7 @@ mod guard;
 mod refusal;
 mod session;
 mod sessions;
+mod viewer;
 
 use std::{
     fmt::Write as _,
@@ -23,7 +24,8 @@ use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use self::{doorway::Doorway, sessions::Sessions};
+pub(crate) use self::doorway::Doorway;
+use self::sessions::Sessions;
 use crate::{app::App, config::ModelChoice, exit::Outcome, print, target::Reach};
 
 /// Open a page in the browser to call tools, answer what they ask, and watch their runs.
@@ -73,7 +75,7 @@ impl Studio {
             eprintln!("Open this address in a browser. Ctrl-C stops.");
             None
         } else {
-            let opened = Doorway::open(&url);
+            let opened = Doorway::open(&url, "Antiphon studio");
             match &opened {
                 Ok(_) => {
                     eprintln!("Opened in the browser. If it shows nothing, open this address. Ctrl-C stops.");

@@ -10,7 +10,7 @@ use antiphon_llm::Model;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{asks::Asks, call, desk::Desk, feed::Feed, refusal::Refusal};
+use super::{asks::Asks, call, desk::Desk, feed::Feed, refusal::Refusal, viewer::Viewer};
 use crate::{app::App, target::Target};
 
 /// A person watches, and ends what goes round in circles.
@@ -25,6 +25,7 @@ pub(super) struct Session {
     pub(super) feed: Arc<Feed>,
     pub(super) asks: Arc<Asks>,
     pub(super) desk: Desk,
+    pub(super) viewer: Viewer,
     model: Option<String>,
     running: Mutex<Option<Running>>,
     calls: AtomicU64,
@@ -72,9 +73,9 @@ impl Session {
             // Without it there is less to see, and nothing else is lost.
             let _ = connection.set_log_level("debug").await;
         }
-        let server = target.server.clone();
+        let (server, viewer) = (target.server.clone(), Viewer::new(target, &app.config)?);
         let (running, calls) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { id, server, connection, feed, asks, desk, model: name, running, calls })
+        Ok(Self { id, server, connection, feed, asks, desk, viewer, model: name, running, calls })
     }
 
     /// What the server is, and its tools.

@@ -56,7 +56,7 @@ async fn command_alone_lists_what_it_can_do() {
       prompts      List a server's prompts, or get one
       resources    List a server's resources, or read one
       tasks        List, follow and cancel tasks: calls that go on without us
-      results      Look at the rows behind a tool's answer: page, sort, export
+      results      Look at the rows behind a tool's answer: page, sort, filter, ask, export
       doctor       Find out what a server declares and what will work with it. No tool is called
       studio       Open a page in the browser to call tools, answer what they ask, and watch their runs
       runs         Look at the runs of a server, try them again, cancel them, remove them
@@ -168,13 +168,16 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon connect --remove weather
     ");
     assert_snapshot!(folder.help(&["results"]).await, @"
-    Look at the rows behind a tool's answer: page, sort, export
+    Look at the rows behind a tool's answer: page, sort, filter, ask, export
 
     Usage: antiphon results [OPTIONS] <URL|FILE>
            antiphon results <COMMAND>
 
     Commands:
       export  Write all rows of a result set to a file
+      query   Ask a question of a result set in SQL. The answer is a result set of its own
+      open    Look at a result set in the browser: all rows, sorted, filtered, as a chart
+      stats   What is in each column: least, greatest, missing, and how it is spread
       info    What the server knows of a result set
       pin     Keep a result set until it is deleted
       unpin   Let a pinned result set expire again
@@ -186,15 +189,18 @@ async fn help_of_the_commands_is_as_it_should_be() {
                   --json` prints it; `-` reads standard input
 
     Options:
-          --offset <OFFSET>       The first row to show, counted from 0 [default: 0]
-          --limit <LIMIT>         How many rows to show [default: 20]
-          --sort <COLUMN[:desc]>  The column to sort by; `name:desc` begins with the greatest
-          --columns <COLUMNS>     Which columns to show, in this order [default: all that fit]
-      -h, --help                  Print help
+          --offset <OFFSET>     The first row to show, counted from 0 [default: 0]
+          --limit <LIMIT>       How many rows to show [default: 20]
+          --sort <COLUMN,…>     The columns to sort by, the first first; `-name` or `name:desc` begins
+                                with the greatest
+          --filter <CONDITION>  Only rows of which this is true: `amount>=100`, `name~college`, `state
+                                in (NJ, NY)`, `closed is null`. May be given several times
+          --columns <COLUMNS>   Which columns to show, in this order [default: all that fit]
+      -h, --help                Print help
 
     Connection:
-          --origin <URL>     Where a file's rows may be fetched from. A URL that you typed needs no
-                             leave
+          --origin <URL>     Where a file's rows may be fetched from, or where a server may send you for
+                             an export. A URL that you typed needs no leave
           --header <HEADER>  A header to send along, `Name: value`. May be given several times
           --token <TOKEN>    A bearer token. Better in the environment than on the command line, where
                              others see it [env: ANTIPHON_TOKEN]
@@ -206,13 +212,16 @@ async fn help_of_the_commands_is_as_it_should_be() {
       -v, --verbose          Show what servers write to their log and to standard error
 
     Examples:
-      antiphon results http://127.0.0.1:3001/resources/abc123 --sort enrollment:desc --limit 10
+      antiphon results http://127.0.0.1:3001/resources/abc123 --filter 'size>=1000' --sort=-size
       antiphon call reports search_institutions --json > answer.json
       antiphon results answer.json --origin http://127.0.0.1:3001
       antiphon results export http://127.0.0.1:3001/resources/abc123 --format csv --output all.csv
     ");
     assert_snapshot!(folder.help(&["results", "export"]).await, @"
-    Write all rows of a result set to a file
+    Write all rows of a result set to a file.
+
+    A connection that breaks is made again, and goes on where it was. What is interrupted stays as
+    `FILE.part`, and `--resume` goes on with it.
 
     Usage: antiphon results export [OPTIONS] <URL|FILE>
 
@@ -226,25 +235,39 @@ async fn help_of_the_commands_is_as_it_should_be() {
               How rows are written [default: as the file's name ends, or ndjson]
 
               Possible values:
-              - csv:    A table for spreadsheets
-              - ndjson: An object a line
-              - json:   One array of objects
+              - csv:     A table for spreadsheets
+              - ndjson:  An object a line
+              - json:    One array of objects
+              - arrow:   An Arrow IPC stream
+              - parquet: Parquet: where all rows are wanted, the file as the server keeps it
+              - xlsx:    A workbook
 
       -o, --output <FILE>
-              The file [default: standard output]
+              The file; `-` is standard output [default: standard output]
 
           --force
               Write over a file that is there
 
-          --sort <COLUMN[:desc]>
-              The column to sort by; `name:desc` begins with the greatest
+          --resume
+              Go on with an export that was interrupted. If there is none, begin
+
+          --sort <COLUMN,…>
+              The columns to sort by, the first first; `-name` or `name:desc` begins with the greatest
+
+          --filter <CONDITION>
+              Only rows of which this is true: `amount>=100`, `name~college`, `state in (NJ, NY)`,
+              `closed is null`. May be given several times
+
+          --columns <COLUMNS>
+              Which columns to write, in this order [default: all]
 
       -h, --help
               Print help (see a summary with '-h')
 
     Connection:
           --origin <URL>
-              Where a file's rows may be fetched from. A URL that you typed needs no leave
+              Where a file's rows may be fetched from, or where a server may send you for an export. A
+              URL that you typed needs no leave
 
           --header <HEADER>
               A header to send along, `Name: value`. May be given several times
@@ -267,8 +290,93 @@ async fn help_of_the_commands_is_as_it_should_be() {
               Show what servers write to their log and to standard error
 
     Examples:
-      antiphon results export http://127.0.0.1:3001/resources/abc123 --format csv --output all.csv
+      antiphon results export http://127.0.0.1:3001/resources/abc123 --output all.parquet
+      antiphon results export http://127.0.0.1:3001/resources/abc123 --output all.parquet --resume
+      antiphon results export URL -o large.csv --filter 'amount>=100' --sort=-amount --columns id,amount
       antiphon results export answer.json --origin http://127.0.0.1:3001 | jq .name
+    ");
+    assert_snapshot!(folder.help(&["results", "query"]).await, @"
+    Ask a question of a result set in SQL. The answer is a result set of its own
+
+    Usage: antiphon results query [OPTIONS] <URL|FILE> <SQL>
+
+    Arguments:
+      <URL|FILE>  The `resource.url` of a tool's answer, or a file with the answer as `antiphon call
+                  --json` prints it; `-` reads standard input
+      <SQL>       The question. The set is the table `result`; `-` reads standard input
+
+    Options:
+          --table <NAME=SET>  Another set of yours on the same server, by the name the question has for
+                              it. May be given several times
+          --name <NAME>       What the answer is called
+      -h, --help              Print help
+
+    Connection:
+          --origin <URL>     Where a file's rows may be fetched from, or where a server may send you for
+                             an export. A URL that you typed needs no leave
+          --header <HEADER>  A header to send along, `Name: value`. May be given several times
+          --token <TOKEN>    A bearer token. Better in the environment than on the command line, where
+                             others see it [env: ANTIPHON_TOKEN]
+
+    Everywhere:
+          --json             Print JSON, for programs to read
+          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
+                             usual place] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show what servers write to their log and to standard error
+
+    Examples:
+      antiphon results query URL 'SELECT state, count(*) AS n FROM result GROUP BY state'
+      antiphon results query URL 'SELECT * FROM result EXCEPT SELECT * FROM old' --table old=rs_xyz
+      antiphon results query URL - < question.sql
+    ");
+    assert_snapshot!(folder.help(&["results", "open"]).await, @"
+    Look at a result set in the browser: all rows, sorted, filtered, as a chart.
+
+    The address that is opened has a signed link in it, which lets whoever has it see this one set, for
+    an hour at most.
+
+    Usage: antiphon results open [OPTIONS] <URL|FILE>
+
+    Arguments:
+      <URL|FILE>
+              The `resource.url` of a tool's answer, or a file with the answer as `antiphon call --json`
+              prints it; `-` reads standard input
+
+    Options:
+          --print
+              Print the address, and do not open a browser
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+    Connection:
+          --origin <URL>
+              Where a file's rows may be fetched from, or where a server may send you for an export. A
+              URL that you typed needs no leave
+
+          --header <HEADER>
+              A header to send along, `Name: value`. May be given several times
+
+          --token <TOKEN>
+              A bearer token. Better in the environment than on the command line, where others see it
+              
+              [env: ANTIPHON_TOKEN]
+
+    Everywhere:
+          --json
+              Print JSON, for programs to read
+
+          --config <FOLDER>
+              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              
+              [env: ANTIPHON_CONFIG_DIR]
+
+      -v, --verbose
+              Show what servers write to their log and to standard error
+
+    Examples:
+      antiphon results open http://127.0.0.1:3001/resources/abc123
+      antiphon results open http://127.0.0.1:3001/resources/abc123 --print
     ");
     assert_snapshot!(folder.help(&["doctor"]).await, @r#"
     Find out what a server declares and what will work with it. No tool is called

@@ -7,6 +7,8 @@ mod ground;
 mod help;
 mod new;
 mod results;
+mod results_explore;
+mod results_export;
 mod runs;
 mod seal;
 mod serve;

@@ -1,5 +1,6 @@
 // What a tool returned.
 
+import { ask } from "./api.js";
 import { ending } from "./board.js";
 import { h, plural, put, tree } from "./dom.js";
 
@@ -7,14 +8,14 @@ const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const SHOWN_ROWS = 50;
 
 /** The result of a call, as a card. */
-export function result({ result, rows }) {
+export function result({ call, result, rows }) {
   const failed = result.isError === true;
   const special = failed ? null : ending(result.structuredContent);
   const content = (result.content ?? []).map(block);
   const card = h("article", { class: failed ? "card failed" : "card", "aria-label": "Result" },
     h("h2", { class: "small" }, failed ? "The tool answered with an error" : "Result"));
   if (special) put(card, special, h("details", {}, h("summary", {}, "As text"), content));
-  else if (rows) put(card, table(rows), h("details", {}, h("summary", {}, "As text"), content));
+  else if (rows) put(card, table(rows), rows.viewer ? viewer(call) : null, h("details", {}, h("summary", {}, "As text"), content));
   else put(card, content.length ? content : h("p", { class: "help" }, "The tool returned nothing to read."));
   if (result.structuredContent !== undefined && result.structuredContent !== null) {
     put(card, h("details", { class: "structured", open: !special && !rows && !content.length },
@@ -60,6 +61,27 @@ function table(rows) {
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Preview, ${plural(shown.length, "row")}` },
       h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, shown.map((row) => h("tr", {}, names.map((name) => cell(row[name]))))))));
+}
+
+/** Leads to the server's own page for a result set. Its address is made when it is wanted, because it ends. */
+function viewer(call) {
+  const problem = h("span", { class: "help", role: "alert" });
+  const button = h("button", { type: "button", click: async () => {
+    button.disabled = true;
+    try {
+      const { url } = await ask("POST", `/api/call/${call}/viewer`);
+      problem.textContent = "";
+      const there = h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, "Open in viewer");
+      // Where a browser opens nothing by itself, there is a link to click.
+      button.replaceWith(there);
+      there.focus();
+      there.click();
+    } catch (error) {
+      problem.textContent = error.message;
+      button.disabled = false;
+    }
+  } }, "Open in viewer");
+  return h("p", { class: "viewer" }, button, " ", problem);
 }
 
 function copy(value) {

@@ -4,6 +4,7 @@
 mod doorway;
 mod late;
 mod talk;
+mod viewer;
 mod world;
 
 use reqwest::{Method, RequestBuilder, StatusCode};

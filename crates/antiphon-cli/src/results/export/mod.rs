@@ -1,0 +1,279 @@
+//! `antiphon results export`.
+
+mod bar;
+mod download;
+mod part;
+mod rows;
+mod save;
+
+use std::{
+    io::{self, BufWriter, IsTerminal as _},
+    path::{Path, PathBuf},
+};
+
+use antiphon_results::{ColumnDefinition, client::ParsedDualResponse};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use indicatif::{HumanBytes, ProgressBar};
+use serde_json::json;
+
+use self::{bar::Bar, download::Download, part::Part};
+use super::{page::Manifest, set::Set, table, view::View, wire::Wire};
+use crate::{
+    app::App,
+    exit::{Misused, Outcome},
+    print,
+};
+
+/// Write all rows of a result set to a file.
+///
+/// A connection that breaks is made again, and goes on where it was. What is interrupted stays as `FILE.part`, and
+/// `--resume` goes on with it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon results export http://127.0.0.1:3001/resources/abc123 --output all.parquet
+  antiphon results export http://127.0.0.1:3001/resources/abc123 --output all.parquet --resume
+  antiphon results export URL -o large.csv --filter 'amount>=100' --sort=-amount --columns id,amount
+  antiphon results export answer.json --origin http://127.0.0.1:3001 | jq .name")]
+pub(crate) struct Export {
+    #[command(flatten)]
+    set: Set,
+    /// How rows are written [default: as the file's name ends, or ndjson].
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The file; `-` is standard output [default: standard output].
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write over a file that is there.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Go on with an export that was interrupted. If there is none, begin.
+    #[arg(long, requires = "output")]
+    resume: bool,
+    #[command(flatten)]
+    view: View,
+    /// Which columns to write, in this order [default: all].
+    #[arg(long, value_delimiter = ',')]
+    columns: Vec<String>,
+}
+
+/// How rows are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// A table for spreadsheets.
+    Csv,
+    /// An object a line.
+    Ndjson,
+    /// One array of objects.
+    Json,
+    /// An Arrow IPC stream.
+    Arrow,
+    /// Parquet: where all rows are wanted, the file as the server keeps it.
+    Parquet,
+    /// A workbook.
+    Xlsx,
+}
+
+impl Format {
+    fn of(ending: &str) -> Self {
+        match ending {
+            "csv" => Self::Csv,
+            "json" => Self::Json,
+            "arrow" | "arrows" | "ipc" => Self::Arrow,
+            "parquet" => Self::Parquet,
+            "xlsx" => Self::Xlsx,
+            _ => Self::Ndjson,
+        }
+    }
+
+    /// What the server is asked for. An array is put together here, of lines.
+    fn asked(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Ndjson | Self::Json => "ndjson",
+            Self::Arrow => "arrow",
+            Self::Parquet => "parquet",
+            Self::Xlsx => "xlsx",
+        }
+    }
+
+    fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Ndjson | Self::Json)
+    }
+}
+
+/// What was written.
+struct Written {
+    rows: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl Export {
+    pub(crate) async fn run(&self, app: &App) -> Result<Outcome> {
+        let (format, file) = (self.format(), self.file());
+        self.check(format, file)?;
+        let (set, wire) = self.set.reach().await?;
+        let manifest = wire.manifest().await?.map(|(manifest, _)| manifest);
+        let written = match self.route(format, manifest)? {
+            Some(manifest) => self.download(&wire, format, &manifest, file).await,
+            None => self.fetch(&set, format, file).await,
+        };
+        let written = match written {
+            // Whoever reads it has had enough (`| head`).
+            Err(error) if file.is_none() && is_closed(&error) => return Ok(Outcome::Done),
+            written => written?,
+        };
+        if let Some(file) = file {
+            written.tell(app, file);
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    fn format(&self) -> Format {
+        let ending = self.file().and_then(Path::extension).and_then(|ending| ending.to_str());
+        self.format.unwrap_or_else(|| Format::of(&ending.unwrap_or_default().to_ascii_lowercase()))
+    }
+
+    fn check(&self, format: Format, file: Option<&Path>) -> Result<(), Misused> {
+        self.view.check()?;
+        match file {
+            Some(path) if path.exists() && !self.force => {
+                Err(Misused(format!("{} is there already; say `--force` to write over it", path.display())))
+            }
+            None if !format.is_text() && io::stdout().is_terminal() => Err(Misused(
+                "this format is not for people to read; say with `--output` where it goes".to_owned(),
+            )),
+            None if self.resume => Err(Misused("standard output cannot be gone on with".to_owned())),
+            Some(_) if self.resume && format == Format::Json => Err(Misused(
+                "an array is put together here and cannot be gone on with; export with `--format ndjson`"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the server writes the file, or only gives rows.
+    fn route(&self, format: Format, manifest: Option<Manifest>) -> Result<Option<Manifest>> {
+        let Some(manifest) = manifest else {
+            if format.is_text() && !self.view.is_rich() && self.columns.is_empty() && !self.resume {
+                return Ok(None);
+            }
+            bail!(
+                "there is no such set, or its server only gives rows: these are exported as csv, ndjson and json, without `--filter`, `--columns` and `--resume`, and sorted by one column"
+            );
+        };
+        if manifest.status == "failed" {
+            let why = manifest.failure.as_deref().unwrap_or("its server does not say why");
+            bail!("the rows of this set could not all be saved, so there are none: {why}");
+        }
+        if !manifest.formats.iter().any(|known| known == format.asked()) {
+            let known = manifest.formats.join(", ");
+            return Err(
+                Misused(format!("this set is not written as {}; there are {known}", format.asked())).into()
+            );
+        }
+        let known = |name: &&String| manifest.columns.iter().any(|column| column.name == **name);
+        if let Some(name) = self.columns.iter().find(|name| !manifest.columns.is_empty() && !known(name)) {
+            let names: Vec<&str> = manifest.columns.iter().map(|column| &*column.name).collect();
+            return Err(
+                Misused(format!("there is no column `{name}`; there are {}", names.join(", "))).into()
+            );
+        }
+        if let Some(limit) = &manifest.truncated {
+            let limit = print::first_line(limit);
+            eprintln!(
+                "warning: the end of this set is missing: there was more than its server keeps ({limit})"
+            );
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Rows page by page, written here.
+    async fn fetch(&self, set: &ParsedDualResponse, format: Format, file: Option<&Path>) -> Result<Written> {
+        let Some(path) = file else {
+            let (mut out, bar) = (BufWriter::new(io::stdout().lock()), ProgressBar::hidden());
+            let rows = rows::write(set, &self.view, format, &mut out, &bar).await?;
+            return Ok(Written { rows: Some(rows), bytes: None });
+        };
+        let mut part = Part::begin(path)?;
+        let bar = bar::of_rows(set.metadata().await.ok().map(|metadata| metadata.total_count));
+        let rows = rows::write(set, &self.view, format, &mut part, &bar).await;
+        bar.finish_and_clear();
+        let written = Written { rows: Some(rows?), bytes: Some(part.length()) };
+        part.finish()?;
+        Ok(written)
+    }
+
+    /// A file as the server writes it.
+    async fn download(
+        &self,
+        wire: &Wire,
+        format: Format,
+        manifest: &Manifest,
+        file: Option<&Path>,
+    ) -> Result<Written> {
+        let asked = self.query(format, &manifest.columns)?;
+        let mut url = wire.below("export");
+        url.query_pairs_mut().extend_pairs(&asked);
+        let download = Download::new(wire, url, self.view.waiting(), self.set.origin());
+        let rows = manifest.rows.filter(|_| manifest.exact && self.view.is_all());
+        match file {
+            None => {
+                let mut out = BufWriter::new(io::stdout().lock());
+                let rows = save::pour(download, format, &mut out, &Bar::hidden()).await?;
+                Ok(Written { rows, bytes: None })
+            }
+            Some(path) if format == Format::Json => {
+                let mut part = Part::begin(path)?;
+                let rows = save::pour(download, format, &mut part, &Bar::new(None, rows)).await?;
+                let written = Written { rows, bytes: Some(part.length()) };
+                part.finish()?;
+                Ok(written)
+            }
+            Some(path) => {
+                let mut set = wire.url().clone();
+                set.set_query(None);
+                let request: Vec<String> =
+                    asked.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let (set, request) = (set.to_string(), request.join("&"));
+                save::Save { path, set, request, resume: self.resume, format, rows }.run(download).await
+            }
+        }
+    }
+
+    /// What the export is asked for with.
+    fn query(&self, format: Format, columns: &[ColumnDefinition]) -> Result<Vec<(&'static str, String)>> {
+        let mut query = vec![("format", format.asked().to_owned())];
+        query.extend(self.view.query(columns)?);
+        if !self.columns.is_empty() {
+            query.push(("columns", self.columns.join(",")));
+        }
+        Ok(query)
+    }
+}
+
+impl Written {
+    fn tell(&self, app: &App, file: &Path) {
+        if app.json {
+            let written = json!({"rows": self.rows, "bytes": self.bytes, "file": file.display().to_string()});
+            print::line(&format!("{written:#}"));
+            return;
+        }
+        let bytes = self.bytes.map(HumanBytes);
+        match (self.rows, bytes) {
+            (Some(rows), _) => eprintln!("{} rows are in {}", table::grouped(rows), file.display()),
+            (None, Some(bytes)) => eprintln!("{bytes} are in {}", file.display()),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Whether nobody reads any more what is written.
+fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,146 @@
+//! A file that is not all there yet, and what it takes to go on with it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{BufWriter, Seek as _, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::exit::Misused;
+
+/// A file under another name until it is whole: one that stops in the middle looks like one that does not.
+///
+/// Dropped before it is whole it stays if it can be gone on with, and is removed if not.
+pub(super) struct Part {
+    target: PathBuf,
+    path: PathBuf,
+    out: BufWriter<File>,
+    length: u64,
+    noted: bool,
+    whole: bool,
+}
+
+/// Of what a part is a part. Nothing in it is secret: a signed link is not.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// The set's address, without its query.
+    pub(super) set: String,
+    /// What was asked for.
+    pub(super) request: String,
+    /// The validator of exactly these bytes.
+    pub(super) etag: String,
+    /// How many there will be, if that is known.
+    pub(super) total: Option<u64>,
+}
+
+impl Part {
+    /// Begins a file. What an earlier part has left is gone.
+    pub(super) fn begin(target: &Path) -> Result<Self> {
+        let path = beside(target, ".part");
+        let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+        let _ = fs::remove_file(beside(target, ".part.json"));
+        Ok(Self::new(target, path, file, 0, false))
+    }
+
+    /// Goes on with a part of the same; none, if there is nothing to go on with.
+    pub(super) fn resume(target: &Path, set: &str, request: &str) -> Result<Option<(Self, Note)>> {
+        let path = beside(target, ".part");
+        let Ok(text) = fs::read_to_string(beside(target, ".part.json")) else { return Ok(None) };
+        let Ok(note) = serde_json::from_str::<Note>(&text) else { return Ok(None) };
+        let Ok(mut file) = OpenOptions::new().write(true).open(&path) else { return Ok(None) };
+        if note.set != set || note.request != request {
+            let message = format!(
+                "{} is part of another export; leave `--resume` out to begin anew, or choose another file",
+                path.display()
+            );
+            return Err(Misused(message).into());
+        }
+        let length = file.seek(SeekFrom::End(0))?;
+        Ok(Some((Self::new(target, path, file, length, true), note)))
+    }
+
+    fn new(target: &Path, path: PathBuf, file: File, length: u64, noted: bool) -> Self {
+        let out = BufWriter::with_capacity(1 << 16, file);
+        Self { target: target.to_owned(), path, out, length, noted, whole: false }
+    }
+
+    /// How many bytes are there.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes down what it takes to go on.
+    pub(super) fn note(&mut self, note: &Note) -> Result<()> {
+        let path = beside(&self.target, ".part.json");
+        let text = serde_json::to_string_pretty(note)?;
+        fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        self.noted = true;
+        Ok(())
+    }
+
+    /// It cannot be gone on with.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        let path = beside(&self.target, ".part.json");
+        self.noted = false;
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("{} cannot be removed", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins again: what is there is of something else.
+    pub(super) fn restart(&mut self) -> Result<()> {
+        self.out.flush()?;
+        self.out.get_ref().set_len(0)?;
+        self.out.seek(SeekFrom::Start(0))?;
+        self.length = 0;
+        Ok(())
+    }
+
+    /// Gives the file its name.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let unwritable = |path: &Path| format!("{} cannot be written", path.display());
+        self.out.flush().with_context(|| unwritable(&self.path))?;
+        fs::rename(&self.path, &self.target).with_context(|| unwritable(&self.target))?;
+        let _ = fs::remove_file(beside(&self.target, ".part.json"));
+        self.whole = true;
+        Ok(())
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.whole {
+            return;
+        }
+        if self.noted && self.length > 0 && self.out.flush().is_ok() {
+            eprintln!("hint: {} is kept; the same command with `--resume` goes on", self.path.display());
+            return;
+        }
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(beside(&self.target, ".part.json"));
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}

@@ -1,0 +1,107 @@
+//! What servers answer, as it is read here.
+
+use antiphon_results::{ColumnDefinition, client::DualResponseClientError};
+use anyhow::Result;
+use axum::http::Method;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{view::View, wait::Waiting, wire::Wire};
+
+/// What a server says of a set, with what can be done with it.
+///
+/// It is not `antiphon_results`'s own `SetManifest`: that is what our servers write, and holds them to it. This command
+/// reads other makers' servers too, so whatever they leave out has a default, and a status or a format that nobody here
+/// has heard of is a word and no error.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Manifest {
+    pub(crate) status: String,
+    pub(crate) rows: Option<u64>,
+    /// Whether `rows` is the last word.
+    pub(crate) exact: bool,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) digest: Option<String>,
+    pub(crate) columns: Vec<ColumnDefinition>,
+    pub(crate) formats: Vec<String>,
+    pub(crate) truncated: Option<String>,
+    pub(crate) failure: Option<String>,
+    pub(crate) lineage: Option<Lineage>,
+}
+
+/// What a set was made from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Lineage {
+    pub(crate) sources: Vec<(String, String)>,
+    pub(crate) query: String,
+}
+
+/// A page of rows, with its numbers beside them or in an object of their own.
+#[derive(Deserialize)]
+struct WirePage {
+    data: Vec<Box<RawValue>>,
+    #[serde(default)]
+    total_count: Option<u64>,
+    #[serde(default)]
+    next_offset: Option<u64>,
+    #[serde(default)]
+    has_next: Option<bool>,
+    #[serde(default)]
+    pagination: Option<Box<Numbers>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Numbers {
+    #[serde(alias = "total")]
+    total_count: Option<u64>,
+    next_offset: Option<u64>,
+    #[serde(alias = "has_more")]
+    has_next: Option<bool>,
+}
+
+/// Some rows, as they came.
+pub(crate) struct Page {
+    pub(crate) rows: Vec<Box<RawValue>>,
+    pub(crate) total: u64,
+    pub(crate) next: Option<u64>,
+}
+
+impl Wire {
+    /// What the server says of the set; nothing, if it is one that knows no manifests.
+    pub(crate) async fn manifest(&self) -> Result<Option<(Manifest, Value)>> {
+        let waiting = Waiting::new("still being written…");
+        match self.json::<Value>(Method::GET, "manifest", None, &waiting).await {
+            Ok(value) => Ok(Some((Manifest::deserialize(&value)?, value))),
+            Err(error) => match error
+                .downcast_ref::<DualResponseClientError>()
+                .and_then(DualResponseClientError::status)
+            {
+                // Either there is no such set, which whatever is asked next will tell, or no such route.
+                Some(404 | 405 | 501) => Ok(None),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// `limit` rows of a view from `offset` on.
+    pub(crate) async fn page(
+        &self,
+        view: &View,
+        columns: &[ColumnDefinition],
+        offset: u64,
+        limit: u64,
+    ) -> Result<Page> {
+        let mut body = view.body(columns)?;
+        body["offset"] = json!(offset);
+        body["limit"] = json!(limit);
+        let page: WirePage = self.json(Method::POST, "", Some(&body), &view.waiting()).await?;
+        let nested = page.pagination.unwrap_or_default();
+        let end = offset.saturating_add(page.data.len() as u64);
+        let total = page.total_count.or(nested.total_count).unwrap_or(end);
+        let more = page.has_next.or(nested.has_next).unwrap_or(!page.data.is_empty() && end < total);
+        let next = page.next_offset.or(nested.next_offset).or(Some(end)).filter(|_| more);
+        Ok(Page { rows: page.data, total, next })
+    }
+}

@@ -1,0 +1,144 @@
+//! `antiphon results query`.
+
+use std::io::IsTerminal as _;
+
+use antiphon_results::ColumnDefinition;
+use anyhow::{Context as _, Result};
+use axum::http::Method;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{set::Set, table, wait::Waiting};
+use crate::{
+    app::App,
+    exit::{Misused, Outcome},
+    print, stdin,
+};
+
+/// Ask a question of a result set in SQL. The answer is a result set of its own.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  antiphon results query URL 'SELECT state, count(*) AS n FROM result GROUP BY state'
+  antiphon results query URL 'SELECT * FROM result EXCEPT SELECT * FROM old' --table old=rs_xyz
+  antiphon results query URL - < question.sql")]
+pub(crate) struct Query {
+    #[command(flatten)]
+    set: Set,
+    /// The question. The set is the table `result`; `-` reads standard input.
+    // Not a plain text: the set before it is none either.
+    #[arg(required = true)]
+    sql: Option<String>,
+    /// Another set of yours on the same server, by the name the question has for it. May be given several times.
+    #[arg(long = "table", value_name = "NAME=SET", value_parser = other)]
+    tables: Vec<(String, String)>,
+    /// What the answer is called.
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// The set that is the answer.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    total_count: Option<u64>,
+    #[serde(default)]
+    exact: Option<bool>,
+    #[serde(default)]
+    columns: Vec<ColumnDefinition>,
+    data: Vec<Value>,
+    #[serde(default)]
+    truncated: Option<String>,
+}
+
+impl Query {
+    pub(crate) async fn run(&self, app: &App) -> Result<Outcome> {
+        let sql = match self.sql.as_deref() {
+            Some("-") if self.set.is_stdin() => {
+                return Err(Misused("standard input is the set or the question, not both".into()).into());
+            }
+            Some("-") | None => stdin::read().await?,
+            Some(sql) => sql.to_owned(),
+        };
+        let (_, wire) = self.set.reach().await?;
+        let mut body = json!({"sql": sql.trim()});
+        if let Some(name) = &self.name {
+            body["name"] = json!(name);
+        }
+        if !self.tables.is_empty() {
+            let tables: Map<_, _> = self.tables.iter().map(|(name, id)| (name.clone(), json!(id))).collect();
+            body["tables"] = tables.into();
+        }
+        let waiting = Waiting::new("still being written…");
+        let text = wire.text(Method::POST, "query", Some(&body), &waiting).await?;
+        if app.json {
+            print::line(&text);
+            return Ok(Outcome::Done);
+        }
+        let answer: Answer = serde_json::from_str(&text).context("the answer is not what was asked for")?;
+        answer.show();
+        Ok(Outcome::Done)
+    }
+}
+
+impl Answer {
+    fn show(&self) {
+        let width = std::io::stdout().is_terminal().then(crossterm::terminal::size).and_then(Result::ok);
+        let width = width.map(|(width, _)| width);
+        let mut columns = table::Columns::of(&self.columns, &self.data);
+        let hidden = columns.fit(width);
+        print::line(&columns.table(&self.data, width));
+        let shown = self.data.len() as u64;
+        match (self.total_count, self.exact) {
+            (Some(total), Some(true) | None) => eprintln!("{}", table::footer(0, shown, total)),
+            _ => eprintln!("the first {} rows; more are still coming in", table::grouped(shown)),
+        }
+        if let Some(limit) = &self.truncated {
+            eprintln!(
+                "warning: the answer is longer than the server keeps ({}); its end is missing",
+                print::first_line(limit)
+            );
+        }
+        if !hidden.is_empty() {
+            eprintln!("hint: not shown: {}; ask for fewer", print::clean(&hidden.join(", ")));
+        }
+        if let Some(url) = &self.url {
+            eprintln!("all of it: {}", print::first_line(url));
+        }
+    }
+}
+
+/// `name=rs_…`, or `name=https://…/rs_…`: the server knows its own sets by their ids.
+fn other(text: &str) -> Result<(String, String), String> {
+    let how = || format!("`{text}` is no table; write `name=rs_…`, or `name=URL`");
+    let (name, set) = text.split_once('=').ok_or_else(how)?;
+    let id = if set.contains("://") {
+        let url = url::Url::parse(set).map_err(|error| format!("`{set}` is no URL: {error}"))?;
+        let last = url.path_segments().and_then(|mut parts| parts.rfind(|part| !part.is_empty()));
+        last.map(str::to_owned).ok_or_else(how)?
+    } else {
+        set.to_owned()
+    };
+    if name.trim().is_empty() || id.is_empty() {
+        return Err(how());
+    }
+    Ok((name.trim().to_owned(), id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_tables_are_named_by_id_or_address() {
+        let found = |text| other(text).unwrap();
+        assert_eq!(found("old=rs_1"), ("old".into(), "rs_1".into()));
+        assert_eq!(found("old=https://a.example/r/rs_1?link=x=y"), ("old".into(), "rs_1".into()));
+        for wrong in ["rs_1", "=rs_1", "old=", "old=https://a.example/"] {
+            assert!(other(wrong).unwrap_err().contains("name=rs_"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which rows of a set, in which order, as it is typed.
+
+use antiphon_results::{ColumnDefinition, Order, Sort};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{filter::Filter, wait::Waiting};
+use crate::exit::Misused;
+
+/// So many columns a set can be sorted by at once.
+const MOST_SORTS: usize = 4;
+
+/// Which rows of a set, in which order.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct View {
+    /// The columns to sort by, the first first; `-name` or `name:desc` begins with the greatest.
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', value_parser = sort, allow_hyphen_values = true)]
+    sort: Vec<Sort>,
+    /// Only rows of which this is true: `amount>=100`, `name~college`, `state in (NJ, NY)`, `closed is null`. May be
+    /// given several times.
+    #[arg(long, value_name = "CONDITION", value_parser = Filter::parse)]
+    filter: Vec<Filter>,
+}
+
+impl View {
+    /// By which columns.
+    pub(crate) fn sort(&self) -> &[Sort] {
+        &self.sort
+    }
+
+    /// Whether all rows are meant, in whatever order.
+    pub(crate) fn is_all(&self) -> bool {
+        self.filter.is_empty()
+    }
+
+    /// More than the first servers of result sets understand: they sort by one column, and choose nothing.
+    pub(crate) fn is_rich(&self) -> bool {
+        !self.filter.is_empty() || self.sort.len() > 1
+    }
+
+    /// Says what is wrong with it before a server does.
+    pub(crate) fn check(&self) -> Result<(), Misused> {
+        match self.sort.len() {
+            0..=MOST_SORTS => Ok(()),
+            _ => Err(Misused(format!("rows can be sorted by {MOST_SORTS} columns at once, not by more"))),
+        }
+    }
+
+    /// As a body has it: only what is said.
+    pub(crate) fn body(&self, columns: &[ColumnDefinition]) -> Result<Value, Misused> {
+        let mut body = json!({});
+        match &*self.sort {
+            [] => {}
+            // As every server understands it.
+            [sort] => body["sort"] = json!(sort),
+            sorts => body["sort"] = json!(sorts),
+        }
+        if !self.filter.is_empty() {
+            body["filter"] = self.filters(columns)?;
+        }
+        Ok(body)
+    }
+
+    /// As the query of an address has it: only what is said.
+    pub(crate) fn query(&self, columns: &[ColumnDefinition]) -> Result<Vec<(&'static str, String)>, Misused> {
+        let mut query = Vec::new();
+        if !self.sort.is_empty() {
+            let names = self.sort.iter().map(|sort| match sort.order {
+                Order::Desc => format!("-{}", sort.field),
+                Order::Asc => sort.field.clone(),
+            });
+            query.push(("sort", names.collect::<Vec<_>>().join(",")));
+        }
+        if !self.filter.is_empty() {
+            query.push(("filter", self.filters(columns)?.to_string()));
+        }
+        Ok(query)
+    }
+
+    /// What a person sees while the server is at it.
+    pub(crate) fn waiting(&self) -> Waiting {
+        Waiting::new(match (self.sort.is_empty(), self.filter.is_empty()) {
+            (false, _) => "being sorted…",
+            (true, false) => "being filtered…",
+            (true, true) => "still being written…",
+        })
+    }
+
+    fn filters(&self, columns: &[ColumnDefinition]) -> Result<Value, Misused> {
+        let typed = self.filter.iter().map(|filter| filter.typed(columns).map_err(Misused));
+        Ok(json!(typed.collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+fn sort(text: &str) -> Result<Sort, String> {
+    let named = |field: &str, sort: fn(String) -> Sort| match field {
+        "" => Err("name a column".to_owned()),
+        field => Ok(sort(field.to_owned())),
+    };
+    match text.rsplit_once(':') {
+        Some((field, "desc")) => named(field, Sort::descending),
+        Some((field, "asc")) => named(field, Sort::ascending),
+        Some((_, order)) => Err(format!("`{order}` is no order; write `asc` or `desc`")),
+        None => match text.strip_prefix('-') {
+            Some(field) => named(field, Sort::descending),
+            None => named(text, Sort::ascending),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(sorts: &[&str], filters: &[&str]) -> View {
+        View {
+            sort: sorts.iter().map(|text| sort(text).unwrap()).collect(),
+            filter: filters.iter().map(|text| Filter::parse(text).unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn one_sort_is_said_as_every_server_understands_it() {
+        assert_eq!(
+            view(&["-size"], &[]).body(&[]).unwrap(),
+            json!({"sort": {"field": "size", "order": "desc"}})
+        );
+        assert_eq!(view(&[], &[]).body(&[]).unwrap(), json!({}));
+        let both = view(&["a", "b:desc"], &["a=1"]);
+        assert_eq!(
+            both.body(&[]).unwrap(),
+            json!({
+                "sort": [{"field": "a", "order": "asc"}, {"field": "b", "order": "desc"}],
+                "filter": [{"column": "a", "op": "eq", "value": 1}],
+            })
+        );
+        assert_eq!(
+            both.query(&[]).unwrap(),
+            [("sort", "a,-b".to_owned()), ("filter", r#"[{"column":"a","op":"eq","value":1}]"#.to_owned())]
+        );
+    }
+
+    #[test]
+    fn sorts_without_a_column_and_too_many_are_refused() {
+        for wrong in ["", "-", ":desc", "id:up"] {
+            assert!(sort(wrong).is_err(), "{wrong}");
+        }
+        assert!(view(&["a", "b", "c", "d", "e"], &[]).check().is_err());
+        assert_eq!(sort("-b:asc").unwrap(), Sort::ascending("-b"));
+    }
+}
