@@ -9,8 +9,10 @@ use crate::project::{self, Profile, Project};
 mod call;
 mod client;
 mod measure;
+mod plot;
 mod restate;
 mod results;
+mod snapshot;
 mod store;
 mod tasks;
 mod transport;
@@ -29,6 +31,8 @@ pub(crate) enum Kind {
     Results(results::Options),
     /// Replaying a journal and sealing it.
     Replay,
+    /// Snapshots beside the bare engines and PostgreSQL: ingest, pages, sort, queries, exports.
+    Snapshot(snapshot::Options),
     /// Each operation of each store, beside the bare client sending the same command.
     Store(store::Options),
     /// Tasks: legs beside the bare queue, whole runs, and very many that wait.
@@ -48,6 +52,7 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
         }
         Kind::Restate(options) => restate::main(&project, options),
         Kind::Results(options) => results::main(&project, options),
+        Kind::Snapshot(options) => snapshot::main(&project, options),
         Kind::Store(options) => store::main(&project, options),
         Kind::Tasks(options) => tasks::main(&project, options),
         Kind::Transport(options) => transport::main(&project, options),
