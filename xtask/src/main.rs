@@ -24,6 +24,7 @@ mod services;
 mod studio;
 mod table;
 mod verify;
+mod viewer;
 
 /// The chores of this workspace.
 #[derive(Debug, Parser)]
@@ -56,6 +57,9 @@ enum Chore {
     Studio(studio::Options),
     /// Check everything a change must pass; this is what CI runs.
     Verify(verify::Options),
+    /// Make the page that shows a result set, and try it in a browser.
+    #[command(subcommand)]
+    Viewer(viewer::Kind),
 }
 
 fn main() -> ExitCode {
@@ -81,5 +85,6 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Services(action) => services::main(action),
         Chore::Studio(options) => studio::main(options),
         Chore::Verify(options) => verify::main(options),
+        Chore::Viewer(kind) => viewer::main(kind),
     }
 }

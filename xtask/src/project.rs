@@ -25,6 +25,8 @@ pub(crate) enum Profile {
     Dev,
     /// `target/release`.
     Release,
+    /// One that the workspace defines, in a folder of its name.
+    Named(&'static str),
 }
 
 impl Project {
@@ -67,16 +69,42 @@ impl Project {
                 command.arg("--release");
                 "release"
             }
+            Profile::Named(name) => {
+                command.args(["--profile", name]);
+                name
+            }
         };
         eprintln!("building {bin} ({folder})");
         run(&mut command)?;
         Ok(self.target.join(folder).join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
     }
+
+    /// Builds a binary as the tests of the whole workspace build it, for what stands on DataFusion: with the features
+    /// of its own package alone, all of that would be built once more. The package has a test of the binary's name.
+    pub(crate) fn build_as_tested(&self, bin: &str) -> Result<PathBuf> {
+        eprintln!("building {bin} (debug)");
+        let arguments = ["build", "--quiet", "--workspace", "--all-features", "--test", bin];
+        run(cargo().args(arguments).current_dir(&self.root))?;
+        Ok(self.target.join("debug").join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
+    }
 }
 
 /// The cargo that runs us, so that a toolchain override is kept.
 pub(crate) fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    without_our_package(&mut command);
+    command
+}
+
+/// Keeps to ourselves what cargo told us of our own package. The build script of `ring` looks at it: with it, whoever
+/// builds by hand and by us in turn has all that stands on `ring` built each time, DataFusion too.
+pub(crate) fn without_our_package(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&*name);
+        }
+    }
 }
 
 /// Runs `command` with our own output; fails with what was run.

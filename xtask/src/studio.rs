@@ -126,7 +126,7 @@ fn forward(client: TcpStream, replica: SocketAddr) -> io::Result<()> {
 const STORE: &str = "ANTIPHON_TEST_REDIS_URL";
 
 /// The browser's program.
-fn browser() -> Option<PathBuf> {
+pub(crate) fn browser() -> Option<PathBuf> {
     if let Some(named) = env::var_os("CHROMIUM") {
         return Some(named.into());
     }

@@ -229,7 +229,27 @@ fn budget(project: &Project) -> Result<Outcome> {
         "`antiphon` with `stdio` builds {} crates, more than the {BUDGET} a tool author is promised; see `cargo tree -p antiphon --no-default-features --features stdio`",
         crates.len()
     );
+    for package in ["antiphon", "antiphon-results", "antiphon-host"] {
+        without_snapshots(project, package)?;
+    }
     Ok(Outcome::Found(format!("{} of {BUDGET} crates", crates.len())))
+}
+
+/// Whoever does not save result sets builds neither Parquet nor DataFusion, whatever else they turn on.
+fn without_snapshots(project: &Project, package: &str) -> Result<()> {
+    let arguments = ["--all-features", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"];
+    let tree = project::read(cargo(project, &["tree", "--package", package]).args(arguments))?;
+    let crates = unique_crates(&tree);
+    let heavy = |name: &&String| {
+        ["arrow ", "datafusion ", "object_store ", "parquet "].iter().any(|heavy| name.starts_with(heavy))
+    };
+    let found: Vec<&str> = crates.iter().filter(heavy).map(String::as_str).collect();
+    ensure!(
+        found.is_empty(),
+        "`{package}` builds {}, which only `antiphon-snapshot` may; see `cargo tree -p {package} --all-features`",
+        found.join(", ")
+    );
+    Ok(())
 }
 
 /// Name and version of each line; repeated ones are marked `(*)`, paths stand in brackets.

@@ -154,11 +154,15 @@ fn with_known(mut document: Value, ids: &[String]) -> Result<Value> {
     document["paths"]["/{id}"]["delete"]["parameters"] = json!([
         {"name": "id", "in": "path", "required": true, "schema": {"type": "string", "pattern": "^go_[0-9]{9}$"}}
     ]);
-    let parameters = document["paths"]["/{id}/rows"]["get"]["parameters"].as_array_mut();
-    let parameters = parameters.context("rows are asked for without parameters")?;
-    parameters.retain(|parameter| parameter["name"] != "cursor");
-    for parameter in parameters.iter_mut().filter(|parameter| parameter["name"] == "sort") {
-        parameter["schema"] = columns.clone();
+    // The page is the same for every set, and for none: its own tests say so.
+    document["paths"].as_object_mut().context("there are no paths")?.remove("/{id}/view");
+    for path in ["/{id}/rows", "/{id}/export"] {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array_mut();
+        let parameters = parameters.context("rows are asked for without parameters")?;
+        parameters.retain(|parameter| parameter["name"] != "cursor");
+        for parameter in parameters.iter_mut().filter(|parameter| parameter["name"] == "sort") {
+            parameter["schema"] = columns.clone();
+        }
     }
     Ok(document)
 }

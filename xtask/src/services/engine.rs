@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{mariadb, postgres};
+use super::{mariadb, postgres, s3};
 use crate::server;
 
 /// User and password of all of them, so that tests connect as a careful operator would.
@@ -27,12 +27,13 @@ pub(crate) enum Engine {
     RedisCluster,
     Nats,
     Mariadb,
+    S3,
 }
 
 impl Engine {
     /// What tests need.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Postgres, Self::Redis, Self::RedisCluster, Self::Nats, Self::Mariadb];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Postgres, Self::Redis, Self::RedisCluster, Self::Nats, Self::Mariadb, Self::S3];
 
     /// What people call it.
     pub(crate) fn name(self) -> &'static str {
@@ -42,6 +43,7 @@ impl Engine {
             Self::RedisCluster => "redis-cluster",
             Self::Nats => "nats",
             Self::Mariadb => "mariadb",
+            Self::S3 => "s3",
         }
     }
 
@@ -53,6 +55,7 @@ impl Engine {
             Self::RedisCluster => "ANTIPHON_TEST_REDIS_CLUSTER_URL",
             Self::Nats => "ANTIPHON_TEST_NATS_URL",
             Self::Mariadb => "ANTIPHON_TEST_MARIADB_URL",
+            Self::S3 => "ANTIPHON_TEST_S3_URL",
         }
     }
 
@@ -61,7 +64,7 @@ impl Engine {
     pub(super) fn stop_signal(self) -> &'static str {
         match self {
             Self::Mariadb => "TERM",
-            Self::Postgres | Self::Redis | Self::RedisCluster | Self::Nats => "INT",
+            Self::Postgres | Self::Redis | Self::RedisCluster | Self::Nats | Self::S3 => "INT",
         }
     }
 }
@@ -79,7 +82,7 @@ pub(crate) struct Site {
 impl Site {
     /// Makes an empty place for a server in `folder`; what was there is removed.
     pub(crate) fn prepare(engine: Engine, folder: &Path) -> Result<Self> {
-        engine.program()?;
+        engine.program(folder)?;
         let mut site = Self { engine, address: server::free_address()?, folder: folder.to_path_buf() };
         site.reset()?;
         Ok(site)
@@ -93,7 +96,7 @@ impl Site {
         match self.engine {
             Engine::Postgres => self.folder = postgres::prepare(&self.folder)?,
             Engine::Mariadb => mariadb::prepare(&self.folder)?,
-            Engine::Redis | Engine::RedisCluster | Engine::Nats => {}
+            Engine::Redis | Engine::RedisCluster | Engine::Nats | Engine::S3 => {}
         }
         Ok(())
     }
@@ -111,12 +114,13 @@ impl Site {
             Engine::Redis | Engine::RedisCluster => format!("redis://default:{USER}@{address}"),
             Engine::Nats => format!("nats://{USER}:{USER}@{address}"),
             Engine::Mariadb => format!("mysql://{USER}:{USER}@{address}/{USER}"),
+            Engine::S3 => format!("http://{address}"),
         }
     }
 
     /// What starts the server, in the foreground.
     pub(crate) fn command(&self) -> Result<Command> {
-        let mut command = Command::new(self.engine.program()?);
+        let mut command = Command::new(self.engine.program(&self.folder)?);
         let port = self.address.port().to_string();
         match self.engine {
             Engine::Postgres => postgres::configure(&mut command, &self.folder, &port)?,
@@ -136,6 +140,7 @@ impl Site {
                 command.args(["--user", USER, "--pass", USER, "-js", "-sd"]).arg(&self.folder);
             }
             Engine::Mariadb => mariadb::configure(&mut command, &self.folder, &port)?,
+            Engine::S3 => s3::configure(&mut command, &port),
         }
         Ok(command)
     }
@@ -162,6 +167,7 @@ impl Site {
                 Ok(())
             }
             Engine::Mariadb => mariadb::check(self.connect()?),
+            Engine::S3 => s3::check(self.connect()?),
         }
     }
 
@@ -186,12 +192,14 @@ impl Site {
 }
 
 impl Engine {
-    fn program(self) -> Result<PathBuf> {
+    /// `folder` is where its data are to be; some servers are installed beside it.
+    fn program(self, folder: &Path) -> Result<PathBuf> {
         match self {
             Self::Postgres => Ok(postgres::binaries()?.join("postgres")),
             Self::Redis | Self::RedisCluster => find("redis-server", "redis-server"),
             Self::Nats => find("nats-server", "nats-server"),
             Self::Mariadb => find("mariadbd", "mariadb-server"),
+            Self::S3 => s3::program(folder),
         }
     }
 }

@@ -104,6 +104,8 @@ impl Folder {
         let site = Site::prepare(engine, &self.path.join(engine.name()))?;
         let log = self.path.join(format!("{}.log", engine.name()));
         let mut child = spawn(&site, &log, kept)?;
+        // To install it may have taken longer.
+        let spawned = Instant::now();
         // Noted before it is ready: should we end now, `down` still knows of it.
         let process = Process::of(child.id()).with_context(|| ended(&log))?;
         self.write(&Record { site: site.clone(), process, kept })?;
@@ -111,7 +113,7 @@ impl Folder {
             if child.try_wait()?.is_some() {
                 bail!(ended(&log));
             }
-            if start.elapsed() > READY_LIMIT {
+            if spawned.elapsed() > READY_LIMIT {
                 return Err(error).with_context(|| format!("not ready after {} s", READY_LIMIT.as_secs()));
             }
             thread::sleep(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! `cargo xtask services`: PostgreSQL, MariaDB, Redis and NATS on private ports, for tests.
+//! `cargo xtask services`: PostgreSQL, MariaDB, Redis, NATS and S3 on private ports, for tests.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -15,6 +15,7 @@ mod host;
 mod mariadb;
 mod postgres;
 mod process;
+mod s3;
 mod session;
 
 pub(crate) use self::backend::Backend;
@@ -112,7 +113,9 @@ fn run(project: &Project, options: &Run) -> Result<()> {
         bail!("say what to run: `cargo xtask services run cargo nextest run -p antiphon-store`");
     };
     let session = Session::start(project)?;
-    project::run(Command::new(program).args(arguments).envs(session.variables())).or_else(|error| {
+    let mut command = Command::new(program);
+    project::without_our_package(&mut command);
+    project::run(command.args(arguments).envs(session.variables())).or_else(|error| {
         // The command may have failed only because its server is gone.
         session.check()?;
         Err(error)
