@@ -1,6 +1,7 @@
 //! Batches into a Parquet file on an object store: encoded away from the threads that wait, sent while more is
 //! encoded.
 
+mod group;
 mod upload;
 
 use std::sync::{
@@ -12,7 +13,6 @@ use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use bytes::Bytes;
 use object_store::path::Path;
 use parquet::{
-    arrow::ArrowWriter,
     basic::{Compression, ZstdLevel},
     file::properties::{EnabledStatistics, WriterProperties, WriterVersion},
 };
@@ -22,8 +22,11 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::upload::{Part, Upload};
 pub(crate) use self::upload::{UPLOAD, ignore_missing};
+use self::{
+    group::Groups,
+    upload::{Part, Upload},
+};
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
@@ -68,17 +71,18 @@ enum Step {
 impl Writer {
     pub(crate) fn create(inner: &Inner, path: Path, schema: SchemaRef) -> Result<Self> {
         let properties = properties(&inner.config)?;
-        let encoder = ArrowWriter::try_new(Vec::new(), schema, Some(properties))?;
+        let config = &inner.config;
+        let groups = Groups::new(schema, properties, config.chunk_rows, config.chunk_bytes)?;
         let (steps, taken) = mpsc::channel(2);
         let (parts, ready) = mpsc::channel(1);
         let gauge = Arc::new(Gauge::default());
         let stop = CancellationToken::new();
         let encoding = tokio::spawn(encode(
             Encoder {
-                writer: encoder,
+                groups,
                 rows: 0,
-                part_bytes: inner.config.part_bytes,
-                chunk_bytes: inner.config.chunk_bytes,
+                part_bytes: config.part_bytes,
+                chunk_bytes: config.chunk_bytes,
                 gauge: Arc::clone(&gauge),
             },
             taken,
@@ -150,7 +154,7 @@ fn settle(
 
 /// What turns batches into bytes.
 struct Encoder {
-    writer: ArrowWriter<Vec<u8>>,
+    groups: Groups,
     rows: u64,
     part_bytes: usize,
     chunk_bytes: usize,
@@ -162,24 +166,15 @@ impl Encoder {
     fn add(&mut self, batch: &RecordBatch) -> Result<Option<Bytes>> {
         for slice in slices(batch, self.chunk_bytes) {
             self.rows += slice.num_rows() as u64;
-            self.writer.write(&slice)?;
-            if self.writer.in_progress_size() >= self.chunk_bytes {
-                self.writer.flush()?;
-            }
+            self.groups.write(&slice)?;
         }
-        let made = self.writer.bytes_written() + self.writer.in_progress_size();
-        self.gauge.made.store(made as u64, Ordering::Relaxed);
-        Ok((self.writer.inner().len() >= self.part_bytes).then(|| self.take()))
+        self.gauge.made.store(self.groups.made() as u64, Ordering::Relaxed);
+        Ok((self.groups.waiting() >= self.part_bytes).then(|| self.groups.take().into()))
     }
 
     fn end(&mut self) -> Result<Bytes> {
-        self.writer.finish()?;
-        Ok(self.take())
-    }
-
-    /// The writer counts what it has written by itself, so what is taken away changes no offset.
-    fn take(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(self.writer.inner_mut()))
+        self.groups.finish()?;
+        Ok(self.groups.take().into())
     }
 }
 
