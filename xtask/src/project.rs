@@ -62,30 +62,26 @@ impl Project {
             "the workspace has no package `{package}`, whose binary `{bin}` is needed here"
         );
         let mut command = cargo();
-        command.args(["build", "--quiet", "--package", package, "--bin", bin]).current_dir(&self.root);
+        command.args(["build", "--quiet", "--bin", bin]).current_dir(&self.root);
         let folder = match profile {
-            Profile::Dev => "debug",
+            // As the tests have it, with all features and those that tests add: what they built is then there. With
+            // the features of its package alone, much would be built once more, DataFusion too. Any test will do.
+            Profile::Dev => {
+                command.args(["--workspace", "--all-features", "--test", "checkout"]);
+                "debug"
+            }
             Profile::Release => {
-                command.arg("--release");
+                command.args(["--package", package, "--release"]);
                 "release"
             }
             Profile::Named(name) => {
-                command.args(["--profile", name]);
+                command.args(["--package", package, "--profile", name]);
                 name
             }
         };
         eprintln!("building {bin} ({folder})");
         run(&mut command)?;
         Ok(self.target.join(folder).join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
-    }
-
-    /// Builds a binary as the tests of the whole workspace build it, for what stands on DataFusion: with the features
-    /// of its own package alone, all of that would be built once more. The package has a test of the binary's name.
-    pub(crate) fn build_as_tested(&self, bin: &str) -> Result<PathBuf> {
-        eprintln!("building {bin} (debug)");
-        let arguments = ["build", "--quiet", "--workspace", "--all-features", "--test", bin];
-        run(cargo().args(arguments).current_dir(&self.root))?;
-        Ok(self.target.join("debug").join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
     }
 }
 

@@ -180,8 +180,10 @@ fn doc_tests(verification: &mut Verification) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Of the libraries: nobody reads those of a binary.
 fn docs(project: &Project) -> Result<Outcome> {
-    let mut command = cargo(project, &["doc", "--quiet", "--workspace", "--no-deps", "--all-features"]);
+    let arguments = ["doc", "--quiet", "--workspace", "--lib", "--no-deps", "--all-features"];
+    let mut command = cargo(project, &arguments);
     project::run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Passed)
 }

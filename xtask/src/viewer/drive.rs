@@ -36,11 +36,8 @@ pub(super) fn main(project: &Project, options: &Options) -> Result<()> {
     };
     let scripts = project.root.join("conformance").join("viewer");
     project::npm_install(&scripts)?;
-    let binary = if options.release {
-        project.build("explore", "explore", Profile::Named("bench-snapshot"))?
-    } else {
-        project.build_as_tested("explore")?
-    };
+    let profile = if options.release { Profile::Named("bench-snapshot") } else { Profile::Dev };
+    let binary = project.build("explore", "explore", profile)?;
     let reports = project.target.join("viewer");
     let images = if options.keep { project.root.join("docs").join("images") } else { reports.clone() };
     for folder in [&reports, &images] {
