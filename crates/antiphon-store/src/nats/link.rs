@@ -185,10 +185,11 @@ impl Link {
         }
     }
 
-    /// Removes a message and waits until it is gone.
+    /// Removes a message and waits until it is gone, and stays so. What is only forgotten may be there again when the
+    /// server is killed: it notes such a removal a while later, but what it overwrites is overwritten at once.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{}", self.stream_name(kind));
-        let answer = self.client.request(subject, removal(sequence)).await.map_err(failed)?;
+        let answer = self.client.request(subject, removal(sequence, true)).await.map_err(failed)?;
         let done = b"\"success\":true";
         // It is gone, too, if somebody else has removed it.
         if answer.payload.windows(done.len()).any(|part| part == done)
@@ -202,7 +203,7 @@ impl Link {
     /// Removes a message that means nothing any more. If that fails it stays, and still means nothing.
     pub(super) async fn forget(&self, kind: Kind, sequence: u64) {
         let subject = format!("STREAM.MSG.DELETE.{}", self.stream_name(kind));
-        let sent = self.context.send_request(subject, Request::new().payload(removal(sequence))).await;
+        let sent = self.context.send_request(subject, Request::new().payload(removal(sequence, false))).await;
         if let Err(error) = sent {
             tracing::debug!(%error, "a message that means nothing any more was not removed");
         }
@@ -247,15 +248,15 @@ pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
         Ok(ack) => Ok(Some(ack.sequence)),
         Err(error) => match error.kind() {
             PublishErrorKind::WrongLastSequence => Ok(None),
-            // Nobody listened.
-            PublishErrorKind::StreamNotFound => Err(Error::busy(NAME, error)),
+            // Not even that nobody listened means that nothing was done: it may be so of a record's timer, and the
+            // record itself be there.
             _ => Err(failed(error)),
         },
     }
 }
 
-fn removal(sequence: u64) -> Bytes {
-    format!("{{\"seq\":{sequence},\"no_erase\":true}}").into()
+fn removal(sequence: u64, overwrite: bool) -> Bytes {
+    format!("{{\"seq\":{sequence},\"no_erase\":{}}}", !overwrite).into()
 }
 
 type Message = async_nats::jetstream::message::StreamMessage;
