@@ -204,6 +204,9 @@ impl Bench<'_> {
         let mut command = Command::new(self.binary);
         command.args([measure, side, "--rows", &self.rows.to_string(), "--folder"]).arg(&self.folder);
         command.args(more);
+        // Both sides: what is freed goes back to the system. Otherwise glibc keeps it, for each thread, and the memory
+        // that is measured is its own.
+        command.env("MALLOC_TRIM_THRESHOLD_", "131072").env("MALLOC_MMAP_THRESHOLD_", "131072");
         if let Some(url) = &self.url {
             command.args(["--database", url]);
         }
