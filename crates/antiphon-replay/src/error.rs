@@ -72,6 +72,20 @@ pub enum Drift {
 }
 
 impl Drift {
+    /// Where it is, in the author's own names: a key, and what became of it. The rest of the text may hold what was
+    /// asked, and that may be for the person alone who was.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Changed { at, key, .. } => format!("entry {at}, `{key}`: changed"),
+            Self::Unexpected { at, key, .. } => format!("entry {at}, `{key}`: not waited for"),
+            Self::Short { left, key, .. } => {
+                format!("`{key}` and {} more: never seen", left.saturating_sub(1))
+            }
+            Self::Vanished { key, .. } => format!("`{key}`: no longer asked"),
+            Self::Volatile { key, .. } => format!("`{key}`: worded anew in every round"),
+        }
+    }
+
     /// What a person can do about it.
     pub fn hint(&self) -> &'static str {
         match self {

@@ -32,6 +32,9 @@ pub struct Journal {
     /// What was said and is not to be said again.
     #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said: BTreeSet<String>,
+    /// Where whoever traces the run finds its beginning again. The machine does not look at it.
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl Journal {
@@ -44,6 +47,7 @@ impl Journal {
             entries: Vec::new(),
             asked: BTreeMap::new(),
             said: BTreeSet::new(),
+            trace: None,
         }
     }
 

@@ -40,6 +40,7 @@
 //! assert!(matches!(machine.ask(&key, &op, || json!(null)), Turn::Ready(_)));
 //! # Ok::<(), antiphon_replay::Drift>(())
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod error;
 mod journal;
@@ -52,7 +53,7 @@ mod op;
 pub use error::{Drift, FormatError};
 pub use journal::{Asked, Entry, FORMAT, Failure, Journal, Outcome};
 pub use key::Key;
-pub use machine::{Advance, Blocked, Machine, Suspension, Turn};
+pub use machine::{Advance, Blocked, Machine, Suspension, Tally, Turn};
 #[cfg(feature = "__mutations")]
 pub use mutation::Mutation;
 pub use op::{Fingerprint, Kind, Op, canonical};

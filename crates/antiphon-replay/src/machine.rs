@@ -54,9 +54,24 @@ pub struct Machine {
     fits: Fits,
     polls: u64,
     recorded: u64,
+    tally: Tally,
     running: usize,
     #[cfg(feature = "__mutations")]
     mutation: Option<Mutation>,
+}
+
+/// What a leg has done so far, for whoever counts: what was brought is not new, however often it is replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Entries of the journal that were handed over again.
+    pub replayed: u64,
+    /// Questions that were answered, or could not be.
+    pub asks: u64,
+    /// Steps that were taken.
+    pub steps: u64,
+    /// Turns of loops.
+    pub folds: u64,
 }
 
 #[derive(Debug)]
@@ -145,6 +160,7 @@ impl Machine {
             fits: |_, _| true,
             polls: 0,
             recorded: 0,
+            tally: Tally::default(),
             running: 0,
             #[cfg(feature = "__mutations")]
             mutation: None,
@@ -401,6 +417,11 @@ impl Machine {
     /// How often something was recorded in this leg, or taken out of the journal.
     pub fn recorded(&self) -> u64 {
         self.recorded
+    }
+
+    /// What this leg has done so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
     }
 
     /// What has been recorded so far.
@@ -664,6 +685,7 @@ impl Machine {
             self.turns.insert(entry.key.clone(), entry.turn);
         }
         self.cursor += 1;
+        self.tally.replayed += 1;
         Ok(entry.key.clone())
     }
 
@@ -720,6 +742,11 @@ impl Machine {
 
     fn record(&mut self, entry: Entry) {
         self.recorded += 1;
+        match entry.kind {
+            Kind::Ask => self.tally.asks += 1,
+            Kind::Step => self.tally.steps += 1,
+            Kind::Fold => self.tally.folds += 1,
+        }
         self.journal.entries.push(entry);
         self.cursor = self.journal.entries.len();
     }

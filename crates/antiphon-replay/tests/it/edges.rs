@@ -60,6 +60,31 @@ fn answers_that_come_while_the_code_waits_are_recorded_as_the_code_sees_them() {
 }
 
 #[test]
+fn what_is_replayed_is_not_counted_as_done() {
+    let mut machine = asking(&["a", "b"]);
+    machine.answer(&"a".into(), json!("A"));
+    assert_eq!(ask(&mut machine, "a"), answer("A"));
+    start(&mut machine, "step");
+    machine.finish(&"step".into(), Ok(json!(1)));
+    let tally = machine.tally();
+    assert_eq!((tally.asks, tally.steps, tally.replayed), (1, 1, 0));
+    let journal = machine.suspend().expect("no drift").journal;
+    let mut machine = Machine::new(journal).with_answers([("b".into(), json!("B"))]);
+    for key in ["a", "b"] {
+        assert_eq!(ask(&mut machine, key), Turn::Wait);
+    }
+    assert_eq!(machine.advance(), Ok(Advance::Deliver("a".into())));
+    assert_eq!(ask(&mut machine, "a"), answer("A"));
+    assert_eq!(step(&mut machine, "step"), Turn::Wait);
+    assert_eq!(machine.advance(), Ok(Advance::Deliver("step".into())));
+    assert!(matches!(step(&mut machine, "step"), Turn::Ready(_)));
+    while machine.advance() != Ok(Advance::Deliver("b".into())) {}
+    assert_eq!(ask(&mut machine, "b"), answer("B"));
+    let tally = machine.tally();
+    assert_eq!((tally.asks, tally.steps, tally.replayed), (1, 0, 2));
+}
+
+#[test]
 fn questions_are_pending_in_the_order_in_which_they_were_asked() {
     let machine = asking(&["c", "a", "b"]);
     let keys: Vec<_> = machine.pending().into_iter().map(|(key, _)| key.as_str()).collect();
@@ -238,4 +263,18 @@ fn thousands_of_questions_are_answered_in_one_round() {
     assert_eq!(done, "3000");
     leg.journal = journal;
     assert!(matches!(drive(many, &leg), End::Done(done, _) if done == "3000"));
+}
+
+#[test]
+fn number_that_was_recorded_is_the_same_to_its_last_bit() {
+    // Read without care, each of these is its neighbour.
+    for number in [31.245_270_191_439_438_f64, 121.487_919_511_619_45, 0.1 + 0.2, f64::MIN_POSITIVE, 5e-324] {
+        let mut machine = Machine::new(Journal::new("run"));
+        start(&mut machine, "n");
+        machine.finish(&"n".into(), Ok(json!(number)));
+        let written = machine.complete_run().expect("no drift").to_json();
+        let read = Journal::from_json(&written).unwrap();
+        let Outcome::Done(value) = &read.entries[0].outcome else { panic!("{read:?}") };
+        assert_eq!(value.as_f64().map(f64::to_bits), Some(number.to_bits()), "{number:?}");
+    }
 }

@@ -56,6 +56,16 @@ fn answers_refusals_and_failures_of_format_1_go_on() {
 }
 
 #[test]
+fn a_journal_brings_back_where_its_run_is_traced() {
+    let mut journal = golden!("1-first-round");
+    assert_eq!(journal.trace, None);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    journal.trace = Some(trace.into());
+    let read = Journal::from_json(&journal.to_json()).expect("it is a journal");
+    assert_eq!(read.trace.as_deref(), Some(trace));
+}
+
+#[test]
 fn a_finished_run_of_format_1_replays() {
     Story::from(golden!("1-finished"), order).wins(ORDERED).did([]);
 }
