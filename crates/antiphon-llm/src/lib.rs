@@ -19,6 +19,7 @@
 //! - [`plain`]: tools for those who have none.
 //! - [`Conversation::from_openai`]: histories in another house's style.
 //! - [`Budgeted`]: what a model may cost.
+//! - `Observed`: what it did cost, and how long it took.
 //! - `providers`: models behind the APIs of OpenAI, Anthropic, Gemini, Ollama and their kind.
 //!
 //! # Features
@@ -29,7 +30,9 @@
 //! |---|---|
 //! | `scripted` | `Scripted`, a model that replies by script, for tests |
 //! | `providers` | `providers`: `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for the rest; needs Rust 1.95 |
+//! | `telemetry` | `Observed`, a model whose calls are spans and are measured |
 //! | `conformance` | the laws of [`Model`], for the tests of a model of your own |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -37,6 +40,8 @@ mod error;
 mod limits;
 mod message;
 mod model;
+#[cfg(feature = "telemetry")]
+mod observed;
 pub mod plain;
 #[cfg(feature = "providers")]
 pub mod providers;
@@ -46,6 +51,8 @@ mod request;
 mod scripted;
 mod structured;
 
+#[cfg(feature = "telemetry")]
+pub use crate::observed::{OPERATION_DURATION, Observed, TOKEN_USAGE};
 #[cfg(feature = "scripted")]
 pub use crate::scripted::Scripted;
 pub use crate::{

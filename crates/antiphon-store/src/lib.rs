@@ -73,6 +73,7 @@
 //!   again, and say which attempt it is; a lease that was lost can change nothing.
 //! - **Nothing is retried in secret.** A backend makes each call once; [`Steady`] is where calls are made
 //!   again, because only there can a writer tell its own write from another's.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod name;
 

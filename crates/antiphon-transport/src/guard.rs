@@ -1,29 +1,51 @@
 //! Whom a server answers, decided before anything else happens.
+//!
+//! A page that a person looks at can have their browser send requests to any address, also to this machine, and to any
+//! name that somebody points at it (DNS rebinding). What it cannot do is say another `Host` or `Origin` than its own.
 
 use std::sync::Arc;
 
-use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority};
 
-/// The `Host` headers that are answered unless others are named.
-pub(crate) fn loopback_hosts() -> Vec<String> {
+/// The `Host` headers of this machine, which a server answers unless others are named.
+pub fn loopback_hosts() -> Vec<String> {
     ["localhost", "127.0.0.1", "::1"].map(Into::into).into()
 }
 
-/// The `Origin` headers that are answered unless others are named.
-pub(crate) fn loopback_origins() -> Vec<String> {
+/// The `Origin` headers of pages of this machine, any port.
+pub fn loopback_origins() -> Vec<String> {
     ["localhost", "127.0.0.1", "[::1]"]
         .iter()
         .flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")])
         .collect()
 }
 
+/// Why a request is not answered: the status, and a sentence. `axum` takes it for a response.
+pub type Refused = (StatusCode, &'static str);
+
 /// Checks `Host` and `Origin` as the streamable HTTP server does, so that no web page can reach a
 /// server on the same machine.
+///
+/// ```
+/// use antiphon_transport::guard::{Guard, loopback_hosts};
+///
+/// let guard = Guard::new(&loopback_hosts(), &["https://app.example.com".into()]);
+/// let from = |host: &str, origin: &str| {
+///     let request = http::Request::get("/").header("host", host).header("origin", origin);
+///     guard.admit(&request.body(()).unwrap().into_parts().0)
+/// };
+/// assert!(from("localhost:8000", "https://app.example.com").is_ok());
+/// assert!(from("evil.example", "https://app.example.com").is_err());
+/// assert!(from("localhost:8000", "http://evil.example").is_err());
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     hosts: Arc<[Place]>,
     origins: Arc<[Origin]>,
+    /// Whether a request must name a host.
+    named: bool,
+    /// Whether pages of the host that is asked are answered.
+    own: bool,
 }
 
 /// A host and, unless any will do, a port.
@@ -41,49 +63,87 @@ enum Origin {
         scheme: String,
         place: Place,
     },
+    /// Whoever it is.
+    Any,
 }
 
 impl Guard {
-    pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
+    /// Answers these hosts, `example.com` or `example.com:8443`, all if there are none; and these origins, as
+    /// `https://example.com:443`, with `:*` for any port, or `*` for all. A request without an `Origin` is not a
+    /// page's, and is answered.
+    pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
             hosts: hosts.iter().map(|host| Place::listed(host)).collect(),
             origins: origins.iter().filter_map(|origin| Origin::listed(origin)).collect(),
+            named: true,
+            own: false,
         }
     }
 
+    /// Answers requests that name no host, too. Programs may send such; a browser never does.
+    #[must_use]
+    pub fn with_host_optional(mut self) -> Self {
+        self.named = false;
+        self
+    }
+
+    /// Answers pages that came from the host they ask, too.
+    #[must_use]
+    pub fn with_own_pages(mut self) -> Self {
+        self.own = true;
+        self
+    }
+
     /// Passes a request, or says what to answer it with.
-    #[expect(clippy::result_large_err, reason = "the error is the answer")]
-    pub(crate) fn admit(&self, parts: &Parts) -> Result<(), Response> {
-        let refuse = |status: StatusCode, why: &'static str| Err((status, why).into_response());
-        if !self.hosts.is_empty() {
-            let Some(place) = host(&parts.headers, &parts.uri) else {
-                return refuse(StatusCode::BAD_REQUEST, "one Host header is needed");
-            };
-            if !self.hosts.iter().any(|allowed| allowed.admits(&place, None)) {
-                return refuse(StatusCode::FORBIDDEN, "this Host is not allowed");
+    ///
+    /// # Errors
+    ///
+    /// When it is not to be answered.
+    pub fn admit(&self, parts: &Parts) -> Result<(), Refused> {
+        const NO_HOST: Refused = (StatusCode::BAD_REQUEST, "one Host header is needed");
+        let host = host(&parts.headers, &parts.uri);
+        match &host {
+            Host::Named(place) => {
+                if !self.hosts.is_empty() && !self.hosts.iter().any(|allowed| allowed.admits(place, None)) {
+                    return Err((StatusCode::FORBIDDEN, "this Host is not allowed"));
+                }
             }
+            Host::None if !self.named || self.hosts.is_empty() => {}
+            Host::Odd if self.hosts.is_empty() => {}
+            Host::None | Host::Odd => return Err(NO_HOST),
         }
         let mut origins = parts.headers.get_all(header::ORIGIN).iter();
         let allowed = match (origins.next(), origins.next()) {
             (None, _) => true,
-            (Some(origin), None) => origin
-                .to_str()
-                .ok()
-                .and_then(Origin::sent)
-                .is_some_and(|origin| self.origins.iter().any(|allowed| allowed.admits(&origin))),
+            (Some(origin), None) => {
+                origin.to_str().ok().and_then(Origin::sent).is_some_and(|origin| self.knows(&origin, &host))
+            }
             (Some(_), Some(_)) => false,
         };
-        if allowed { Ok(()) } else { refuse(StatusCode::FORBIDDEN, "this Origin is not allowed") }
+        if allowed { Ok(()) } else { Err((StatusCode::FORBIDDEN, "this Origin is not allowed")) }
+    }
+
+    fn knows(&self, origin: &Origin, host: &Host) -> bool {
+        self.origins.iter().any(|allowed| allowed.admits(origin)) || (self.own && origin.is_of(host))
     }
 }
 
-fn host(headers: &HeaderMap, uri: &Uri) -> Option<Place> {
+/// What a request says of whom it asks.
+enum Host {
+    Named(Place),
+    None,
+    /// Two of them, of which a proxy and we might believe different ones; or one that is none.
+    Odd,
+}
+
+fn host(headers: &HeaderMap, uri: &Uri) -> Host {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(host), None) => Authority::try_from(host.as_bytes()).ok().map(|host| Place::of(&host)),
-        // Of two, a proxy and we might believe different ones.
-        (Some(_), Some(_)) => None,
-        (None, _) => uri.authority().map(Place::of),
+        (Some(host), None) => {
+            Authority::try_from(host.as_bytes()).map_or(Host::Odd, |host| Host::Named(Place::of(&host)))
+        }
+        (Some(_), Some(_)) => Host::Odd,
+        (None, _) => uri.authority().map_or(Host::None, |host| Host::Named(Place::of(host))),
     }
 }
 
@@ -121,22 +181,37 @@ impl Origin {
     /// From a list in a configuration, where the port may be `*`.
     fn listed(text: &str) -> Option<Self> {
         let text = text.trim();
+        if text == "*" {
+            return Some(Self::Any);
+        }
         Self::sent(text.strip_suffix(":*").unwrap_or(text))
     }
 
     fn admits(&self, found: &Self) -> bool {
         match (self, found) {
-            (Self::Null, Self::Null) => true,
+            (Self::Any, _) | (Self::Null, Self::Null) => true,
             (Self::From { scheme, place }, Self::From { scheme: found_scheme, place: found }) => {
-                let implied = match scheme.as_str() {
-                    "http" => Some(80),
-                    "https" => Some(443),
-                    _ => None,
-                };
-                scheme == found_scheme && place.admits(found, implied)
+                scheme == found_scheme && place.admits(found, implied(scheme))
             }
             _ => false,
         }
+    }
+
+    /// Whether a page of this origin asks whom it came from. Which scheme it came by is not known here: a proxy may
+    /// have taken it off.
+    fn is_of(&self, host: &Host) -> bool {
+        let (Self::From { scheme, place }, Host::Named(asked)) = (self, host) else { return false };
+        let implied = implied(scheme);
+        place.host == asked.host && place.port.or(implied) == asked.port.or(implied)
+    }
+}
+
+/// The port of a scheme.
+fn implied(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" => Some(80),
+        "https" => Some(443),
+        _ => None,
     }
 }
 
@@ -150,7 +225,7 @@ mod tests {
             request = request.header(header::ORIGIN, origin);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let found = guard.admit(&parts).map_or_else(|response| response.status().as_u16(), |()| 200);
+        let found = guard.admit(&parts).map_or_else(|(status, _)| status.as_u16(), |()| 200);
         assert_eq!(found, expect, "Host {host}, Origin {origin:?}");
     }
 
@@ -187,5 +262,36 @@ mod tests {
         check(&guard, "example.com:8443", Some("null"), 200);
         check(&Guard::new(&[], &[]), "anything", None, 200);
         check(&Guard::new(&[], &[]), "anything", Some("http://localhost"), 403);
+    }
+
+    #[test]
+    fn pages_of_the_server_itself_are_answered_where_it_has_pages() {
+        let hosts = ["api.example.com".to_owned(), "localhost".into()];
+        let guard = Guard::new(&hosts, &[]).with_own_pages();
+        check(&guard, "api.example.com", Some("https://api.example.com"), 200);
+        check(&guard, "localhost:8000", Some("http://localhost:8000"), 200);
+        check(&guard, "localhost:8000", Some("http://localhost:8001"), 403);
+        check(&guard, "api.example.com", Some("https://evil.example"), 403);
+        check(&guard, "api.example.com", Some("null"), 403);
+        // A name that somebody points here, and a page of that name.
+        check(&guard, "evil.example", Some("https://evil.example"), 403);
+        check(&Guard::new(&hosts, &[]), "api.example.com", Some("https://api.example.com"), 403);
+        check(&Guard::new(&hosts, &["*".into()]), "localhost", Some("https://evil.example"), 200);
+    }
+
+    #[test]
+    fn only_a_program_may_leave_the_host_out() {
+        let (parts, ()) = http::Request::get("/").body(()).unwrap().into_parts();
+        let guard = Guard::new(&loopback_hosts(), &[]);
+        assert_eq!(guard.admit(&parts).unwrap_err().0, 400);
+        let guard = guard.with_host_optional();
+        assert!(guard.admit(&parts).is_ok());
+        let (two, ()) = http::Request::get("/")
+            .header("host", "localhost")
+            .header("host", "evil.example")
+            .body(())
+            .unwrap()
+            .into_parts();
+        assert_eq!(guard.admit(&two).unwrap_err().0, 400);
     }
 }

@@ -1,7 +1,9 @@
 #![doc = include_str!("docs/lib.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "__server")]
-mod guard;
+#[cfg(feature = "__fuzz")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "__core")]
 mod inbox;
 #[cfg(feature = "__client")]
@@ -9,10 +11,14 @@ mod reconnect;
 
 mod error;
 
+#[cfg(feature = "guard")]
+pub mod guard;
 #[cfg(feature = "revise")]
 pub mod revise;
 #[cfg(any(feature = "sse-server", feature = "sse-client"))]
 pub mod sse;
+#[cfg(feature = "trace")]
+pub mod trace;
 #[cfg(feature = "__websocket")]
 pub mod websocket;
 

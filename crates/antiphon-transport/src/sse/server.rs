@@ -1,6 +1,6 @@
 //! The server's side: a route for the stream, a route for the messages.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::StreamExt as _;
-use http::{HeaderMap, Method, StatusCode, Uri, header};
+use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use rmcp::{
     RoleServer,
     model::{ClientRequest, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage, ProtocolVersion},
@@ -57,6 +57,20 @@ pub struct SseConfig {
     /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
     /// `tools/list` by its new name. Default: no.
     pub tasks: bool,
+    /// Who sends a request, if somebody knows. Default: nobody does.
+    pub owner: Option<OwnerHook>,
+}
+
+/// Says who sends a request, from what a middleware has put into it.
+#[derive(Clone)]
+pub struct OwnerHook(Arc<Hook>);
+
+type Hook = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+impl fmt::Debug for OwnerHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerHook")
+    }
 }
 
 impl Default for SseConfig {
@@ -74,6 +88,7 @@ impl Default for SseConfig {
             keep_alive: Some(Duration::from_secs(15)),
             send_timeout: Duration::from_secs(30),
             tasks: false,
+            owner: None,
         }
     }
 }
@@ -157,6 +172,17 @@ impl SseConfig {
         self
     }
 
+    /// Says who sends a request. A session takes messages from whoever opened it; for anybody else it is not there.
+    #[must_use]
+    pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.owner = Some(OwnerHook(Arc::new(owner)));
+        self
+    }
+
+    pub(super) fn owner_of(&self, parts: &Parts) -> Option<String> {
+        self.owner.as_ref().and_then(|OwnerHook(owner)| owner(parts))
+    }
+
     pub(super) fn endpoint(&self) -> &str {
         self.public_message_path.as_deref().unwrap_or(&self.message_path)
     }
@@ -223,8 +249,8 @@ impl Desk {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (parts, _) = request.into_parts();
-        if let Err(response) = self.guard.admit(&parts) {
-            return response;
+        if let Err(refused) = self.guard.admit(&parts) {
+            return refused.into_response();
         }
         if parts.method != Method::GET {
             // Clients of newer revisions try POST first and take this for a hint.
@@ -250,7 +276,7 @@ impl Desk {
 
     async fn post(&self, request: Request) -> Result<Response, Response> {
         let (parts, body) = request.into_parts();
-        self.guard.admit(&parts)?;
+        self.guard.admit(&parts).map_err(axum::response::IntoResponse::into_response)?;
         if parts.method != Method::POST {
             return Err(not_allowed("POST"));
         }
@@ -261,7 +287,8 @@ impl Desk {
                 "one sessionId is needed: take the address from the stream",
             ));
         };
-        let Some(session) = self.sessions.get(id) else {
+        let owner = self.config.owner_of(&parts);
+        let Some(session) = self.sessions.get(id).filter(|session| session.owner == owner) else {
             return Err(refuse(StatusCode::NOT_FOUND, "there is no such session: open a new stream"));
         };
         if !is_json(&parts.headers) {
@@ -317,7 +344,7 @@ impl Desk {
 async fn take(
     session: &Session,
     mut message: RxJsonRpcMessage<RoleServer>,
-    parts: http::request::Parts,
+    parts: Parts,
 ) -> crate::Result<()> {
     if let JsonRpcMessage::Request(request) = &message
         && let Some(error) = too_new(&request.request)

@@ -39,6 +39,8 @@ type Incoming = RxJsonRpcMessage<RoleServer>;
 pub(super) struct Session {
     pub(super) inbox: Inbox,
     pub(super) posts: Arc<Semaphore>,
+    /// Who opened it, if somebody knows.
+    pub(super) owner: Option<String>,
     incoming: mpsc::Sender<Incoming>,
     outbox: Outbox,
 }
@@ -116,6 +118,7 @@ impl Sessions {
         let session = Session {
             inbox: inbox.clone(),
             posts: Arc::new(Semaphore::new(POSTS)),
+            owner: config.owner_of(&parts),
             incoming,
             outbox: outbox.clone(),
         };

@@ -231,8 +231,8 @@ impl Door {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let (mut parts, _) = request.into_parts();
-        if let Err(response) = self.guard.admit(&parts) {
-            return response;
+        if let Err(refused) = self.guard.admit(&parts) {
+            return refused.into_response();
         }
         let (accept, chosen) = match self.handshake(&parts) {
             Ok(handshake) => handshake,

@@ -37,8 +37,13 @@ impl Raw {
     }
 
     pub(crate) async fn at(address: SocketAddr) -> Self {
+        Self::of(address, reqwest::header::HeaderMap::new()).await
+    }
+
+    /// A stream of whoever these headers say.
+    async fn of(address: SocketAddr, headers: reqwest::header::HeaderMap) -> Self {
         let http = reqwest::Client::new();
-        let response = http.get(address_of(Kind::Sse, address)).send().await.unwrap();
+        let response = http.get(address_of(Kind::Sse, address)).headers(headers).send().await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut raw = Self { response, seen: String::new(), http, endpoint: String::new() };
         let first = raw.event().await;
@@ -126,6 +131,26 @@ async fn each_wrong_post_has_its_status() {
     let sse = address_of(Kind::Sse, served.address);
     assert_eq!(raw.http.post(&sse).body(INITIALIZE).send().await.unwrap().status(), 405);
     assert_eq!(raw.post(INITIALIZED).await, 202);
+}
+
+#[tokio::test]
+async fn session_of_somebody_else_is_not_there() {
+    let served = serve(Kind::Sse, Tweaks::default()).await;
+    let ada = reqwest::header::HeaderMap::from_iter([("x-owner".parse().unwrap(), "ada".parse().unwrap())]);
+    let mut raw = Raw::of(served.address, ada).await;
+    let post = |owner: Option<&'static str>| {
+        let post = raw.http.post(&raw.endpoint).header("content-type", "application/json").body(INITIALIZE);
+        let post = owner.into_iter().fold(post, |post, owner| post.header("x-owner", owner));
+        async move { post.send().await.unwrap() }
+    };
+    for owner in [Some("eve"), Some(""), None] {
+        let refused = post(owner).await;
+        assert_eq!(refused.status(), 404, "{owner:?}");
+        // There is no telling it from one that never was.
+        assert_eq!(refused.text().await.unwrap(), "there is no such session: open a new stream");
+    }
+    assert_eq!(post(Some("ada")).await.status(), 202);
+    assert!(raw.event().await.contains(r#""id":"init""#));
 }
 
 #[tokio::test]

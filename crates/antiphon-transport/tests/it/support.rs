@@ -275,7 +275,8 @@ pub(crate) async fn serve(kind: Kind, tweaks: Tweaks) -> Served {
                 .with_max_sessions(tweaks.max_connections)
                 .with_queue(tweaks.queue)
                 .with_keep_alive(tweaks.ping)
-                .with_send_timeout(tweaks.send_timeout);
+                .with_send_timeout(tweaks.send_timeout)
+                .with_owner(|parts| Some(parts.headers.get("x-owner")?.to_str().ok()?.to_owned()));
             sse::router(config, move |session: SseTransport| run(handler.clone(), session))
         }
     };

@@ -1,0 +1,30 @@
+//! What fuzzing reaches into: not for programs.
+
+use rmcp::{RoleClient, RoleServer};
+
+use crate::inbox::{Inbox, Role, Verdict};
+
+/// Judges bytes as a WebSocket or an HTTP+SSE server and client would, with and without revising them.
+pub fn judge(bytes: &[u8]) {
+    for revises in [false, true] {
+        judge_as::<RoleServer>(bytes, revises);
+        judge_as::<RoleClient>(bytes, revises);
+    }
+}
+
+/// # Panics
+///
+/// When a message that is answered, or passed on, cannot be written.
+fn judge_as<R: Role>(bytes: &[u8], revises: bool) {
+    let inbox = Inbox::new(4, revises);
+    match inbox.judge::<R>(bytes) {
+        Verdict::Deliver(message) => {
+            serde_json::to_vec(&message).expect("what was read can be written");
+        }
+        Verdict::Answer(refusal) => {
+            let written = refusal.to_json();
+            serde_json::from_str::<serde_json::Value>(&written).expect("an answer is JSON");
+        }
+        Verdict::Ignore => {}
+    }
+}
