@@ -66,6 +66,7 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! - **Rows are JSON text** from the database to the reader: nobody between them needs to look inside.
 //! - **Names and parameters, not closures**, are what a set keeps of its query, so that any replica can go on with it.
 //! - **Links are signed on demand** and are in nothing that a model reads.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod column;
 mod error;

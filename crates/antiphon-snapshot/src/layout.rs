@@ -4,6 +4,7 @@
 //! {prefix}/{place}/{set}/intent.json       somebody writes; there before anything else, gone when all is there
 //! {prefix}/{place}/{set}/data-{writer}…    the rows
 //! {prefix}/{place}/{set}/parts/{writer}…   rows whose columns were not all known yet, until they are one file
+//! {…}/{writer}.takes-{bytes}               a view is being made that takes so much, at most; empty
 //! {…}.upload                               the id of an upload that is not finished, so that anybody can remove it
 //! {prefix}/{place}/{set}/manifest.json     what is known of them; a snapshot is there when this is
 //! {prefix}/{place}/{set}/stats.json        what is in the columns, once somebody asked
@@ -45,6 +46,20 @@ pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
 /// What the file with a writer's rows is called.
 pub(crate) fn data_name(writer: &str) -> String {
     format!("data-{writer}.parquet")
+}
+
+/// What says that somebody makes something that takes so many bytes, at most.
+const TAKES: &str = ".takes-";
+
+/// What the file is called that says so.
+#[cfg(feature = "sql")]
+pub(crate) fn takes_name(writer: &str, bytes: u64) -> String {
+    format!("{writer}{TAKES}{bytes}")
+}
+
+/// How many bytes a file of that kind says; `None` if it is of another.
+pub(crate) fn takes(path: &Path) -> Option<u64> {
+    path.filename()?.split_once(TAKES)?.1.parse().ok()
 }
 
 impl Place {

@@ -128,6 +128,7 @@
 //! rows as one Parquet file, the manifest beside them, statistics once somebody has asked, and in `views` the same for
 //! each sort and filter. A note that somebody writes is there before anything else, and goes when all is there. Whatever
 //! reads Parquet reads these files; their names are no promise, so ask a manifest and not the folder.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod config;
 mod error;

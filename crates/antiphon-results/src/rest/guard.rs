@@ -2,8 +2,9 @@
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
+use antiphon_transport::guard::{Guard, loopback_hosts};
 use axum::{
-    extract::Request,
+    extract::{Request, State},
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
@@ -17,19 +18,39 @@ use tower_http::{
     },
     cors::{AllowOrigin, CorsLayer},
 };
+use url::Url;
 
 use super::{
     error::ApiError,
     export::{TRUNCATED, no_body},
     stream::CONSISTENCY,
 };
-use crate::snapshot::ExportFormat;
+use crate::{DualResponseServerOptions, ErrorCode, snapshot::ExportFormat};
 
 /// Bodies below this are sent as they are, in bytes.
 const COMPRESSED_FROM: u16 = 1024;
 
 /// How long a browser may remember what CORS allows.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
+
+/// Who is answered: whoever asks by a name of ours, and is no page but ours or one that was named.
+pub(super) fn door(base: &Url, options: &DualResponseServerOptions) -> Guard {
+    let own = || base.host_str().map(ToOwned::to_owned).into_iter().chain(loopback_hosts()).collect();
+    let hosts: Vec<String> = options.allowed_hosts.clone().unwrap_or_else(own);
+    Guard::new(&hosts, &options.allowed_origins).with_own_pages().with_host_optional()
+}
+
+/// Turns away whom the door does not know, before anything is read.
+pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match door.admit(&parts) {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err((StatusCode::FORBIDDEN, why)) => {
+            ApiError::new(StatusCode::FORBIDDEN, "forbidden", ErrorCode::Forbidden, why).into_response()
+        }
+        Err((_, why)) => ApiError::invalid(why).into_response(),
+    }
+}
 
 /// Sets the headers every answer has, and answers for a handler that panics: a source is code of others.
 pub(super) async fn guard(request: Request, next: Next) -> Response {

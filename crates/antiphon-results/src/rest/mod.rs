@@ -22,6 +22,8 @@
 //! to the next page by cursor, `Antiphon-Consistency` says what pages have to do with each other, and
 //! `Antiphon-Truncated` that rows are missing at the end.
 //!
+//! Who asks by a name that is not ours, or is a page that was not named, is answered with 403 before anything is read.
+//!
 //! What is not there yet is answered with 202 and `Retry-After`: rows that are still being saved, a view that is still
 //! being sorted.
 //!
@@ -129,7 +131,10 @@ impl DualResponseServer {
             Some(cors) => router.layer(cors),
             None => router,
         };
-        router.layer(middleware::from_fn(guard::guard))
+        let door = guard::door(&self.inner.base, &self.inner.options);
+        router
+            .layer(middleware::from_fn_with_state(door, guard::admit))
+            .layer(middleware::from_fn(guard::guard))
     }
 }
 

@@ -73,6 +73,20 @@ pub enum Action {
 }
 
 impl Action {
+    /// The action in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Describe => "describe",
+            Self::Read => "read",
+            Self::Pin => "pin",
+            Self::Delete => "delete",
+            Self::Export => "export",
+            Self::Query => "query",
+            Self::Link => "link",
+        }
+    }
+
     /// What a link must allow for it; no link allows making links.
     fn scope(self) -> Option<Scope> {
         match self {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use super::{Access, Action, Inner};
+use super::{Access, Action, DualResponseServer, Inner};
 use crate::{error::ErrorCode, owner::Owner};
 
 pub(crate) type Listener = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
@@ -65,8 +65,16 @@ impl Inner {
             bytes,
             refused = refused.map(ErrorCode::as_str),
         );
-        if let Some(listener) = &self.options.audit {
+        for listener in self.options.audit.iter().chain(self.watcher.get()) {
             listener(&event);
         }
+    }
+}
+
+impl DualResponseServer {
+    /// Is told who did what, beside whoever [keeps the audit](super::DualResponseServerOptions::with_audit): for whoever counts. There
+    /// is one such; says whether this is it.
+    pub fn watch(&self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> bool {
+        self.inner.watcher.set(Arc::new(listener)).is_ok()
     }
 }

@@ -68,7 +68,7 @@ pub struct DualResponseServer {
 
 pub(crate) struct Inner {
     pub(crate) options: DualResponseServerOptions,
-    base: Url,
+    pub(crate) base: Url,
     /// Those of the sets made here.
     closures: Mutex<HashMap<String, Arc<Closures>>>,
     sorted: Sorted,
@@ -81,6 +81,8 @@ pub(crate) struct Inner {
     looks: Looks,
     writes: Writes,
     cleaning: OnceLock<AbortHandle>,
+    /// Who counts, beside whoever keeps the audit.
+    watcher: OnceLock<audit::Listener>,
 }
 
 impl DualResponseServer {
@@ -114,6 +116,7 @@ impl DualResponseServer {
             closures: Mutex::default(),
             sorted: Sorted::default(),
             cleaning: OnceLock::new(),
+            watcher: OnceLock::new(),
             options,
         };
         Ok(Self { inner: Arc::new(inner) })

@@ -45,6 +45,8 @@ pub struct DualResponseServerOptions {
     pub(crate) authenticate: Option<Arc<dyn crate::rest::Authenticate>>,
     #[cfg(feature = "rest")]
     pub(crate) allowed_origins: Vec<String>,
+    #[cfg(feature = "rest")]
+    pub(crate) allowed_hosts: Option<Vec<String>>,
 }
 
 impl DualResponseServerOptions {
@@ -71,6 +73,8 @@ impl DualResponseServerOptions {
             authenticate: None,
             #[cfg(feature = "rest")]
             allowed_origins: Vec::new(),
+            #[cfg(feature = "rest")]
+            allowed_hosts: None,
         }
     }
 
@@ -172,7 +176,16 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Lets pages of these origins call the routes (CORS). Default: none.
+    /// Sets the `Host` headers that are answered, so that no page can reach the routes under a name of its own; an
+    /// empty list answers all. Default: the base URL's, and this machine's. Behind a proxy that passes on another name
+    /// than it was asked by, name that one.
+    #[cfg(feature = "rest")]
+    pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_hosts = Some(hosts.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Lets pages of these origins call the routes (CORS). Pages of others but our own are not answered. Default: none.
     #[cfg(feature = "rest")]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();

@@ -105,7 +105,8 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// All snapshots that were begun before a moment, finished or not, for whoever looks for what nobody owns.
     fn ids(&self, before: DateTime<Utc>) -> BoxStream<'_, Result<SnapshotId>>;
 
-    /// How much of the store a tenant has taken, in bytes.
+    /// How much of the store a tenant has taken, in bytes. A view that is being made, by whichever process, counts for as
+    /// much as it may come to.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
 }
 

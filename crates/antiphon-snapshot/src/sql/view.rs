@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     keeper::Inner,
-    layout::{Place, data_name, writer_name},
+    layout::{Place, data_name, takes_name, writer_name},
     opened::{Opened, StoredManifest},
     writer::{Writer, ignore_missing},
 };
@@ -56,10 +56,17 @@ pub(crate) async fn prepare(
     let name = place.folder.to_string();
     let (of, id) = (Arc::clone(inner), id.clone());
     let make = move || async move {
-        let turn = of.engine.turn(&id.place).await?;
+        // Before the turn is waited for: whoever asks meanwhile what this tenant has taken is told of this, too.
+        let word = place.data(&takes_name(&writer_name()?, whole.manifest.bytes));
+        leave_word(&of, &word).await?;
         let limit = of.engine.time;
-        let made = tokio::time::timeout(limit, make(&of, &whole, &place, plan)).await;
-        drop(turn);
+        let made = match of.engine.turn(&id.place).await {
+            Ok(_turn) => tokio::time::timeout(limit, make(&of, &whole, &place, plan)).await,
+            Err(error) => Ok(Err(error)),
+        };
+        if let Err(error) = remove(&of, &word).await {
+            tracing::debug!(%error, "word of a view that was being made is left; it counts for a while");
+        }
         made.unwrap_or_else(|_| Err(refusal::timeout(limit)))
     };
     inner.engine.flights.join(name, make).await
@@ -187,6 +194,12 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
         }
         inner.cache.invalidate(&view).await;
     }
+    Ok(())
+}
+
+/// Leaves word of something.
+async fn leave_word(inner: &Inner, path: &Path) -> Result<()> {
+    inner.store.objects.put(path, object_store::PutPayload::new()).await?;
     Ok(())
 }
 

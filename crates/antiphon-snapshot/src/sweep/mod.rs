@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     error::{Error, Result},
     keeper::Inner,
-    layout::Place,
+    layout::{Place, takes},
     store::again,
     writer::{UPLOAD, ignore_missing},
 };
@@ -146,9 +146,17 @@ fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
 
 pub(crate) async fn usage(inner: &Arc<Inner>, tenant: Option<&str>) -> Result<u64> {
     let folder = inner.store.prefix.clone().join(SnapshotId::place(tenant));
-    let bytes = inner.store.objects.list(Some(&folder)).try_fold(0, async |sum, meta| Ok(sum + meta.size));
+    // Whoever died while making something has left word of it; nobody works for so long.
+    let lately = Utc::now() - chrono::TimeDelta::minutes(MAKING);
+    let bytes = inner.store.objects.list(Some(&folder)).try_fold(0_u64, async |sum, meta| {
+        let takes = takes(&meta.location).filter(|_| meta.last_modified > lately);
+        Ok(sum.saturating_add(meta.size).saturating_add(takes.unwrap_or(0)))
+    });
     Ok(bytes.await?)
 }
+
+/// For how long somebody who makes something is believed to be at it, in minutes.
+const MAKING: i64 = 5;
 
 fn broken(error: impl Into<antiphon_results::BoxError>) -> Error {
     Error::Broken(error.into())

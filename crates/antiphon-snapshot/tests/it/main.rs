@@ -56,3 +56,5 @@ mod views;
 mod views_filters;
 #[cfg(feature = "sql")]
 mod views_order;
+#[cfg(feature = "sql")]
+mod views_quota;

@@ -17,6 +17,9 @@ use crate::{
 /// For how long it is believed how much of the store a tenant has taken.
 const BELIEVED: Duration = Duration::from_secs(10);
 
+/// How long it takes at most until others can see that a view is being made.
+const SEEN: Duration = Duration::from_secs(2);
+
 /// For how long a view may be being made of which nobody asks any more.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
@@ -60,16 +63,23 @@ impl Usage {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much a tenant has taken, with all that is under way. The store is asked, if that was some time ago.
-    async fn taken(&self, snapshots: &dyn SnapshotStore, tenant: Option<&str>) -> Result<u64> {
-        let is_fresh = |account: &Account| account.used.is_some_and(|(at, _)| at.elapsed() < BELIEVED);
+    /// How much a tenant has taken, with all that is under way. The store is asked, if that was longer ago than is
+    /// believed.
+    async fn taken(
+        &self,
+        snapshots: &dyn SnapshotStore,
+        tenant: Option<&str>,
+        believed: Duration,
+    ) -> Result<u64> {
+        let is_within = |account: &Account, time| account.used.is_some_and(|(at, _)| at.elapsed() < time);
         let key = tenant.map(str::to_owned);
-        let fresh = self.known().tenants.get(&key).is_some_and(is_fresh);
+        let fresh = self.known().tenants.get(&key).is_some_and(|account| is_within(account, believed));
         if !fresh {
+            let asked = Instant::now();
             let used = snapshots.usage(tenant).await?;
             let mut known = self.known();
-            known.tenants.retain(|_, account| account.under_way > 0 || is_fresh(account));
-            known.tenants.entry(key).or_default().used = Some((Instant::now(), used));
+            known.tenants.retain(|_, account| account.under_way > 0 || is_within(account, BELIEVED));
+            known.tenants.entry(key).or_default().used = Some((asked, used));
         }
         Ok(self.believed(tenant))
     }
@@ -78,11 +88,16 @@ impl Usage {
     fn believed(&self, tenant: Option<&str>) -> u64 {
         let known = self.known();
         let account = known.tenants.get(&tenant.map(str::to_owned));
-        let used = account.and_then(|account| account.used).map_or(0, |(_, used)| used);
+        let (asked, used) = account.and_then(|account| account.used).unzip();
+        let used = used.unwrap_or(0);
         let under_way = account.map_or(0, |account| account.under_way);
         let place = SnapshotId::place(tenant);
-        let making =
-            known.views.iter().filter(|((id, _), made)| id.place == place && made.since.elapsed() < MAKING);
+        // What was begun before the store was asked is in its answer, whichever process makes it.
+        let is_told = |made: &Made| asked.is_some_and(|asked| made.since + SEEN < asked);
+        let making = known
+            .views
+            .iter()
+            .filter(|((id, _), made)| id.place == place && made.since.elapsed() < MAKING && !is_told(made));
         let making = making.filter_map(|(_, made)| made.bytes).fold(0, u64::saturating_add);
         used.saturating_add(under_way).saturating_add(making)
     }
@@ -136,7 +151,7 @@ impl Share {
             return Ok(());
         }
         // Something may have been deleted since. If the store cannot say, that is no reason to give up.
-        let taken = self.usage.taken(snapshots, self.tenant.as_deref());
+        let taken = self.usage.taken(snapshots, self.tenant.as_deref(), BELIEVED);
         match tokio::time::timeout(BELIEVED, taken).await {
             Ok(Ok(taken)) if self.is_too_much(taken) => Err(self.usage.full(taken)),
             _ => Ok(()),
@@ -171,7 +186,7 @@ impl Drop for Share {
 impl Inner {
     /// How many bytes a new snapshot of this tenant may have, and its share of what is under way.
     pub(super) async fn allowance(&self, tenant: Option<&str>) -> Result<(Share, u64)> {
-        let taken = self.taken(tenant).await?;
+        let taken = self.taken(tenant, BELIEVED).await?;
         let left = self.usage.most.saturating_sub(taken);
         if left == 0 {
             return Err(self.usage.full(taken));
@@ -189,7 +204,8 @@ impl Inner {
         if self.usage.known().views.get(&name).is_some_and(is_known) {
             return Ok(());
         }
-        let taken = self.taken(resource.owner.tenant.as_deref()).await?;
+        // Asked anew: other processes make views of the same tenant.
+        let taken = self.taken(resource.owner.tenant.as_deref(), Duration::ZERO).await?;
         let bytes = resource.bytes.unwrap_or(0);
         if taken.saturating_add(bytes) > self.usage.most {
             return Err(self.usage.full(taken));
@@ -202,9 +218,9 @@ impl Inner {
         Ok(())
     }
 
-    async fn taken(&self, tenant: Option<&str>) -> Result<u64> {
+    async fn taken(&self, tenant: Option<&str>, believed: Duration) -> Result<u64> {
         let limit = self.options.limits.source_timeout;
-        let taken = self.usage.taken(&**self.snapshots()?, tenant);
+        let taken = self.usage.taken(&**self.snapshots()?, tenant, believed);
         tokio::time::timeout(limit, taken).await.unwrap_or(Err(DualResponseError::Timeout { limit }))
     }
 }

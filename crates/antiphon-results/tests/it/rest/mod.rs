@@ -4,6 +4,7 @@
 mod bodies;
 mod caching;
 mod document;
+mod door;
 mod exports;
 mod formats;
 mod hostile;

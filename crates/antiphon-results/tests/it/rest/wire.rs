@@ -33,57 +33,64 @@ async fn nothing_is_smuggled_past_the_end_of_a_request() {
     let house = House::open();
     let set = house.people(3).await;
     let address = serve(&house).await;
-    let hidden = format!("DELETE {set} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let hidden = format!("DELETE {set} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     let length = hidden.len();
     let cases = [
         (
             "two lengths",
             format!(
-                "POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nContent-Length: {length}\r\n\r\n{hidden}"
+                "POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: {length}\r\n\r\n{hidden}"
             ),
         ),
         (
             "two lengths in one",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length: 0, {length}\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0, {length}\r\n\r\n{hidden}"),
         ),
-        ("a signed length", format!("POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length: +0\r\n\r\n{hidden}")),
+        (
+            "a signed length",
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length: +0\r\n\r\n{hidden}"),
+        ),
         (
             "a negative length",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n{hidden}"),
         ),
         (
             "a hexadecimal length",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length: 0x0\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0x0\r\n\r\n{hidden}"),
         ),
         (
             "an unknown coding",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{hidden}"),
+            format!(
+                "POST {set} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{hidden}"
+            ),
         ),
         (
             "chunked not last",
             format!(
-                "POST {set} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{hidden}"
+                "POST {set} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{hidden}"
             ),
         ),
         (
             "a bad chunk size",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n{hidden}"),
+            format!(
+                "POST {set} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n{hidden}"
+            ),
         ),
         (
             "a space before the colon",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nContent-Length : 0\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nContent-Length : 0\r\n\r\n{hidden}"),
         ),
         (
             "a folded header",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nX: a\r\n Content-Length: 0\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nX: a\r\n Content-Length: 0\r\n\r\n{hidden}"),
         ),
-        ("a header with NUL", format!("POST {set} HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n{hidden}")),
+        ("a header with NUL", format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nX: a\0b\r\n\r\n{hidden}")),
         (
             "a lone CR in a value",
-            format!("POST {set} HTTP/1.1\r\nHost: a\r\nX: a\rContent-Length: 0\r\n\r\n{hidden}"),
+            format!("POST {set} HTTP/1.1\r\nHost: localhost\r\nX: a\rContent-Length: 0\r\n\r\n{hidden}"),
         ),
-        ("a space in the target", format!("POST {set} x HTTP/1.1\r\nHost: a\r\n\r\n{hidden}")),
-        ("an unknown version", format!("POST {set} HTTP/9.9\r\nHost: a\r\n\r\n{hidden}")),
+        ("a space in the target", format!("POST {set} x HTTP/1.1\r\nHost: localhost\r\n\r\n{hidden}")),
+        ("an unknown version", format!("POST {set} HTTP/9.9\r\nHost: localhost\r\n\r\n{hidden}")),
     ];
     let count = cases.len();
     for (name, request) in cases {
@@ -101,10 +108,10 @@ async fn a_length_and_chunks_are_one_request() {
     let set = house.people(3).await;
     let address = serve(&house).await;
     // Chunks count, and the length does not: what is in them is the body, and is no JSON.
-    let hidden = format!("DELETE {set} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let hidden = format!("DELETE {set} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let chunk = format!("{:x}\r\n{hidden}\r\n0\r\n\r\n", hidden.len());
     let request = format!(
-        "POST {set} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"
+        "POST {set} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}"
     );
     let answer = String::from_utf8(exchange(address, request.as_bytes()).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
@@ -129,7 +136,8 @@ async fn raw_paths_are_refused_and_never_break_anything() {
         b"/resources/x#y",
     ];
     for target in targets {
-        let request = [b"GET ", target, b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"].concat();
+        let request =
+            [b"GET ", target, b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"].concat();
         let answer = exchange(address, &request).await;
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.starts_with("HTTP/1.1 4"), "{}: {answer}", String::from_utf8_lossy(target));
@@ -156,5 +164,7 @@ async fn a_stream_that_breaks_off_has_no_end_on_the_wire() {
 }
 
 fn ask_for(set: &str) -> String {
-    format!("POST {set} HTTP/1.1\r\nHost: a\r\nAccept: application/x-ndjson\r\nConnection: close\r\n\r\n")
+    format!(
+        "POST {set} HTTP/1.1\r\nHost: localhost\r\nAccept: application/x-ndjson\r\nConnection: close\r\n\r\n"
+    )
 }
