@@ -72,6 +72,9 @@ pub enum ErrorKind {
     Limit(String),
     /// It took longer than it may.
     Timeout(Duration),
+    /// Nobody answered a question for as long as one may stay unanswered
+    /// ([`Limits::answer_timeout`](crate::Limits::answer_timeout)).
+    Unanswered,
     /// The caller gave up.
     Cancelled,
     /// A JSON-RPC error to answer with as it is.
@@ -135,6 +138,33 @@ impl Capability {
     }
 }
 
+impl ErrorKind {
+    /// The kind in a word, for logs and metrics. The text may be the caller's, and is in neither.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Tool(_) => "tool",
+            Self::Declined(_) => "declined",
+            Self::Dismissed(_) => "dismissed",
+            Self::InvalidAnswer { .. } => "invalid_answer",
+            Self::Unsupported(_) => "unsupported",
+            Self::Client { .. } => "client",
+            Self::Model(_) => "model",
+            Self::SampleValidation(_) => "sample_validation",
+            Self::InvalidArguments(_) => "invalid_arguments",
+            Self::UrlElicitationRequired(_) => "url_elicitation_required",
+            Self::Misuse(_) => "misuse",
+            Self::Drift(_) => "drift",
+            Self::Deadlock => "deadlock",
+            Self::Indeterminate(_) => "indeterminate",
+            Self::Limit(_) => "limit",
+            Self::Timeout(_) => "timeout",
+            Self::Unanswered { .. } => "unanswered",
+            Self::Cancelled => "cancelled",
+            Self::Protocol { .. } => "protocol",
+        }
+    }
+}
+
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -171,6 +201,7 @@ impl fmt::Display for ErrorKind {
                 "nobody knows whether the step `{step}` was taken: it was begun, and whoever began it has died; it is not taken again"
             ),
             Self::Timeout(limit) => write!(f, "it took longer than {limit:?}"),
+            Self::Unanswered => f.write_str("nobody answered for as long as a question may stay unanswered"),
             Self::Cancelled => f.write_str("the request was cancelled"),
         }
     }
@@ -234,6 +265,7 @@ impl Error {
             ErrorKind::Model(tried) => (tried.clone(), Some(NO_MODEL)),
             ErrorKind::Indeterminate(step) => (step.clone(), Some(INDETERMINATE)),
             ErrorKind::Cancelled => ("the run was cancelled".to_owned(), Some(CANCELLED)),
+            ErrorKind::Unanswered => (self.to_string(), Some(UNANSWERED)),
             _ => (format!("{self:#}"), None),
         };
         Failure { message, code, terminal: self.0.terminal }
@@ -244,6 +276,7 @@ impl Error {
             Some(NO_MODEL) => Self::new(ErrorKind::Model(failure.message)),
             Some(INDETERMINATE) => Self::new(ErrorKind::Indeterminate(failure.message)),
             Some(CANCELLED) => Self::new(ErrorKind::Cancelled),
+            Some(UNANSWERED) => Self::new(ErrorKind::Unanswered),
             Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
             None => Self::tool(failure.message),
         };
@@ -269,6 +302,8 @@ const NO_MODEL: i32 = i32::MIN;
 const INDETERMINATE: i32 = i32::MIN + 1;
 /// The same for [`ErrorKind::Cancelled`].
 const CANCELLED: i32 = i32::MIN + 2;
+/// The same for [`ErrorKind::Unanswered`].
+const UNANSWERED: i32 = i32::MIN + 3;
 
 /// `{}` says the error; `{:#}` says its causes too.
 impl fmt::Display for Error {

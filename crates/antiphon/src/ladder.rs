@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{
     error::{Capability, Error, ErrorKind, Result},
+    run::Run,
+    server::Spend,
     wire::{Link, Revision},
 };
 
@@ -190,10 +192,11 @@ pub(crate) fn is_sampling(request: &Value) -> bool {
     request["method"] == "sampling/createMessage"
 }
 
-/// Asks a provider what a client would have been asked.
-pub(crate) async fn ask(model: Arc<dyn Model>, request: Value, because: Because) -> Result<Value> {
+/// Asks a provider what a client would have been asked, if the caller may have it cost that.
+pub(crate) async fn ask(run: &Run, model: Arc<dyn Model>, request: Value, because: Because) -> Result<Value> {
     let request: Request = serde_json::from_value(request["params"].clone())?;
-    let mut reply = model.reply(&request).await?;
+    let asking = model.reply(&request);
+    let mut reply = Spend::within(&run.shared, run.principal.as_deref(), &request, asking).await?;
     let via = Via { provider: model.name().to_owned(), because: because.to_string() };
     reply.meta.insert(VIA_META.into(), json!(via));
     Ok(serde_json::to_value(reply)?)

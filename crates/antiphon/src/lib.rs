@@ -35,7 +35,8 @@
 //! - [`Ctx`]: what a tool may ask, do and say. The rules of replay are in its docs.
 //! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: functions that are served.
 //! - [`Server`]: puts them together and serves them, over stdio, HTTP or any stream.
-//! - [`SealConfig`], [`KeyRing`], [`Limits`]: what a deployment sets.
+//! - [`SealConfig`], [`KeyRing`], [`Limits`], [`Quota`]: what a deployment sets.
+//! - [`auth`] *(feature `auth`)*: who is calling, and what they may do.
 //! - [`testing`] *(feature `testing`)*: a client that answers by script, and a way
 //!   to move a tool to a fresh replica at every question.
 //!
@@ -46,13 +47,17 @@
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
 //! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
+//! | `auth` | | [`auth`]: callers over HTTP show who they are, with OAuth tokens, keys or certificates, and are held to scopes |
 //! | `results` | | [`Ctx::dual_response`]: answers of more rows than a model can read; [`ResultTools`]: going on from them, and a viewer |
+//! | `telemetry` | | [`ServerBuilder::with_telemetry`]: spans and OpenTelemetry metrics |
+//! | `prometheus` | | [`Prometheus`]: metrics to be scraped, on OpenTelemetry's own exporter |
 //! | `testing` | | [`testing`] |
 //!
 //! # Why not otherwise
 //!
 //! There is no macro: a function and one line say the same, errors point at your code, and the
 //! editor can follow it. There is no store to run: a tool that only asks needs none.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
     reason = "sampling, roots and logging are deprecated in 2026-07-28 and served until they are removed"
@@ -64,6 +69,9 @@ pub mod elicitation;
 mod error;
 mod exchange;
 mod function;
+#[cfg(feature = "__fuzz")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keep;
 mod ladder;
 pub mod model;
@@ -77,6 +85,7 @@ mod schema;
 mod seal;
 mod server;
 mod task;
+mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tool;
@@ -85,8 +94,14 @@ mod wire;
 
 #[cfg(feature = "results")]
 pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
+#[cfg(feature = "auth")]
+pub use crate::server::auth;
 #[cfg(feature = "http")]
-pub use crate::server::{HttpConfig, shutdown_signal};
+pub use crate::server::{Health, HttpConfig, OperatorConfig, ServeConfig, serve, shutdown_signal};
+#[cfg(feature = "prometheus")]
+pub use crate::telemetry::Prometheus;
+#[cfg(feature = "telemetry")]
+pub use crate::telemetry::Telemetry;
 pub use crate::{
     ctx::{
         Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, Level, ParseError, Progress, Prompted,
@@ -99,7 +114,7 @@ pub use crate::{
     prompt::{Completion, IntoPrompt, Prompt},
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
     seal::{InspectError, KeyRing, KeyRingError, SealConfig, SealedCall, SealedEntry, SealedRun},
-    server::{BuildError, Changes, Limits, ServeError, Server, ServerBuilder},
+    server::{BuildError, Changes, Limits, Quota, Rate, ServeError, Server, ServerBuilder},
     task::{
         RetryPolicy, RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig,
         TaskPolicy, TaskStatus,

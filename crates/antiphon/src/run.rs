@@ -13,8 +13,9 @@ use serde_json::Value;
 
 use crate::{
     error::Result as RunResult,
-    server::Shared,
+    server::{Place, Shared},
     task::{Keeper, Promoting, Promotion},
+    telemetry::{How, Tale},
     trace::{Ended, Trace},
     wire::{Link, Note, Revision, fits},
 };
@@ -24,10 +25,14 @@ pub(crate) struct Run {
     pub(crate) link: Link,
     pub(crate) shared: Arc<Shared>,
     pub(crate) principal: Option<String>,
+    /// Where it counts among the requests in hand. A leg of a task does not.
+    pub(crate) place: Option<Place>,
     /// The keys the tool says it asks under; nothing else may be asked if it says so.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
     state: Mutex<State>,
     trace: Option<Trace>,
+    /// What is told of the leg to whoever operates the server.
+    pub(crate) tale: Tale,
     /// The waker the driver polls with. See [`Run::park`].
     root: OnceLock<Waker>,
     /// Whoever writes down what the run comes to, if it is a task.
@@ -75,9 +80,11 @@ impl Run {
             link,
             shared,
             principal: None,
+            place: None,
             declared: None,
             state: Mutex::new(state),
             trace,
+            tale: Tale::default(),
             root: OnceLock::new(),
             keeper: OnceLock::new(),
             kept: tokio::sync::Notify::new(),
@@ -153,6 +160,23 @@ impl Run {
         }
     }
 
+    /// Only people are waited for: it is not worked on.
+    pub(crate) fn rest(&self) {
+        self.place.iter().for_each(Place::rest);
+    }
+
+    /// There is something to do again.
+    pub(crate) async fn resume(&self) {
+        if let Some(place) = &self.place {
+            place.resume().await;
+        }
+    }
+
+    /// It is over, or no longer its caller's. A tool may have given its context to somebody who goes on.
+    pub(crate) fn leave(&self) {
+        self.place.iter().for_each(Place::leave);
+    }
+
     /// Whether the client is asked while the tool waits.
     pub(crate) fn is_live(&self) -> bool {
         self.link.revision() == Revision::Session && !self.link.is_of_task() && self.keeper.get().is_none()
@@ -170,7 +194,9 @@ impl Run {
     pub(crate) fn journal(&self) -> Journal {
         let mut state = self.state();
         state.id();
-        state.written_now()
+        let mut journal = state.written_now();
+        self.tale.mark(&mut journal);
+        journal
     }
 
     /// When the run has to be looked at again, in milliseconds since 1970, whatever else happens.
@@ -200,7 +226,25 @@ impl Run {
 
     /// Takes the machine out of the run.
     pub(crate) fn take_machine(&self) -> Machine {
-        *self.state().machine.take().unwrap_or_else(begin)
+        let machine = *self.state().machine.take().unwrap_or_else(begin);
+        self.tale.leaving(&machine);
+        machine
+    }
+
+    /// Ends the leg: what it asks, and what to keep until the answers come.
+    pub(crate) fn suspend(&self) -> Result<Suspension, Drift> {
+        self.id();
+        let mut suspension = self.take_machine().suspend()?;
+        self.tale.mark(&mut suspension.journal);
+        Ok(suspension)
+    }
+
+    /// How the leg ended is certain.
+    pub(crate) fn ended(&self, how: How) {
+        if let Some(machine) = &self.state().machine {
+            self.tale.leaving(machine);
+        }
+        self.tale.ended(how);
     }
 
     /// Whether the tool, having returned, has seen all that its journal holds.

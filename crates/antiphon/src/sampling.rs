@@ -4,9 +4,9 @@
 //! 2026-07-28 deprecates that *clients* sample; what models are asked, it does not.
 
 pub use antiphon_llm::{
-    Block, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks, MediaBlock, Message,
-    Model, ModelHint, ModelPreferences, NotOpenAi, Reply, Request, Role, TextBlock, ToolChoice,
-    ToolDefinition, ToolResultBlock, ToolUseBlock, Usage, stop,
+    Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,
+    MediaBlock, Message, Model, ModelHint, ModelPreferences, NotOpenAi, Reply, Request, Role, TextBlock,
+    ToolChoice, ToolDefinition, ToolResultBlock, ToolUseBlock, Usage, stop,
 };
 
 pub use crate::ladder::{SamplingPolicy, VIA_META, Via};

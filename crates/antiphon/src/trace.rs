@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::run::now_millis;
 
-/// Where an answer carries it.
+/// Where an answer's `_meta` says what its run did.
 pub(crate) const META: &str = "antiphon/trace";
 
 /// A leg that is to be told of.

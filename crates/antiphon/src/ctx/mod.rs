@@ -98,9 +98,20 @@ impl Ctx {
     }
 
     /// Who is calling, as far as the server has been told
-    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal)).
+    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the feature `auth`).
     pub fn principal(&self) -> Option<&str> {
         self.run.principal.as_deref()
+    }
+
+    /// Who is calling and what they may do, as the server's [`Auth`](crate::auth::Auth) has found out for this very request.
+    ///
+    /// # Replay
+    ///
+    /// It is the request's and not the run's: a later round may come with another token of the same caller's, and a task
+    /// has none. Take what decides the tool's way in a [`step`](Self::step), or go by [`principal`](Self::principal).
+    #[cfg(feature = "auth")]
+    pub fn identity(&self) -> Option<&crate::auth::Identity> {
+        self.run.link.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
     /// Something the server was given for its tools

@@ -14,6 +14,7 @@ use super::Ctx;
 use crate::{
     error::{Error, Result},
     keep::at_most_once,
+    telemetry::Spanned,
 };
 
 impl Ctx {
@@ -60,7 +61,15 @@ impl Ctx {
         Fut: Future<Output = Result<T>>,
     {
         let key = self.take_key(name);
-        Step { ctx: self, op: Op::step(name), key, body: Some(body), running: None, left: true }
+        Step {
+            ctx: self,
+            op: Op::step(name),
+            key,
+            body: Some(body),
+            running: None,
+            told: Spanned::none(),
+            left: true,
+        }
     }
 }
 
@@ -76,6 +85,7 @@ pub struct Step<'a, F, Fut> {
     op: Op,
     body: Option<F>,
     running: Option<Pin<Box<Fut>>>,
+    told: Spanned,
     /// Whether the machine has nothing to be told when this is dropped.
     left: bool,
 }
@@ -120,7 +130,8 @@ where
         let step = self.key.to_string();
         let claimed = move |idempotency_key| at_most_once(shared, step, idempotency_key, body);
         let (key, op) = (self.key.clone(), self.op.clone());
-        Step { ctx: self.ctx, key, op, body: Some(claimed), running: None, left: true }
+        let told = Spanned::none();
+        Step { ctx: self.ctx, key, op, body: Some(claimed), running: None, told, left: true }
     }
 }
 
@@ -152,12 +163,17 @@ where
                     let idempotency_key = state.machine().idempotency_key(&this.key);
                     drop(state);
                     let body = this.body.take().expect("a step starts once");
-                    this.running = Some(Box::pin(body(idempotency_key)));
+                    this.told = run.tale.step(&this.key);
+                    this.running = Some(Box::pin(this.told.enter(|| body(idempotency_key))));
                 }
             }
         }
         let running = this.running.as_mut().expect("the step was started above");
-        let result = std::task::ready!(running.as_mut().poll(cx));
+        let result = std::task::ready!(this.told.enter(|| running.as_mut().poll(cx)));
+        if let Err(error) = &result {
+            this.told.failed(error);
+        }
+        this.told = Spanned::none();
         if run.keeper().is_some() {
             // Of a task, the tool sees what is written down and nothing else: the driver does that when the tool is at
             // rest, and then this is polled again.

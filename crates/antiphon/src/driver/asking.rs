@@ -6,6 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     task::Poll,
+    time::Duration,
 };
 
 use antiphon_replay::{Failure, Key, Outcome};
@@ -23,6 +24,12 @@ use crate::{
 const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
+
+/// Dropped when its time is over, a question is withdrawn.
+async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Duration>) -> Result<Value> {
+    let Some(limit) = limit else { return answer.await };
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unanswered)))
+}
 
 pub(super) struct Asking<'a> {
     run: &'a Run,
@@ -70,15 +77,19 @@ impl<'a> Asking<'a> {
                     }
                     wakers.extend(state.take_waker(&key));
                 }
-                Decided::Ask(rung, request, provider) => {
+                Decided::Ask(rung, mut request, provider) => {
+                    let told = self.run.tale.ask(&mut request, rung == Rung::Client);
                     let answer: Answer<'a> = match provider {
                         Some((model, why)) => {
                             if why != Because::Policy {
                                 because.get_or_insert_with(|| (model.name().to_owned(), why));
                             }
-                            Box::pin(ladder::ask(model, request, why))
+                            Box::pin(ladder::ask(self.run, model, request, why))
                         }
-                        None => Box::pin(self.run.link.ask(&request)),
+                        None => Box::pin(told.within(in_time(
+                            self.run.link.ask(&request),
+                            self.run.shared.limits.answer_timeout,
+                        ))),
                     };
                     self.requests.insert((key, since), (rung, answer));
                 }
@@ -158,8 +169,8 @@ impl<'a> Asking<'a> {
                 match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
                     Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
                     Ok(Poll::Pending) => {}
-                    Err(panic) => {
-                        super::log_panic(&*panic, "a provider panicked");
+                    Err(_) => {
+                        super::log_panic("a provider panicked");
                         let failed =
                             ErrorKind::Model("the provider failed unexpectedly; its log says more".into());
                         return Poll::Ready((id.clone(), Err(Error::new(failed))));

@@ -8,7 +8,6 @@
 mod asking;
 
 use std::{
-    any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
@@ -111,7 +110,7 @@ pub(crate) async fn drive<T>(
                     return Leg::Done(result);
                 }
                 Ok(Poll::Pending) => {}
-                Err(panic) => return Leg::Done(Err(Error::tool(describe_panic(&*panic)).terminal())),
+                Err(_) => return Leg::Done(Err(Error::tool(describe_panic()).terminal())),
             }
             // The coop budget, `yield_now` and combinators wake the root while it is being polled.
             if !root.woken.load(Ordering::SeqCst) {
@@ -177,14 +176,21 @@ pub(crate) async fn drive<T>(
         match () {
             () if run.is_live() => {
                 let working = blocked.asks == 0 || running > 0;
+                if !working {
+                    // Whoever leaves a question unanswered must not keep others from being served.
+                    run.rest();
+                }
                 let began = Instant::now();
-                tokio::select! {
+                let goes_on = tokio::select! {
                     biased;
-                    () = root.notify.notified() => {}
-                    () = asking.answered() => {}
-                    () = until(due) => {}
-                    () = keep_alive(run, pace.keep_alive) => {}
+                    () = root.notify.notified() => true,
+                    () = asking.answered() => true,
+                    () = until(due) => true,
+                    () = keep_alive(run, pace.keep_alive) => false,
                     () = sleep_or_never(left.filter(|_| working)) => return timed_out(pace.limit),
+                };
+                if goes_on {
+                    run.resume().await;
                 }
                 if working {
                     left = left.map(|left| left.saturating_sub(began.elapsed()));
@@ -328,13 +334,12 @@ fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {
     Leg::Done(Err(Error::new(ErrorKind::Timeout(limit.unwrap_or_default()))))
 }
 
-fn log_panic(panic: &(dyn Any + Send), what: &str) {
-    let message =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = message.unwrap_or("(not a string)"), "{what}");
+/// What it said is not repeated: it may be about the caller. The program's panic hook has said it, and where.
+fn log_panic(what: &str) {
+    tracing::error!("{what}; the panic hook says where");
 }
 
-fn describe_panic(panic: &(dyn Any + Send)) -> String {
-    log_panic(panic, "a tool panicked");
+fn describe_panic() -> String {
+    log_panic("a tool panicked");
     "the tool failed unexpectedly; this is a defect in the tool, and its log says more".into()
 }

@@ -30,11 +30,13 @@ use crate::{
 const SEALS: &str = "seal";
 /// Records of steps that are taken at most once.
 const STEPS: &str = "step";
+/// Records of what callers have the server's own model cost.
+pub(crate) const SPENT: &str = "spent";
 /// What is removed when it has expired.
-pub(crate) const KINDS: [&str; 4] = ["seal/", "step/", "pieces/", crate::task::RECORDS];
+pub(crate) const KINDS: [&str; 5] = ["seal/", "step/", "spent/", "pieces/", crate::task::RECORDS];
 
 /// A name made of something that may have any length and any characters.
-fn key(kind: &str, what: &[u8]) -> String {
+pub(crate) fn key(kind: &str, what: &[u8]) -> String {
     use std::fmt::Write as _;
     let digest = Sha256::digest(what);
     let mut key = format!("{kind}/");

@@ -118,6 +118,18 @@ impl ServerBuilder {
     }
 }
 
+/// Has whoever is told of the server hear of its result sets, too.
+#[cfg(feature = "telemetry")]
+pub(crate) fn watch(builder: &ServerBuilder) {
+    let Some(results) = builder.given::<Results>() else { return };
+    let recorder = builder.recorder.clone();
+    // Servers that share one place for result sets count it once.
+    results.server.watch(move |event| {
+        let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
+        recorder.results(event.action.name(), event.rows, event.bytes, refused);
+    });
+}
+
 impl Shared {
     pub(crate) fn results(&self) -> Option<&Results> {
         self.state::<Results>()

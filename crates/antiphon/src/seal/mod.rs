@@ -205,6 +205,22 @@ pub(crate) enum OpenError {
     Spilled,
 }
 
+impl OpenError {
+    /// The reason in a word.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
+            Self::UnknownKey => "unknown_key",
+            Self::Forged => "forged",
+            Self::Expired => "expired",
+            Self::FromTheFuture => "from_the_future",
+            Self::Journal => "journal",
+            Self::Spilled => "spilled",
+        }
+    }
+}
+
 /// A journal too large to travel.
 #[derive(Debug)]
 pub(crate) struct TooLarge {
@@ -391,6 +407,21 @@ impl SealConfig {
     }
 }
 
+/// Anything at all, sealed as if it were a journal: for tests, and for fuzzing.
+#[cfg(any(test, feature = "__fuzz"))]
+impl SealConfig {
+    pub(crate) fn sealed_as_is(&self, body: &[u8], binding: &Binding, now: SystemTime) -> String {
+        let plain = [&self.times(now)[..], body].concat();
+        URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0))
+    }
+
+    /// The same for what stays with the servers under `name`.
+    pub(crate) fn kept_as_is(&self, body: &[u8], name: &[u8], now: SystemTime) -> Vec<u8> {
+        let plain = [&self.times(now)[..], body].concat();
+        self.encrypt(&plain, &[b"kept", name].concat())
+    }
+}
+
 /// The longest journal, uncompressed, that may be sealed in so many bytes: 64 MiB, for it is in memory whole.
 fn max_json(max_bytes: usize) -> u64 {
     64 * (max_bytes as u64).min(1024 * 1024)
@@ -411,4 +442,66 @@ fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
 
 fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis().try_into().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn binding() -> Binding {
+        Binding::new("shop", "", "tools/call", "buy", &json!({}))
+    }
+
+    /// So many zeros, which take next to nothing while they are compressed.
+    fn bomb(bytes: usize) -> Vec<u8> {
+        let mut body = vec![COMPRESSED];
+        body.extend(zstd::bulk::compress(&vec![0; bytes], 19).unwrap());
+        body
+    }
+
+    #[test]
+    fn what_unfolds_to_more_than_it_may_is_not_unfolded() {
+        let config = SealConfig::default().with_max_bytes(8 * 1024).with_max_kept_bytes(8 * 1024);
+        let most = usize::try_from(max_json(config.max_bytes)).unwrap();
+        let binding = binding();
+        let now = SystemTime::now();
+        let small = config.sealed_as_is(&bomb(most), &binding, now);
+        let opened = config.open(&small, &binding, now);
+        assert_eq!(opened.unwrap_err(), OpenError::Journal, "it is read, and is no journal");
+        let large = config.sealed_as_is(&bomb(most + 1), &binding, now);
+        assert!(large.len() < config.max_bytes, "{} bytes are what a client may send", large.len());
+        assert_eq!(config.open(&large, &binding, now).unwrap_err(), OpenError::TooLong);
+        let call = SealedCall::new("shop", "buy");
+        assert_eq!(config.inspect(&large, &call), Err(InspectError::Malformed));
+        // The same for what stays with the servers, under a name or a handle.
+        let kept = |bytes: usize| config.kept_as_is(&bomb(bytes), b"name", now);
+        assert_eq!(config.open_kept(&kept(most), b"name").unwrap().len(), most);
+        assert_eq!(config.open_kept(&kept(most + 1), b"name").unwrap_err(), OpenError::TooLong);
+        let handle = Handle { name: [1; 16], bytes: 0 };
+        let plain = [&config.times(now)[..], &bomb(most + 1)].concat();
+        let apart = config.encrypt(&plain, &apart(&binding, &handle.name));
+        assert_eq!(config.open_apart(&handle, &apart, &binding).unwrap_err(), OpenError::TooLong);
+    }
+
+    #[test]
+    fn longest_journal_in_memory_is_bounded_whatever_may_be_kept() {
+        assert_eq!(max_json(usize::MAX), 64 * 1024 * 1024);
+        assert_eq!(max_json(1024), 64 * 1024);
+    }
+
+    #[test]
+    fn what_was_sealed_for_one_place_opens_at_no_other() {
+        let config = SealConfig::default();
+        let (one, other) = (config.seal_kept(b"{}", b"tasks/a/1"), config.seal_kept(b"{}", b"tasks/a/2"));
+        assert_eq!(config.open_kept(&one, b"tasks/a/1").unwrap(), b"{}");
+        for (sealed, name) in [(&one, "tasks/a/2"), (&other, "tasks/a/1"), (&one, "tasks/b/1")] {
+            assert_eq!(config.open_kept(sealed, name.as_bytes()).unwrap_err(), OpenError::Forged, "{name}");
+        }
+        // A task's record is no seal of a client's, and the other way round.
+        let text = URL_SAFE_NO_PAD.encode(&one);
+        let opened = config.open(&text, &binding(), SystemTime::now());
+        assert_eq!(opened.unwrap_err(), OpenError::Forged);
+    }
 }

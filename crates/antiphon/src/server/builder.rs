@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, RwLock},
 };
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use antiphon_llm::Model;
 use antiphon_store::{Backend, QueueConfig};
 
-use super::{About, Changes, Limits, PrincipalHook, Registry, Server, Shared, replicas::Replicas};
+#[cfg(feature = "http")]
+use super::PrincipalHook;
+use super::{About, Changes, Gate, Limits, Registry, Server, Shared, Spend, replicas::Replicas};
 use crate::{
     error::Result,
     ladder::{Ladder, SamplingPolicy},
@@ -21,6 +22,7 @@ use crate::{
     run::random_id,
     seal::SealConfig,
     task::{TaskConfig, Tasks},
+    telemetry::Recorder,
     tool::Tool,
     wire::{DynHandler, Wrapped},
 };
@@ -32,13 +34,17 @@ pub struct ServerBuilder {
     registry: Registry,
     limits: Limits,
     seal: SealConfig,
-    ladder: Ladder,
+    pub(crate) ladder: Ladder,
     backend: Option<Backend>,
     tasks: Option<TaskConfig>,
     replica: Option<String>,
     traces: bool,
+    pub(crate) recorder: Recorder,
     inner: Option<Arc<dyn DynHandler>>,
+    #[cfg(feature = "http")]
     principal: Option<PrincipalHook>,
+    #[cfg(feature = "auth")]
+    auth: Option<super::auth::Auth>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     problems: Vec<String>,
 }
@@ -55,8 +61,12 @@ impl ServerBuilder {
             tasks: None,
             replica: None,
             traces: false,
+            recorder: Recorder::default(),
             inner: None,
+            #[cfg(feature = "http")]
             principal: None,
+            #[cfg(feature = "auth")]
+            auth: None,
             states: HashMap::new(),
             problems: Vec::new(),
         }
@@ -214,8 +224,16 @@ impl ServerBuilder {
         mut self,
         principal: impl Fn(&::http::request::Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        self.principal =
-            Some(Box::new(move |extensions| principal(extensions.get::<::http::request::Parts>()?)));
+        self.principal = Some(Box::new(principal));
+        self
+    }
+
+    /// Has callers over HTTP show who they are, and holds them to scopes: the [tour](crate::auth) shows it.
+    ///
+    /// It is also who is calling: there is no need for [`with_principal`](Self::with_principal).
+    #[cfg(feature = "auth")]
+    pub fn with_auth(mut self, auth: crate::auth::Auth) -> Self {
+        self.auth = Some(auth);
         self
     }
 
@@ -230,7 +248,7 @@ impl ServerBuilder {
         let this = crate::results::finish(self);
         #[cfg(not(feature = "results"))]
         let this = self;
-        this.put_together()
+        crate::telemetry::finish(this).put_together()
     }
 
     fn put_together(self) -> Result<Server, BuildError> {
@@ -245,6 +263,13 @@ impl ServerBuilder {
         }
         if self.backend.is_none() {
             problems.extend(needs_backend(&self.registry, &self.seal));
+        }
+        #[cfg(feature = "auth")]
+        if self.auth.is_some() && self.principal.is_some() {
+            problems.push(
+                "both `with_auth` and `with_principal` say who is calling; name callers with `AuthBuilder::with_principal`"
+                    .into(),
+            );
         }
         if !problems.is_empty() {
             return Err(BuildError { problems });
@@ -272,7 +297,8 @@ impl ServerBuilder {
             )
         });
         let shared = Shared {
-            in_flight: Semaphore::new(self.limits.in_flight.min(Semaphore::MAX_PERMITS)),
+            gate: Gate::new(&self.limits),
+            spend: Spend::default(),
             about: self.about,
             registry: RwLock::new(Arc::new(self.registry)),
             changes,
@@ -284,10 +310,16 @@ impl ServerBuilder {
             replicas,
             replica,
             traces: self.traces,
+            recorder: self.recorder,
             tasks,
             shutdown,
             _replicas_stop: stop.drop_guard(),
+            #[cfg(all(feature = "http", not(feature = "auth")))]
             principal: self.principal,
+            #[cfg(feature = "auth")]
+            principal: self.principal.or_else(|| self.auth.as_ref().map(|_| super::auth::principal_hook())),
+            #[cfg(feature = "auth")]
+            auth: self.auth,
             states: self.states,
         };
         Ok(Server { shared: Arc::new(shared) })
@@ -338,6 +370,12 @@ pub struct BuildError {
 }
 
 impl BuildError {
+    /// One thing is wrong.
+    #[cfg(feature = "prometheus")]
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problems: vec![problem.into()] }
+    }
+
     /// All that is wrong, one line each.
     pub fn problems(&self) -> &[String] {
         &self.problems

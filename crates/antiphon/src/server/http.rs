@@ -3,17 +3,24 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::{
-    extract::Request, http::StatusCode, response::IntoResponse as _, routing::MethodRouter,
-    serve::ListenerExt as _,
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+    routing::MethodRouter,
 };
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService,
-    session::local::{LocalSessionManager, SessionConfig},
-};
+use http::{HeaderMap, request::Parts};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, session::SessionManager};
 use tokio::net::{TcpListener, ToSocketAddrs};
 
-use super::{ServeError, Server, replicas::Sessions, revised};
-use crate::wire::Handler;
+use super::{
+    ServeConfig, ServeError, Server, Shared, Shed,
+    doors::Doors,
+    local::LocalSessions,
+    replicas::Sessions,
+    revised::{self, Bodies, Question},
+    serve,
+};
+use crate::wire::Served;
 
 /// Marks what came over streamable HTTP, where a request may belong to no session. Over WebSocket and HTTP+SSE, whose
 /// messages bring their HTTP requests, too, every request does.
@@ -34,6 +41,16 @@ pub struct HttpConfig {
     pub allowed_origins: Vec<String>,
     /// The longest request body, in bytes. Default: 4 MiB.
     pub max_body_bytes: usize,
+    /// The most bytes of request bodies in memory at a time; what comes beyond is answered with 503. Small ones, up to
+    /// 64 KiB, do not count. Default: 256 MiB.
+    pub max_bodies_bytes: usize,
+    /// How long a request body may take to arrive. Default: 30 seconds.
+    pub body_timeout: Duration,
+    /// How many 2025-11-25 sessions this process keeps; one more is answered with 503. Default: 4096.
+    pub max_sessions: usize,
+    /// What a connection may take, where the server serves by itself
+    /// ([`serve_http`](crate::Server::serve_http), [`serve_listener`](crate::Server::serve_listener)).
+    pub serve: ServeConfig,
     /// Whether 2025-11-25 clients get sessions. Without one they cannot be asked anything. Default:
     /// yes.
     pub sessions: bool,
@@ -66,6 +83,10 @@ impl Default for HttpConfig {
                 .flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")])
                 .collect(),
             max_body_bytes: 4 * 1024 * 1024,
+            max_bodies_bytes: 256 * 1024 * 1024,
+            body_timeout: Duration::from_secs(30),
+            max_sessions: 4096,
+            serve: ServeConfig::default(),
             sessions: true,
             session_idle: Some(Duration::from_secs(5 * 60)),
             json_response: true,
@@ -102,6 +123,34 @@ impl HttpConfig {
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
+        self
+    }
+
+    /// Sets the most bytes of request bodies in memory at a time.
+    #[must_use]
+    pub fn with_max_bodies_bytes(mut self, bytes: usize) -> Self {
+        self.max_bodies_bytes = bytes;
+        self
+    }
+
+    /// Sets how long a request body may take to arrive.
+    #[must_use]
+    pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
+        self.body_timeout = timeout;
+        self
+    }
+
+    /// Sets how many 2025-11-25 sessions this process keeps.
+    #[must_use]
+    pub fn with_max_sessions(mut self, sessions: usize) -> Self {
+        self.max_sessions = sessions;
+        self
+    }
+
+    /// Sets what a connection may take.
+    #[must_use]
+    pub fn with_serve(mut self, serve: ServeConfig) -> Self {
+        self.serve = serve;
         self
     }
 
@@ -153,6 +202,11 @@ impl Server {
             _ => self.alone(&config, self.settings(&config)),
         };
         let HttpConfig { path, .. } = config;
+        #[cfg(feature = "auth")]
+        if let Some(auth) = &self.shared.auth {
+            let endpoint = endpoint.layer(auth.layer());
+            return axum::Router::new().route(&path, endpoint).merge(auth.metadata_at(Some(&path)));
+        }
         axum::Router::new().route(&path, endpoint)
     }
 
@@ -169,29 +223,41 @@ impl Server {
         settings
     }
 
-    fn handler(&self, config: &HttpConfig) -> impl Fn() -> std::io::Result<Handler> + Send + Sync + use<> {
+    fn handler(
+        &self,
+        config: &HttpConfig,
+    ) -> impl Fn() -> std::io::Result<Served> + Send + Sync + Clone + use<> {
         let (shared, idle) = (Arc::clone(&self.shared), config.session_idle);
-        move || Ok(Handler::new(Arc::clone(&shared)).with_session_idle(idle))
+        move || Ok(Served::new(Arc::clone(&shared)).with_session_idle(idle))
     }
 
     /// Sessions in the memory of this process.
     fn alone(&self, config: &HttpConfig, settings: StreamableHttpServerConfig) -> MethodRouter {
-        let mut session_config = SessionConfig::default();
-        session_config.keep_alive = config.session_idle;
-        let mut sessions = LocalSessionManager::default();
-        sessions.session_config = session_config;
-        let service = StreamableHttpService::new(self.handler(config), Arc::new(sessions), settings);
+        let sessions = Arc::new(LocalSessions::new(Arc::clone(&self.shared), config));
         // The SDK's own `Service` clones its configuration for every request; this clones a handle.
-        let service = Arc::new(service);
-        let max_bytes = config.max_body_bytes;
+        let doors = Arc::new(Doors::new(self.handler(config), &sessions, settings, false));
+        let shared = Arc::clone(&self.shared);
+        let has_owners = config.sessions && shared.has_principal();
+        let (bodies, most) = (Bodies::new(config), config.max_sessions);
         axum::routing::any(move |request: Request| {
-            let service = Arc::clone(&service);
+            let (doors, bodies, sessions) = (Arc::clone(&doors), bodies.clone(), Arc::clone(&sessions));
+            let shared = Arc::clone(&shared);
             async move {
-                let is_legacy = is_legacy(&request);
-                let (mut request, asks) = revised::question(request, is_legacy, max_bytes).await;
-                request.extensions_mut().insert(Streamable);
-                let response = Box::pin(service.handle(request)).await.into_response();
-                if asks { revised::answer(response).await } else { response }
+                let (parts, body) = request.into_parts();
+                let (parts, session) = session_of(parts);
+                if let Some(id) = session.filter(|_| has_owners)
+                    && !sessions.admits(&id, &parts)
+                {
+                    return NO_SESSION.into_response();
+                }
+                let question = match prepare(&shared, Request::from_parts(parts, body), &bodies).await {
+                    Ok(question) => question,
+                    Err(refused) => return refused,
+                };
+                if question.begins && sessions.count().await >= most {
+                    return too_many_sessions();
+                }
+                answer(&doors, question).await
             }
         })
     }
@@ -206,26 +272,30 @@ impl Server {
         settings.session_store = Some(Arc::clone(&sessions) as _);
         // What a stream begins with must name its place in the log, which the SDK does not know.
         settings.sse_retry = None;
-        let service = StreamableHttpService::new(self.handler(config), Arc::clone(&sessions), settings);
-        let service = Arc::new(service);
-        let has_principal = self.shared.has_principal();
-        let max_bytes = config.max_body_bytes;
+        let doors = Arc::new(Doors::new(self.handler(config), &sessions, settings, true));
+        let shared = Arc::clone(&self.shared);
+        let has_owners = shared.has_principal();
+        let (bodies, most) = (Bodies::new(config), config.max_sessions);
         axum::routing::any(move |request: Request| {
-            let (service, sessions) = (Arc::clone(&service), Arc::clone(&sessions));
+            let (doors, bodies, sessions) = (Arc::clone(&doors), bodies.clone(), Arc::clone(&sessions));
+            let shared = Arc::clone(&shared);
             async move {
-                let (request, session) = match admit(&sessions, request, has_principal).await {
+                let (request, session) = match admit(&sessions, request, has_owners).await {
                     Ok(admitted) => admitted,
                     Err(refused) => return refused.into_response(),
                 };
-                let is_legacy = is_legacy(&request);
-                let (mut request, asks) = revised::question(request, is_legacy, max_bytes).await;
-                request.extensions_mut().insert(Streamable);
+                let question = match prepare(&shared, request, &bodies).await {
+                    Ok(question) => question,
+                    Err(refused) => return refused,
+                };
+                if question.begins && sessions.count() >= most {
+                    return too_many_sessions();
+                }
                 let _first = match &session {
                     Some(session) => sessions.restoring(session).await,
                     None => None,
                 };
-                let response = Box::pin(service.handle(request)).await.into_response();
-                if asks { revised::answer(response).await } else { response }
+                answer(&doors, question).await
             }
         })
     }
@@ -242,11 +312,11 @@ impl Server {
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` ends; then lets the requests in hand finish.
+    /// Serves over HTTP on `listener` until `shutdown` ends; then lets the requests in hand finish, for a while.
     ///
     /// # Errors
     ///
-    /// When the listener fails.
+    /// None today.
     pub async fn serve_listener(
         &self,
         listener: TcpListener,
@@ -256,10 +326,6 @@ impl Server {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("listening on http://{address}{}", config.path);
         }
-        // An event stream is several small writes; without this each costs 40 ms.
-        let listener = listener.tap_io(|stream| {
-            let _ = stream.set_nodelay(true);
-        });
         let token = self.shared.shutdown.clone();
         let ends = async move {
             tokio::select! {
@@ -269,10 +335,10 @@ impl Server {
             // Open event streams would keep the server from ending for as long as their clients like.
             token.cancel();
         };
-        axum::serve(listener, self.router(config))
-            .with_graceful_shutdown(ends)
-            .await
-            .map_err(ServeError::new("the listener failed"))
+        let serving = config.serve.clone();
+        // It tells where a connection comes from, too, which decides whether a proxy is believed.
+        serve(listener, self.router(config), serving, ends).await;
+        Ok(())
     }
 }
 
@@ -298,47 +364,108 @@ pub async fn shutdown_signal() {
     }
 }
 
+/// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
+/// anybody knew; there, the error itself says it.
+fn advised(mut response: Response, shed: &Shed) -> Response {
+    let Some((own, seconds)) = shed.get() else { return response };
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+        *response.status_mut() =
+            if own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// There is no room for one more session. Those that nobody uses are closed in a while.
+fn too_many_sessions() -> Response {
+    let after = [(header::RETRY_AFTER, "30")];
+    (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
+        .into_response()
+}
+
 type Refused = (StatusCode, &'static str);
+
+/// The SDK's own words for a session that is not there.
+const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
+
+/// A request as the SDK is to read it, if whoever sends it may.
+async fn prepare(
+    #[cfg_attr(not(feature = "auth"), expect(unused_variables, reason = "only auth looks"))] shared: &Shared,
+    request: Request,
+    bodies: &Bodies,
+) -> Result<Question, Response> {
+    let is_legacy = is_legacy(request.headers());
+    let read = revised::read(request, bodies).await?;
+    // Before it is revised: what it asks for is said in the client's words.
+    #[cfg(feature = "auth")]
+    if let Some(challenge) = super::auth::step_up(shared, &read, is_legacy) {
+        return Err(challenge);
+    }
+    Ok(read.question(is_legacy))
+}
+
+async fn answer<M: SessionManager>(doors: &Doors<M>, question: Question) -> Response {
+    let Question { mut request, asks, room: _room, .. } = question;
+    let shed = Shed::default();
+    request.extensions_mut().insert(Streamable);
+    request.extensions_mut().insert(shed.clone());
+    let response = Box::pin(doors.handle(request)).await;
+    let response = if asks { revised::answer(response).await } else { response };
+    advised(response, &shed)
+}
+
+/// The session that a request belongs to.
+///
+/// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
+/// says to ignore the header, so it is taken off.
+fn session_of(mut parts: Parts) -> (Parts, Option<String>) {
+    const SESSION: &str = "mcp-session-id";
+    if !may_have_session(&parts.headers) {
+        parts.headers.remove(SESSION);
+    }
+    let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
+    (parts, session)
+}
 
 /// Lets a request in, unless it uses a session of somebody else's.
 async fn admit(
     sessions: &Sessions,
     request: Request,
-    has_principal: bool,
+    has_owners: bool,
 ) -> Result<(Request, Option<String>), Refused> {
-    const SESSION: &str = "mcp-session-id";
     let failed = |error: antiphon_store::Error| {
         tracing::error!(%error, "what replicas share cannot be reached");
         (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
     };
-    if !is_legacy(&request) {
+    let (parts, body) = request.into_parts();
+    let (parts, session) = session_of(parts);
+    if !may_have_session(&parts.headers) {
         // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
-        if request.headers().get("mcp-method").is_some_and(|method| method == "subscriptions/listen") {
+        if parts.headers.get("mcp-method").is_some_and(|method| method == "subscriptions/listen") {
             sessions.hears_changes().await.map_err(failed)?;
         } else {
             sessions.begin();
         }
-        return Ok((request, None));
+        return Ok((Request::from_parts(parts, body), None));
     }
     sessions.ready().await.map_err(failed)?;
-    let session = request.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
-    let Some(id) = session else { return Ok((request, None)) };
-    if !has_principal {
-        return Ok((request, Some(id)));
+    if let Some(id) = session.as_ref().filter(|_| has_owners)
+        && !sessions.admits(id, &parts).await.map_err(failed)?
+    {
+        return Err(NO_SESSION);
     }
-    let (parts, body) = request.into_parts();
-    let mut extensions = rmcp::model::Extensions::new();
-    extensions.insert(parts.clone());
-    if sessions.admits(&id, &extensions).await.map_err(failed)? {
-        Ok((Request::from_parts(parts, body), Some(id)))
-    } else {
-        // The SDK's own words for a session that is not there.
-        Err((StatusCode::NOT_FOUND, "Not Found: Session not found"))
-    }
+    Ok((Request::from_parts(parts, body), session))
 }
 
-/// Whether the request may belong to a session: 2026-07-28 has none.
-fn is_legacy(request: &Request) -> bool {
-    let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+/// Whether a request is one of before 2026-07-28.
+fn is_legacy(headers: &HeaderMap) -> bool {
+    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     version.is_none_or(|version| version < "2026-07-28")
+}
+
+/// Whether a request may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the
+/// SDK takes that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
+fn may_have_session(headers: &HeaderMap) -> bool {
+    is_legacy(headers) || headers.get("mcp-method").is_none_or(|method| method == "initialize")
 }

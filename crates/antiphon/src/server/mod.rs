@@ -1,16 +1,26 @@
 //! Build a server, serve it.
 
+#[cfg(feature = "auth")]
+pub mod auth;
 mod builder;
 mod changes;
 #[cfg(feature = "http")]
+mod doors;
+#[cfg(feature = "http")]
+mod health;
+#[cfg(feature = "http")]
 mod http;
 mod limits;
+#[cfg(feature = "http")]
+mod local;
 #[cfg(feature = "http")]
 mod operators;
 mod registry;
 pub(crate) mod replicas;
 #[cfg(feature = "http")]
 mod revised;
+#[cfg(feature = "http")]
+mod serve;
 #[cfg(feature = "stdio")]
 mod stdio;
 
@@ -24,24 +34,32 @@ use std::{
 use antiphon_store::Backend;
 use antiphon_transport::revise::Lines;
 use rmcp::model::Extensions;
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
-};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+#[cfg(feature = "auth")]
+pub(crate) use self::auth::scope_problem;
+#[cfg(feature = "http")]
+pub use self::health::Health;
 #[cfg(feature = "http")]
 pub(crate) use self::http::Streamable;
 #[cfg(feature = "http")]
-pub use self::http::{HttpConfig, shutdown_signal};
+pub(crate) use self::limits::Shed;
 pub use self::{
     builder::{BuildError, ServerBuilder},
     changes::Changes,
-    limits::Limits,
+    limits::{Limits, Quota, Rate},
 };
 pub(crate) use self::{
     changes::{Change, ChangeId, Told},
+    limits::{Gate, Place, Refused, Spend, TOO_MUCH, Visitor},
     registry::Registry,
+};
+#[cfg(feature = "http")]
+pub use self::{
+    http::{HttpConfig, shutdown_signal},
+    operators::OperatorConfig,
+    serve::{ServeConfig, serve},
 };
 use crate::{
     error::Result,
@@ -49,8 +67,9 @@ use crate::{
     model::Icon,
     seal::SealConfig,
     task::{Runs, Tasks},
+    telemetry::Recorder,
     tool::{Tool, ToolCall, ToolResult},
-    wire::{DynHandler, Handler},
+    wire::{DynHandler, Served},
 };
 
 /// A server: tools, prompts and resources, and how they are served.
@@ -80,7 +99,10 @@ pub(crate) struct Shared {
     pub(crate) changes: Changes,
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
-    pub(crate) in_flight: Semaphore,
+    /// Who is let in.
+    pub(crate) gate: Gate,
+    /// What callers have our model cost.
+    pub(crate) spend: Spend,
     pub(crate) ladder: Ladder,
     /// What is shared with the other replicas.
     pub(crate) backend: Option<Backend>,
@@ -90,16 +112,23 @@ pub(crate) struct Shared {
     pub(crate) replica: String,
     /// Whether answers tell what their runs did.
     pub(crate) traces: bool,
+    /// Whoever is told what the server does.
+    pub(crate) recorder: Recorder,
     /// The tasks, where the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
+    /// How callers show who they are, where they have to.
+    #[cfg(feature = "auth")]
+    pub(crate) auth: Option<auth::Auth>,
     pub(crate) shutdown: CancellationToken,
     /// Nobody is left to tell when the server is gone.
     _replicas_stop: DropGuard,
+    #[cfg(feature = "http")]
     principal: Option<PrincipalHook>,
     states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
 }
 
-type PrincipalHook = Box<dyn Fn(&Extensions) -> Option<String> + Send + Sync>;
+#[cfg(feature = "http")]
+type PrincipalHook = Box<dyn Fn(&::http::request::Parts) -> Option<String> + Send + Sync>;
 
 /// Who a server says it is.
 #[derive(Clone, Debug, Default)]
@@ -126,8 +155,22 @@ impl Shared {
         self.seal.audience.as_deref().unwrap_or(&self.about.name)
     }
 
+    /// Who sent a message: whoever sent the HTTP request that it came with. Over a pipe that is nobody in particular.
+    #[cfg(feature = "http")]
     pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
-        self.principal.as_ref().and_then(|hook| hook(extensions))
+        self.principal_of(extensions.get::<::http::request::Parts>()?)
+    }
+
+    #[cfg(not(feature = "http"))]
+    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
+    pub(crate) fn principal(&self, _: &Extensions) -> Option<String> {
+        None
+    }
+
+    /// Who sent an HTTP request.
+    #[cfg(feature = "http")]
+    pub(crate) fn principal_of(&self, parts: &::http::request::Parts) -> Option<String> {
+        self.principal.as_ref().and_then(|hook| hook(parts))
     }
 
     #[cfg(feature = "http")]
@@ -227,7 +270,7 @@ impl Server {
         self.begin();
         let shutdown = self.shared.shutdown.child_token();
         let running =
-            rmcp::service::serve_server_with_ct(Handler::new(Arc::clone(&self.shared)), transport, shutdown)
+            rmcp::service::serve_server_with_ct(Served::new(Arc::clone(&self.shared)), transport, shutdown)
                 .await;
         match running {
             Ok(running) => {

@@ -1,5 +1,8 @@
 //! An HTTP endpoint for whoever operates the server.
 
+use std::fmt;
+
+use antiphon_transport::guard::{Guard, loopback_hosts};
 use axum::{
     Json, Router,
     extract::{Path, Query, Request, State},
@@ -19,11 +22,70 @@ use crate::{
 };
 
 /// The shortest token that is taken: as many letters as cannot be guessed.
-const SHORTEST: usize = 24;
+pub(super) const SHORTEST: usize = 24;
+
+/// Who may operate a server, and by which names it is reached.
+#[derive(Clone)]
+pub struct OperatorConfig {
+    who: Who,
+    allowed_hosts: Vec<String>,
+}
+
+#[derive(Clone)]
+enum Who {
+    Token(String),
+    #[cfg(feature = "auth")]
+    Scope(String),
+}
+
+impl OperatorConfig {
+    /// For operators who bring this as a bearer token, of 24 bytes or more, on this machine.
+    pub fn new(token: impl Into<String>) -> Self {
+        Self { who: Who::Token(token.into()), allowed_hosts: loopback_hosts() }
+    }
+
+    /// For whoever the server's [`Auth`](crate::auth::Auth) knows and has granted `scope`, on this machine.
+    #[cfg(feature = "auth")]
+    pub fn with_scope(scope: impl Into<String>) -> Self {
+        Self { who: Who::Scope(scope.into()), allowed_hosts: loopback_hosts() }
+    }
+
+    /// Sets the `Host` headers that are answered, so that no page can reach the routes under a name of its own; an empty
+    /// list answers all. Default: this machine's.
+    #[must_use]
+    pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl From<&str> for OperatorConfig {
+    fn from(token: &str) -> Self {
+        Self::new(token)
+    }
+}
+
+impl From<String> for OperatorConfig {
+    fn from(token: String) -> Self {
+        Self::new(token)
+    }
+}
+
+impl From<&String> for OperatorConfig {
+    fn from(token: &String) -> Self {
+        Self::new(token)
+    }
+}
+
+impl fmt::Debug for OperatorConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperatorConfig").field("allowed_hosts", &self.allowed_hosts).finish_non_exhaustive()
+    }
+}
 
 impl Server {
-    /// Routes to list, inspect, retry, cancel and purge runs, for whoever brings `token` as a bearer token. Merge them into an
-    /// application of your own, best on a port that only operators reach.
+    /// Routes to list, inspect, retry, cancel and purge runs, for operators. Merge them into an application of your
+    /// own, best on a port that only operators reach.
     ///
     /// | route | what it does |
     /// |---|---|
@@ -33,46 +95,92 @@ impl Server {
     /// | `POST /runs/{owner}/{id}/cancel` | cancels it |
     /// | `DELETE /runs/{owner}/{id}` | removes it, if it has ended |
     ///
+    /// They are answered under this machine's names only, unless others are given, and to no web page:
+    ///
     /// ```
     /// # fn example(server: &antiphon::Server, token: &str) -> Result<axum::Router, antiphon::BuildError> {
-    /// let admin = axum::Router::new().nest("/admin", server.operators(token)?);
+    /// use antiphon::OperatorConfig;
+    ///
+    /// let config = OperatorConfig::new(token).with_allowed_hosts(["ops.internal:9000"]);
+    /// let admin = axum::Router::new().nest("/admin", server.operators(config)?);
     /// # Ok(admin)
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// Where the server has no tasks, or the token is shorter than 24 bytes.
-    pub fn operators(&self, token: &str) -> Result<Router, BuildError> {
-        let refuse = |problem: String| BuildError { problems: vec![problem] };
+    /// Where the server has no tasks, the token is shorter than 24 bytes, or a scope is asked for and there is no auth.
+    pub fn operators(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
+        let OperatorConfig { who, allowed_hosts } = config.into();
+        let routes = self.operator_routes()?;
+        let routes = match who {
+            Who::Token(token) => with_token(routes, &token)?,
+            #[cfg(feature = "auth")]
+            Who::Scope(scope) => self.with_scope(routes, &scope)?,
+        };
+        let door = Guard::new(&allowed_hosts, &[]);
+        let door = middleware::from_fn(move |request: Request, next: Next| {
+            let door = door.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                match door.admit(&parts) {
+                    Ok(()) => next.run(Request::from_parts(parts, body)).await,
+                    Err((status, why)) => (status, Json(json!({"error": why}))).into_response(),
+                }
+            }
+        });
+        Ok(routes.layer(door))
+    }
+
+    #[cfg(feature = "auth")]
+    fn with_scope(&self, routes: Router, scope: &str) -> Result<Router, BuildError> {
+        let auth = self.shared.auth.as_ref().ok_or_else(|| {
+            refuse(
+                "nobody can be granted a scope: give the server an auth with `ServerBuilder::with_auth`"
+                    .into(),
+            )
+        })?;
+        if let Some(problem) = super::auth::scope_problem(scope) {
+            return Err(refuse(problem));
+        }
+        Ok(routes.layer(auth.layer().with_scopes([scope])))
+    }
+
+    fn operator_routes(&self) -> Result<Router, BuildError> {
         let runs = self.runs().ok_or_else(|| {
             refuse(
                 "there are no runs to operate: give the server tasks with `ServerBuilder::with_tasks`".into(),
             )
         })?;
-        if token.len() < SHORTEST {
-            return Err(refuse(format!(
-                "an operator's token must have {SHORTEST} bytes or more; make one with `openssl rand -hex 32`"
-            )));
-        }
-        // Digests are compared, so that the time it takes tells nothing of the token.
-        let expected: [u8; 32] = Sha256::digest(token).into();
-        let guard = middleware::from_fn(move |request: Request, next: Next| async move {
-            if admits(&expected, request.headers()) {
-                return next.run(request).await;
-            }
-            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            (StatusCode::UNAUTHORIZED, challenge, Json(json!({"error": "bring the operator's token"})))
-                .into_response()
-        });
         Ok(Router::new()
             .route("/runs", get(list))
             .route("/runs/{owner}/{id}", get(inspect).delete(purge))
             .route("/runs/{owner}/{id}/retry", post(retry))
             .route("/runs/{owner}/{id}/cancel", post(cancel))
-            .layer(guard)
             .with_state(runs))
     }
+}
+
+fn refuse(problem: String) -> BuildError {
+    BuildError { problems: vec![problem] }
+}
+
+fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
+    if token.len() < SHORTEST {
+        return Err(refuse(format!(
+            "an operator's token must have {SHORTEST} bytes or more; make one with `openssl rand -hex 32`"
+        )));
+    }
+    // Digests are compared, so that the time it takes tells nothing of the token.
+    let expected: [u8; 32] = Sha256::digest(token).into();
+    Ok(routes.layer(middleware::from_fn(move |request: Request, next: Next| async move {
+        if admits(&expected, request.headers()) {
+            return next.run(request).await;
+        }
+        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+        let body = Json(json!({"error": "bring the operator's token"}));
+        (StatusCode::UNAUTHORIZED, challenge, body).into_response()
+    })))
 }
 
 fn admits(expected: &[u8; 32], headers: &HeaderMap) -> bool {

@@ -2,54 +2,157 @@
 //!
 //! What a message becomes is said in `antiphon_transport::revise`; here are the bodies it comes in.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use antiphon_transport::revise;
-use axum::{body::Body, extract::Request, response::Response};
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode, header, request::Parts};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The request as the SDK is to read it, and whether [`answer`] must see what it answers.
-pub(super) async fn question(request: Request, is_legacy: bool, max_bytes: usize) -> (Request, bool) {
-    if request.method() != Method::POST {
-        return (request, false);
-    }
-    if !is_legacy {
-        // A request of 2026-07-28 says in a header what it is.
-        let discovers = request.headers().get("mcp-method").is_some_and(|it| it == "server/discover");
-        return (request, discovers);
-    }
-    let (mut parts, body) = request.into_parts();
-    let bytes = match collect(body, max_bytes).await {
-        Ok(bytes) => bytes,
-        Err(body) => return (Request::from_parts(parts, body), false),
-    };
-    let asks = revise::asks_for_capabilities(&bytes);
-    let body = match revise::server_in(&bytes) {
-        Some(revised) => {
-            parts.headers.insert(header::CONTENT_LENGTH, revised.len().into());
-            Body::from(revised)
-        }
-        None => Body::from(bytes),
-    };
-    (Request::from_parts(parts, body), asks)
+use super::HttpConfig;
+
+/// A request as the SDK is to read it.
+pub(super) struct Question {
+    pub(super) request: Request,
+    /// Whether [`answer`] must see what it is answered with.
+    pub(super) asks: bool,
+    /// Whether it begins a session.
+    pub(super) begins: bool,
+    /// What its body takes of the memory for bodies.
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// All of a body; or, if it is too long or breaks off, the same body again. The SDK has words for those.
-async fn collect(body: Body, max_bytes: usize) -> Result<Bytes, Body> {
+/// How much of a body is read, for how long, and how many there may be.
+#[derive(Clone, Debug)]
+pub(super) struct Bodies {
+    max_bytes: usize,
+    timeout: Duration,
+    /// One permit a KiB.
+    room: Arc<Semaphore>,
+}
+
+/// What small bodies are, which count for nothing: no flood of large ones keeps them out.
+const SMALL: usize = 64 * 1024;
+const KIB: usize = 1024;
+
+impl Bodies {
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        let room = (config.max_bodies_bytes / KIB).min(Semaphore::MAX_PERMITS);
+        Self {
+            max_bytes: config.max_body_bytes,
+            timeout: config.body_timeout,
+            room: Arc::new(Semaphore::new(room)),
+        }
+    }
+}
+
+/// A request of which as much was read as is to be.
+pub(super) enum Read {
+    Whole {
+        parts: Parts,
+        bytes: Bytes,
+        room: Option<OwnedSemaphorePermit>,
+    },
+    /// It has no message, or one that is too long or breaks off.
+    Not(Request),
+}
+
+/// Reads a request, or says why it is not answered.
+pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Response> {
+    if request.method() != Method::POST {
+        return Ok(Read::Not(request));
+    }
+    let (parts, body) = request.into_parts();
+    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > bodies.max_bytes as u64)
+    {
+        // What is said to be too long is not waited for.
+        let why = format!("Payload Too Large: request body exceeds {} bytes", bodies.max_bytes);
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, [(header::CONNECTION, "close")], why).into_response());
+    }
+    match tokio::time::timeout(bodies.timeout, collect(body, bodies)).await {
+        Ok(Collected::Whole(bytes, room)) => Ok(Read::Whole { parts, bytes, room }),
+        Ok(Collected::Not(body)) => Ok(Read::Not(Request::from_parts(parts, body))),
+        Ok(Collected::NoRoom) => {
+            let after = [(header::RETRY_AFTER, "1")];
+            let why = "Service Unavailable: too many large requests at once";
+            Err((StatusCode::SERVICE_UNAVAILABLE, after, why).into_response())
+        }
+        Err(_) => {
+            let close = [(header::CONNECTION, "close")];
+            Err((StatusCode::REQUEST_TIMEOUT, close, "the body took too long to arrive").into_response())
+        }
+    }
+}
+
+impl Read {
+    pub(super) fn question(self, is_legacy: bool) -> Question {
+        let (mut parts, bytes, room) = match self {
+            Self::Whole { parts, bytes, room } => (parts, bytes, room),
+            Self::Not(request) => return Question { request, asks: false, begins: false, room: None },
+        };
+        let asks = revise::asks_for_capabilities(&bytes);
+        let begins = asks && !parts.headers.contains_key("mcp-session-id");
+        if !is_legacy {
+            // A request of 2026-07-28 says in a header what it is.
+            let discovers = parts.headers.get("mcp-method").is_some_and(|it| it == "server/discover");
+            let request = Request::from_parts(parts, Body::from(bytes));
+            return Question { request, asks: discovers, begins: begins && !discovers, room };
+        }
+        let body = match revise::server_in(&bytes) {
+            Some(revised) => {
+                parts.headers.insert(header::CONTENT_LENGTH, revised.len().into());
+                Body::from(revised)
+            }
+            None => Body::from(bytes),
+        };
+        Question { request: Request::from_parts(parts, body), asks, begins, room }
+    }
+}
+
+/// What was read of a body.
+enum Collected {
+    Whole(Bytes, Option<OwnedSemaphorePermit>),
+    /// It is too long or breaks off: the same body again. The SDK has words for those.
+    Not(Body),
+    /// There are too many.
+    NoRoom,
+}
+
+async fn collect(body: Body, bodies: &Bodies) -> Collected {
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
+    let mut room: Option<OwnedSemaphorePermit> = None;
     while let Some(chunk) = chunks.next().await {
         match chunk {
-            Ok(chunk) if chunk.len() <= max_bytes - bytes.len() => bytes.extend_from_slice(&chunk),
+            Ok(chunk) if chunk.len() <= bodies.max_bytes - bytes.len() => {
+                bytes.extend_from_slice(&chunk);
+                let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+                let takes = if bytes.len() > SMALL { bytes.len().div_ceil(KIB) } else { 0 };
+                let more = u32::try_from(takes.saturating_sub(taken)).unwrap_or(u32::MAX);
+                if more > 0 {
+                    let Ok(more) = Arc::clone(&bodies.room).try_acquire_many_owned(more) else {
+                        return Collected::NoRoom;
+                    };
+                    match &mut room {
+                        Some(room) => room.merge(more),
+                        None => room = Some(more),
+                    }
+                }
+            }
             other => {
                 let read = stream::iter([Ok(bytes.freeze()), other]);
-                return Err(Body::from_stream(read.chain(chunks)));
+                return Collected::Not(Body::from_stream(read.chain(chunks)));
             }
         }
     }
-    Ok(bytes.freeze())
+    Collected::Whole(bytes.freeze(), room)
 }
 
 /// The response to a question about capabilities, as the client is to read it. It ends by itself, so it

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Ended, Owner, TaskStatus, TaskView, Tasks, keeping::Change, record::TaskRecord};
-use crate::{error::Result, run::now_millis, server::Shared, wire::fits};
+use crate::{error::Result, run::now_millis, server::Shared, telemetry::Outcome, wire::fits};
 
 /// What became of a wish to cancel.
 #[derive(Debug)]
@@ -89,6 +89,7 @@ impl Tasks {
             self.push(key, &record, due, due.at).await;
         }
         self.announce(&record, true).await;
+        shared.recorder.run_ended(&record.tool, Outcome::Cancelled);
         Ok(Some(Cancelled::Now(view)))
     }
 }

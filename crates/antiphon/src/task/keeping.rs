@@ -38,10 +38,20 @@ pub(super) enum Change<T> {
 impl Tasks {
     /// A run as it is now.
     pub(super) async fn load(&self, shared: &Shared, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
+        let known = self.newest.known(key);
         let Some(found) = self.backend.store.get(key).await.map_err(|error| unavailable(&error))? else {
             return Ok(None);
         };
         let record = self.open(shared, key, &found.value).await?;
+        if let Some(record) = &record
+            && self.newest.is_put_back(key, record.serial, known)
+        {
+            // A store that lost its latest writes does the same, and then the run must go on from what is there.
+            tracing::error!(
+                key,
+                "a task is as it was before: the store lost a write, or somebody put an earlier one back"
+            );
+        }
         Ok(record.map(|record| (record, found.revision)))
     }
 
@@ -124,9 +134,11 @@ impl Tasks {
         record: &mut TaskRecord,
         revision: Revision,
     ) -> Result<Option<Revision>> {
+        record.serial += 1;
         let (value, pieces) = self.seal(shared, key, record).await?;
         match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
+                self.newest.saw(key, record.serial);
                 self.forget(std::mem::replace(&mut record.apart, pieces)).await;
                 Ok(Some(revision))
             }

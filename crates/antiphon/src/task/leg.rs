@@ -17,6 +17,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     run::{Run, now_millis},
     server::Shared,
+    telemetry::{How, Outcome, Tale},
     tool::{Tool, ToolOutput},
     wire::{Link, ended, fits},
 };
@@ -81,7 +82,9 @@ impl Tasks {
         let keeper = Keeper::new(self, shared, key.to_owned(), record, revision, None);
         let work = Box::pin(async {
             if attempt > self.config.deaths {
-                return self.give_up(&keeper, attempt).await;
+                self.give_up(&keeper, attempt).await?;
+                shared.recorder.run_ended(&errand.tool, Outcome::Dead);
+                return Ok(());
             }
             if holds {
                 keeper.hold().await?;
@@ -135,7 +138,7 @@ impl Tasks {
             let record = keeper.begin().await;
             let registry = shared.registry();
             let Some(tool) = registry.tool(&record.tool) else {
-                return self.missing(keeper, &record).await;
+                return self.missing(shared, keeper, &record).await;
             };
             let answers =
                 record.answers.iter().map(|(key, answer)| (Key::from(key.as_str()), answer.clone()));
@@ -144,6 +147,8 @@ impl Tasks {
             let mut run = Run::new(link, Arc::clone(shared), Some(machine));
             run.principal.clone_from(&record.principal);
             run.declared.clone_from(&tool.elicits);
+            run.tale =
+                Tale::of_task(&shared.recorder, &record.tool, &record.id, record.legs, &record.journal);
             let run = Arc::new(run);
             if record.status.is_final() {
                 keeper.cancel();
@@ -153,7 +158,7 @@ impl Tasks {
             let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
             let limit = tool.timeout;
             let pace = Pace { grace: shared.limits.grace, limit, task_limit: limit, keep_alive: None };
-            let leg = driver::drive(&run, future.as_mut(), pace).await;
+            let leg = run.tale.within(driver::drive(&run, future.as_mut(), pace)).await;
             if !self.conclude(keeper, &run, tool, leg).await? {
                 return Ok(());
             }
@@ -168,16 +173,30 @@ impl Tasks {
         tool: &Tool,
         leg: Leg<ToolOutput>,
     ) -> Result<bool, Stop> {
+        let written = self.write_down(keeper, run, tool, leg).await;
+        // Only what is written counts: a leg that has lost its run is another's.
+        run.ended(written.as_ref().map_or(How::Lost, |(how, _)| *how));
+        written.map(|(_, more)| more)
+    }
+
+    async fn write_down(
+        &self,
+        keeper: &Arc<Keeper>,
+        run: &Run,
+        tool: &Tool,
+        leg: Leg<ToolOutput>,
+    ) -> Result<(How, bool), Stop> {
         let result = match leg {
             Leg::Stopped(stop) => return Err(stop),
             Leg::Done(result) => result,
             Leg::Suspended => {
                 let due = run.next_due();
-                match run.take_machine().suspend() {
+                match run.suspend() {
                     Ok(suspension) => {
-                        return keeper
+                        let more = keeper
                             .suspend(&suspension, due, |request| run.link.adapt(request).into_owned())
-                            .await;
+                            .await?;
+                        return Ok((How::Waits, more));
                     }
                     Err(drift) => Err(Error::new(ErrorKind::Drift(drift)).terminal()),
                 }
@@ -189,35 +208,48 @@ impl Tasks {
             Ok(output)
         });
         let record = keeper.record().await;
+        // That the run was cancelled was told when it was.
+        let over = |outcome: Outcome| if keeper.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
         if let Err(error) = &result {
             if keeper.is_cancelled() {
-                return keeper.end(&Ended::Cancelled, None, "cancelled").await.map(|()| false);
+                keeper.end(&Ended::Cancelled, None, "cancelled").await?;
+                return Ok((How::CleanedUp, false));
             }
             if let ErrorKind::Drift(drift) = error.kind() {
-                tracing::error!(task = record.id, tool = record.tool, %drift, "a run does not fit its tool any more");
+                let place = drift.place();
+                tracing::error!(
+                    task = record.id,
+                    tool = record.tool,
+                    place,
+                    "a run does not fit its tool any more"
+                );
                 let message = error.to_string();
                 let data =
                     serde_json::json!({"reason": "drift", "report": drift.to_string(), "hint": drift.hint()});
                 keeper.amend(|record| record.dead = true).await?;
                 let ended = Ended::Error { code: -32603, message: message.clone(), data: Some(data) };
-                return keeper.end(&ended, Some(&message), "drifted").await.map(|()| false);
+                keeper.end(&ended, Some(&message), "drifted").await?;
+                return Ok((How::Over(Outcome::Drifted), false));
             }
             let policy = tool.retry.unwrap_or(self.config.retry);
             if is_retryable(error) && record.failures + 1 < policy.attempts {
                 let journal = run.take_machine().into_journal().without_last_failures();
                 let wait = policy.wait(record.failures + 1);
-                return keeper.retry(&journal, wait, &error.to_string()).await.map(|()| false);
+                keeper.retry(&journal, wait, &error.to_string()).await?;
+                return Ok((How::Again, false));
             }
         }
+        let outcome = Outcome::of(&result, |output| output.is_error);
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = ended(result, record.revision());
         // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.
         let journal = run.take_machine().into_journal();
-        keeper.finish(&journal, &ended, message.as_deref()).await.map(|()| false)
+        keeper.finish(&journal, &ended, message.as_deref()).await?;
+        Ok((over(outcome), false))
     }
 
     /// This replica does not have the tool: it may be an older one, or a newer.
-    async fn missing(&self, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
+    async fn missing(&self, shared: &Shared, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
         if record.failures + 1 < self.config.deaths {
             let why = format!("this replica has no tool `{}`", record.tool);
             return keeper.retry(&record.journal, MISSING, &why).await;
@@ -226,7 +258,9 @@ impl Tasks {
         keeper.amend(|record| record.dead = true).await?;
         keeper
             .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
-            .await
+            .await?;
+        shared.recorder.run_ended(&record.tool, Outcome::Dead);
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ mod config;
 mod keeper;
 mod keeping;
 mod leg;
+mod newest;
 mod operate;
 mod promote;
 mod record;
@@ -53,7 +54,7 @@ pub use self::{
     operate::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs},
     view::TaskStatus,
 };
-use self::{watch::Watchers, worker::Slots};
+use self::{newest::Newest, watch::Watchers, worker::Slots};
 use crate::{
     error::{Error, ErrorKind, Result},
     run::{now_millis, random_id},
@@ -75,6 +76,7 @@ pub(crate) struct Tasks {
     /// The legs this process works on, by task.
     working: Mutex<HashMap<String, Weak<Keeper>>>,
     slots: Slots,
+    newest: Newest,
     begun: AtomicBool,
     stopped: CancellationToken,
 }
@@ -118,6 +120,7 @@ impl Tasks {
             asking: Asking::default(),
             working: Mutex::default(),
             slots,
+            newest: Newest::default(),
             begun: AtomicBool::new(false),
             stopped,
         })
@@ -180,6 +183,7 @@ impl Tasks {
             ttl,
             poll: millis(self.config.poll_interval),
             journal,
+            serial: 0,
             written: 0,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::view::{Ended, TaskStatus, TaskView};
-use crate::{keep::Pieces, run::now_millis, wire::Revision};
+use crate::{keep::Pieces, run::now_millis, telemetry, wire::Revision};
 
 /// The format this version writes.
 pub(super) const FORMAT: u32 = 1;
@@ -37,6 +37,9 @@ pub(crate) struct TaskRecord {
     pub(crate) ttl: Option<u64>,
     pub(crate) poll: u64,
     pub(crate) journal: Journal,
+    /// How often the record was written, by whomever. Sealed with it, so that one that was put back is known by it.
+    #[serde(default)]
+    pub(super) serial: u64,
     /// How often the journal was written: only legs write it, so a leg that finds another number is not alone.
     pub(super) written: u64,
     /// The questions that are out, by their key on the wire.
@@ -137,6 +140,13 @@ impl TaskRecord {
         self.job.is_some_and(|job| job.at <= now) || self.held.is_some_and(|until| until > now)
     }
 
+    /// A question as it goes out. What is kept is the question alone, so that it is known again in another leg.
+    fn traced(&self, request: &Value) -> Value {
+        let mut request = request.clone();
+        telemetry::put_place(&mut request, &self.journal);
+        request
+    }
+
     pub(super) fn view(&self, version: u64) -> TaskView {
         TaskView {
             id: self.id.clone(),
@@ -146,7 +156,7 @@ impl TaskRecord {
             updated: self.updated,
             ttl: self.ttl,
             poll: self.poll,
-            asks: self.asks.iter().map(|(key, asked)| (key.clone(), asked.request.clone())).collect(),
+            asks: self.asks.iter().map(|(key, asked)| (key.clone(), self.traced(&asked.request))).collect(),
             ended: self.ended.clone(),
             version,
         }

@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon_store::{Error as StoreError, Job, Lease, NewJob};
+use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
-use crate::{run::random_id, server::Shared};
+use crate::{run::random_id, server::Shared, telemetry::Recorder};
 
 /// How long a worker waits for a job before it asks again.
 const WAIT: Duration = Duration::from_secs(20);
@@ -104,6 +104,9 @@ impl Tasks {
         if shared.replicas.is_none() {
             runtime.spawn(Self::sweep(Arc::downgrade(self)));
         }
+        if shared.recorder.is_on() {
+            runtime.spawn(Self::gauge(Arc::downgrade(self), shared.recorder.clone()));
+        }
         if self.config.workers > 0 {
             for lane in 0..self.config.lanes.max(1) {
                 runtime.spawn(Self::pull(Arc::downgrade(self), Arc::downgrade(shared), self.lane(lane)));
@@ -125,6 +128,41 @@ impl Tasks {
                 for record in store.claim_expired(prefix, SWEEP, 1000).await.unwrap_or_default() {
                     let _ = store.delete(&record.key, record.revision).await;
                 }
+            }
+        }
+    }
+
+    /// Whether the queue answers.
+    #[cfg(feature = "http")]
+    pub(crate) async fn answers(&self) -> antiphon_store::Result<()> {
+        self.backend.queue.depth(&self.lane(0)).await.map(drop)
+    }
+
+    /// Tells how many jobs there are, from time to time: whoever collects metrics cannot wait for a queue.
+    async fn gauge(tasks: Weak<Self>, recorder: Recorder) {
+        loop {
+            let Some(this) = tasks.upgrade() else { return };
+            let stopped = this.stopped.clone();
+            let mut depth = Depth::default();
+            let mut known = true;
+            for lane in 0..this.config.lanes.max(1) {
+                match this.backend.queue.depth(&this.lane(lane)).await {
+                    Ok(lane) => {
+                        depth.waiting += lane.waiting;
+                        depth.leased += lane.leased;
+                        depth.dead += lane.dead;
+                    }
+                    Err(_) => known = false,
+                }
+            }
+            drop(this);
+            // Half a number would look like an empty queue.
+            if known {
+                recorder.depth(depth);
+            }
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(COUNTED) => {}
             }
         }
     }
@@ -191,8 +229,10 @@ impl Tasks {
 
     async fn job(self: &Arc<Self>, shared: &Arc<Shared>, job: Job, hand: OwnedSemaphorePermit) {
         let lease = &job.lease;
+        let mut leased = shared.recorder.leased(job.attempt);
         let Some(errand) = Errand::read(&job.payload) else {
             tracing::error!(job = job.id(), "a job says nothing of a task");
+            leased.became("buried");
             let _ = self.backend.queue.bury(lease).await;
             return;
         };
@@ -214,7 +254,7 @@ impl Tasks {
                 let _ = self.later(&job, &errand, wait).await;
                 return;
             }
-            None => return,
+            None => return leased.became("lost"),
         };
         drop(hand);
         let work = Box::pin(self.leg(shared, &errand, job.attempt, lease));
@@ -227,6 +267,11 @@ impl Tasks {
             // Whoever is left goes on at once: a server that ends in peace is not a worker that died over the run.
             () = ended => Then::Later(Duration::ZERO),
         };
+        leased.became(match then {
+            Then::Done => "done",
+            Then::Later(_) => "later",
+            Then::Lost => "lost",
+        });
         let told = match then {
             Then::Done => self.backend.queue.ack(lease).await,
             Then::Later(wait) => self.later(&job, &errand, wait).await,

@@ -26,6 +26,7 @@ use crate::{
     function::{Erased, Function, erase},
     model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
+    server::Quota,
     task::{RetryPolicy, TaskPolicy},
 };
 
@@ -64,6 +65,8 @@ pub struct Tool {
     pub(crate) call: Erased<ToolOutput>,
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
+    /// What it may take, where it is not as the server says.
+    pub(crate) quota: Option<Quota>,
     pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
     /// Whether it cannot do its work without a store.
     pub(crate) needs_backend: bool,
@@ -73,6 +76,9 @@ pub struct Tool {
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether an argument travels in a header as well (`x-mcp-header`).
     pub(crate) has_headers: bool,
+    /// What whoever calls it must have been granted.
+    #[cfg(feature = "auth")]
+    pub(crate) scopes: Vec<String>,
     /// Set where the output schema was written by hand; a type's own needs no checking.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
@@ -149,10 +155,13 @@ impl Tool {
             call,
             arguments,
             timeout: None,
+            quota: None,
             elicits: None,
             needs_backend: false,
             tasks: TaskPolicy::default(),
             retry: None,
+            #[cfg(feature = "auth")]
+            scopes: Vec::new(),
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
         }
@@ -211,6 +220,14 @@ impl Tool {
         self
     }
 
+    /// Bounds what the tool may take, all callers together. Default: the server's
+    /// [`Limits::tool`](crate::Limits::tool).
+    #[must_use]
+    pub fn with_quota(mut self, quota: Quota) -> Self {
+        self.quota = Some(quota);
+        self
+    }
+
     /// Declares that the tool takes steps [at most once](crate::Step::at_most_once): a server without a
     /// store is then refused when it is built, not when the tool is called.
     #[must_use]
@@ -232,6 +249,17 @@ impl Tool {
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
+        self
+    }
+
+    /// Says what whoever calls the tool over HTTP must have been granted, beside what every request needs, where the server
+    /// has an [`Auth`](crate::auth::Auth). A call that lacks one is answered with `403`, and the client may ask its
+    /// authorization server for more. Where the server has none, nothing is asked.
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self.problems.extend(self.scopes.iter().filter_map(|scope| crate::server::scope_problem(scope)));
         self
     }
 

@@ -27,6 +27,7 @@ use super::{
     describe::describe,
     invoke::{Call, Reply, invoke},
     legacy,
+    letting_in::pass,
     once::{Use, once},
     promote,
     reply::{put_trace, to_error_data, to_result},
@@ -51,6 +52,9 @@ pub(crate) struct Handler {
     /// Streams of changes of subscriptions that are about to be acknowledged.
     acknowledging: Mutex<VecDeque<Receiver<Told>>>,
 }
+
+/// The longest URI that is kept for a client, in bytes.
+const MAX_URI: usize = 8 * 1024;
 
 /// More subscriptions than this are not acknowledged at the same moment.
 const ACKNOWLEDGING: usize = 64;
@@ -91,6 +95,7 @@ impl ServerHandler for Handler {
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        self.permit("initialize", None, &context.extensions)?;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
         // Not where the server describes itself: that is for 2026-07-28 as well, which has other tasks.
@@ -112,6 +117,8 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        self.permit("tools/list", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let registry = self.shared.registry();
         let legacy = !is_rounds(&context);
         let there = registry.tools().iter().filter(|tool| apps::is_there(&tool.definition, &context));
@@ -144,7 +151,9 @@ impl ServerHandler for Handler {
         let registry = self.shared.registry();
         // What a client cannot see in the list, it cannot call.
         let tool = registry.tool(&request.name).filter(|tool| apps::is_there(&tool.definition, &context));
+        self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
         let Some(tool) = tool else {
+            pass(&self.shared, &context.extensions)?;
             return match &self.shared.inner {
                 Some(inner) => inner.call_tool(request, context).await,
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
@@ -176,6 +185,7 @@ impl ServerHandler for Handler {
             responses: request.input_responses,
             state: request.request_state.as_deref(),
             timeout: tool.timeout,
+            quota: tool.quota,
             declared: tool.elicits.clone(),
             ..self.plain_call("tools/call", &request.name, &arguments)
         };
@@ -183,7 +193,7 @@ impl ServerHandler for Handler {
         let taken = checked.map(|()| tool.arguments.taken(&arguments));
         let used = Use::of(&self.shared, &call, &link);
         let work = async {
-            match invoke(&self.shared, call, link, &tool.call, taken).await? {
+            match invoke(&self.shared, call, link, &tool.call, taken, |output| output.is_error).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(result, revision, traced) => {
                     let checked = result.and_then(|output| tool.check_output(&output).map(|()| output));
@@ -201,6 +211,8 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
+        self.permit("prompts/list", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let registry = self.shared.registry();
         let mut prompts: Vec<_> = registry.prompts().iter().map(|prompt| prompt.definition.clone()).collect();
         if let Some(inner) = &self.shared.inner {
@@ -216,8 +228,10 @@ impl ServerHandler for Handler {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
+        self.permit("prompts/get", None, &context.extensions)?;
         let registry = self.shared.registry();
         let Some(prompt) = registry.prompt(&request.name) else {
+            pass(&self.shared, &context.extensions)?;
             return match &self.shared.inner {
                 Some(inner) => inner.get_prompt(request, context).await,
                 None => {
@@ -236,7 +250,7 @@ impl ServerHandler for Handler {
         let taken = checked.map(|()| prompt.arguments.taken(&arguments));
         let used = Use::of(&self.shared, &call, &link);
         let work = async {
-            match invoke(&self.shared, call, link, &prompt.get, taken).await? {
+            match invoke(&self.shared, call, link, &prompt.get, taken, |_| false).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(Ok(messages), ..) => {
                     let mut result = GetPromptResult::new(messages);
@@ -254,6 +268,8 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        self.permit("resources/list", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let registry = self.shared.registry();
         let listed = registry.resources().iter().filter(|resource| resource.listed);
         let mut resources: Vec<_> = listed.map(|resource| resource.definition.clone()).collect();
@@ -270,6 +286,8 @@ impl ServerHandler for Handler {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.permit("resources/templates/list", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let registry = self.shared.registry();
         let mut templates: Vec<_> =
             registry.templates().iter().map(|template| template.definition.clone()).collect();
@@ -288,6 +306,7 @@ impl ServerHandler for Handler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
+        self.permit("resources/read", None, &context.extensions)?;
         let registry = self.shared.registry();
         let uri = request.uri.as_str();
         let (read, mime_type, meta, arguments) = if let Some(resource) = registry.resource(uri) {
@@ -296,6 +315,7 @@ impl ServerHandler for Handler {
         } else if let Some((template, variables)) = registry.template(uri) {
             (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
         } else {
+            pass(&self.shared, &context.extensions)?;
             return match &self.shared.inner {
                 Some(inner) => inner.read_resource(request, context).await,
                 None => Err(ErrorData::resource_not_found(
@@ -312,7 +332,7 @@ impl ServerHandler for Handler {
         let link = self.link(context);
         let used = Use::of(&self.shared, &call, &link);
         let work = async {
-            match invoke(&self.shared, call, link, read, Ok(&arguments)).await? {
+            match invoke(&self.shared, call, link, read, Ok(&arguments), |_| false).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(Ok(contents), ..) => {
                     Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type, meta)).into())
@@ -328,6 +348,8 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
+        self.permit("completion/complete", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let Some(complete) = self.completer(&request) else {
             return match &self.shared.inner {
                 Some(inner) => inner.complete(request, context).await,
@@ -351,9 +373,11 @@ impl ServerHandler for Handler {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.permit("logging/setLevel", None, &context.extensions)?;
         if is_rounds(&context) {
             return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
         }
+        pass(&self.shared, &context.extensions)?;
         self.session(&context.extensions).set(Setting::Level(request.level)).await
     }
 
@@ -362,7 +386,14 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.session(&context.extensions).set(Setting::Subscribed(request.uri)).await
+        self.permit("resources/subscribe", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
+        let (session, most) = (self.session(&context.extensions), self.shared.limits.subscriptions);
+        if request.uri.len() > MAX_URI || session.subscriptions() >= most {
+            let message = format!("a session may subscribe to {most} resources, of {MAX_URI} bytes each");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        session.set(Setting::Subscribed(request.uri)).await
     }
 
     async fn unsubscribe(
@@ -370,6 +401,8 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.permit("resources/unsubscribe", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         self.session(&context.extensions).set(Setting::Unsubscribed(request.uri)).await
     }
 
@@ -383,6 +416,7 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.permit("subscriptions/listen", None, &context.request_context().extensions)?;
         let acknowledged = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let mut changes = acknowledged.unwrap_or_else(|| self.shared.changes.subscribe());
         loop {
@@ -401,6 +435,8 @@ impl ServerHandler for Handler {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        self.permit("tasks/get", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         tasks::get(&self.shared, self.tasks()?, &owner, request).await
     }
@@ -410,6 +446,8 @@ impl ServerHandler for Handler {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.permit("tasks/update", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         tasks::update(&self.shared, self.tasks()?, &owner, request).await
     }
@@ -419,6 +457,8 @@ impl ServerHandler for Handler {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        self.permit("tasks/cancel", None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         tasks::cancel(&self.shared, self.tasks()?, &owner, request).await
     }
@@ -436,6 +476,8 @@ impl ServerHandler for Handler {
         if let Some(method) = legacy::Method::of(&request.method).filter(|_| !rounds) {
             return Box::pin(self.legacy(method, request, context)).await;
         }
+        self.permit(&request.method, None, &context.extensions)?;
+        pass(&self.shared, &context.extensions)?;
         match &self.shared.inner {
             Some(inner) => inner.custom(request, context).await,
             None => Err(unknown_method(&request, rounds)),
@@ -462,6 +504,7 @@ impl Handler {
             responses: None,
             state: None,
             timeout: None,
+            quota: None,
             keep_alive: self.keep_alive(),
             declared: None,
         }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::{
     Link, Revision, fits,
+    letting_in::{Weighed, enter, not_too_much},
     reply::{put_trace, to_error_data},
 };
 use crate::{
@@ -25,7 +26,8 @@ use crate::{
     keep,
     run::Run,
     seal::{Binding, Opened, TooLarge},
-    server::Shared,
+    server::{Quota, Shared},
+    telemetry::{How, Outcome, Tale},
 };
 
 /// A request that runs an author's function.
@@ -38,6 +40,8 @@ pub(super) struct Call<'a> {
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<&'a str>,
     pub(super) timeout: Option<Duration>,
+    /// What the tool may take, where it says so itself.
+    pub(super) quota: Option<Quota>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
 }
@@ -49,36 +53,40 @@ pub(super) enum Reply<T> {
     InputRequired(InputRequiredResult),
 }
 
-/// Runs `function` until it returns or has to ask.
+/// Runs `function` until it returns or has to ask. `failed` says whether what it returned tells of a failure.
 ///
 /// # Errors
 ///
 /// What is wrong with the request itself. What goes wrong in the function is in the reply.
-pub(super) async fn invoke<T>(
+pub(super) async fn invoke<T: Weighed>(
     shared: &Arc<Shared>,
     call: Call<'_>,
     link: Link,
     function: &Erased<T>,
     arguments: Result<&Value>,
+    failed: fn(&T) -> bool,
 ) -> Result<Reply<T>, ErrorData> {
-    let Ok(_permit) = shared.in_flight.try_acquire() else { return Err(full(shared)) };
     let revision = link.revision();
     let principal = shared.principal(link.extensions());
+    let place = enter(shared, &call, principal.as_deref(), &link).await?;
     let caller = principal.clone().unwrap_or_default();
     // Most calls neither bring a seal nor take one away.
     let bind = || Binding::new(shared.audience(), &caller, call.method, call.name, call.arguments);
     let journal = match call.state {
-        Some(state) if revision == Revision::Rounds => Some(open(shared, state, &bind(), call.name).await?),
+        Some(state) if revision == Revision::Rounds => Some(open(shared, state, &bind()).await?),
         _ => None,
     };
     let arguments = match arguments {
         Ok(arguments) => arguments,
         Err(error) => return Ok(Reply::Done(Err(error), revision, None)),
     };
+    let tale = Tale::of_request(&shared.recorder, &link, (call.method, call.name), journal.as_ref());
     let machine = machine(journal, call.responses);
     let mut run = Run::new(link, Arc::clone(shared), machine);
     run.principal = principal;
+    run.place = Some(place);
     run.declared = call.declared;
+    run.tale = tale;
     let run = Arc::new(run);
     let pace = Pace {
         grace: shared.limits.grace,
@@ -90,28 +98,34 @@ pub(super) async fn invoke<T>(
     let mut future = function(&ctx, arguments);
     let leg = tokio::select! {
         biased;
-        leg = driver::drive(&run, future.as_mut(), pace) => leg,
+        leg = run.tale.within(driver::drive(&run, future.as_mut(), pace)) => leg,
         () = run.link.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
     };
     let result = match leg {
         // Only tasks are stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Done(Err(error)) => Err(error),
-        Leg::Done(Ok(value)) => run.check_complete().map(|()| value).map_err(drifted),
+        Leg::Done(Ok(value)) => {
+            run.check_complete().map_err(drifted).and_then(|()| not_too_much(&run, &value)).map(|()| value)
+        }
         Leg::Suspended => {
-            run.id();
             // While the tool is still there: it withdraws its questions as it goes.
-            let suspended = run.take_machine().suspend().map_err(drifted);
+            let suspended = run.suspend().map_err(drifted);
             let required = match suspended {
                 Ok(suspension) => input_required(&run, suspension, &bind()).await,
                 Err(error) => Err(error),
             };
             match required {
-                Ok(result) => return Ok(Reply::InputRequired(result)),
+                Ok(result) => {
+                    run.leave();
+                    return Ok(Reply::InputRequired(result));
+                }
                 Err(error) => Err(error),
             }
         }
     };
+    run.leave();
+    run.ended(How::Over(Outcome::of(&result, failed)));
     let trace = run.trace_of_end(result.is_ok());
     Ok(Reply::Done(result, revision, trace))
 }
@@ -125,12 +139,6 @@ pub(super) fn machine(journal: Option<Journal>, responses: Option<InputResponses
     })
 }
 
-pub(super) fn full(shared: &Shared) -> ErrorData {
-    let limit = shared.limits.in_flight;
-    let message = format!("the server is working on {limit} requests, its limit; try again later");
-    ErrorData::internal_error(message, None)
-}
-
 pub(super) fn drifted(drift: antiphon_replay::Drift) -> Error {
     Error::new(ErrorKind::Drift(drift)).terminal()
 }
@@ -139,23 +147,20 @@ pub(super) fn drifted(drift: antiphon_replay::Drift) -> Error {
 /// learns nothing from the answer.
 const REFUSED: &str = "Invalid or expired requestState";
 
-/// Refuses a seal, and says why to the log alone.
-pub(super) fn refuse(reason: &impl std::fmt::Debug, name: &str) -> ErrorData {
-    tracing::info!(?reason, name, "a requestState was refused");
+/// Refuses a seal, and says why to the log alone. Which call it came with it does not say: the address of a resource is
+/// its reader's.
+pub(super) fn refuse(shared: &Shared, reason: &'static str) -> ErrorData {
+    shared.recorder.seal_refused(reason);
+    tracing::info!(reason, "a requestState was refused");
     ErrorData::invalid_params(REFUSED, None)
 }
 
-pub(super) async fn open(
-    shared: &Shared,
-    state: &str,
-    binding: &Binding,
-    name: &str,
-) -> Result<Journal, ErrorData> {
+pub(super) async fn open(shared: &Shared, state: &str, binding: &Binding) -> Result<Journal, ErrorData> {
     let opened = shared.seal.open(state, binding, SystemTime::now());
-    match opened.map_err(|reason| refuse(&reason, name))? {
+    match opened.map_err(|reason| refuse(shared, reason.name()))? {
         Opened::Journal(journal) => Ok(journal),
         Opened::Handle(handle) => match keep::load(shared, &handle, binding).await {
-            Ok(loaded) => loaded.map_err(|reason| refuse(&reason, name)),
+            Ok(loaded) => loaded.map_err(|reason| refuse(shared, reason.name())),
             Err(error) => Err(to_error_data(&error)),
         },
     }
@@ -178,12 +183,15 @@ pub(super) async fn input_required(
     let requests: InputRequests = asks
         .into_iter()
         .map(|(key, request)| {
-            let request = run.link.adapt(&request).into_owned();
+            let mut request = run.link.adapt(&request).into_owned();
+            run.tale.put_place(&mut request);
             Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?))
         })
         .collect::<Result<_>>()?;
     let sealed = keep::seal(shared, &journal, binding).await?;
     let state = sealed.map_err(|too_large| too_long(&journal, &too_large, shared.backend.is_some()))?;
+    shared.recorder.seal_sent(state.len());
+    run.ended(How::Round);
     let mut result = InputRequiredResult::new(Some(requests), Some(state));
     put_trace(&mut result.meta, trace);
     Ok(result)

@@ -33,10 +33,12 @@ pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult 
         responses: None,
         state: None,
         timeout: tool.timeout,
+        quota: tool.quota,
         keep_alive: None,
         declared: tool.elicits.clone(),
     };
-    let output = match invoke(shared, leg, Link::local(call.id.clone()), &tool.call, taken).await {
+    let link = Link::local(call.id.clone());
+    let output = match invoke(shared, leg, link, &tool.call, taken, |output| output.is_error).await {
         Ok(Reply::Done(Ok(output), ..)) => tool.check_output(&output).map(|()| output),
         Ok(Reply::Done(Err(error), ..)) => Err(error),
         Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),

@@ -26,7 +26,6 @@ pub(super) struct Use {
     shared: Arc<Shared>,
     backend: Backend,
     binding: Binding,
-    name: String,
     state: String,
     answers: Vec<u8>,
 }
@@ -45,7 +44,6 @@ impl Use {
         let responses = call.responses.iter().flatten().map(|(key, answer)| json!([key, answer]));
         Some(Self {
             binding: Binding::new(shared.audience(), &principal, call.method, call.name, call.arguments),
-            name: call.name.to_owned(),
             state: state.to_owned(),
             answers: antiphon_replay::canonical(&responses.collect()).into_bytes(),
             backend: backend.clone(),
@@ -59,15 +57,15 @@ pub(super) async fn once<R: Kept>(
     used: Option<Use>,
     work: Pin<Box<impl Future<Output = Result<R, ErrorData>>>>,
 ) -> Result<R, ErrorData> {
-    let Some(Use { shared, backend, binding, name, state, answers }) = used else { return work.await };
+    let Some(Use { shared, backend, binding, state, answers }) = used else { return work.await };
     // Only what is a seal of ours, and good, leaves a trace in the store.
-    shared.seal.open(&state, &binding, SystemTime::now()).map_err(|reason| refuse(&reason, &name))?;
+    shared.seal.open(&state, &binding, SystemTime::now()).map_err(|reason| refuse(&shared, reason.name()))?;
     match keep::enter(&shared, &backend, &state, &answers).await.map_err(|error| to_error_data(&error))? {
         Entered::First(guard) => {
             guard.work(work, |reply: &Result<R, ErrorData>| reply.as_ref().ok().and_then(R::keep)).await
         }
-        Entered::Answered(reply) => R::restore(reply).ok_or_else(|| refuse(&"unreadable", &name)),
-        Entered::Used => Err(refuse(&"used before", &name)),
+        Entered::Answered(reply) => R::restore(reply).ok_or_else(|| refuse(&shared, "unreadable")),
+        Entered::Used => Err(refuse(&shared, "used_before")),
     }
 }
 

@@ -8,14 +8,12 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse},
 };
 use serde_json::Value;
-use tokio::{
-    sync::{SemaphorePermit, oneshot},
-    task::JoinHandle,
-};
+use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     Link,
-    invoke::{drifted, full, input_required, machine, open},
+    invoke::{Call, drifted, input_required, machine, open},
+    letting_in::{enter, not_too_much},
     reply::{put_trace, to_error_data, to_result, tool_error},
     tasks,
 };
@@ -27,6 +25,7 @@ use crate::{
     seal::Binding,
     server::Shared,
     task::{Promoting, Promotion, Tasks},
+    telemetry::{How, Outcome, Tale},
     tool::{Tool, ToolOutput},
 };
 
@@ -94,31 +93,45 @@ struct Leaves {
 impl Leaves {
     async fn run(self, promotion: Promotion) -> Replied {
         let Self { shared, tasks, tool, request, arguments, link } = self;
-        let Ok(permit) = shared.in_flight.try_acquire() else { return Err(full(&shared)) };
         let revision = link.revision();
         let principal = shared.principal(link.extensions());
+        let call = Call {
+            method: "tools/call",
+            name: &request.name,
+            arguments: &arguments,
+            responses: request.input_responses.clone(),
+            state: request.request_state.as_deref(),
+            timeout: None,
+            quota: tool.quota,
+            keep_alive: None,
+            declared: None,
+        };
+        let place = enter(&shared, &call, principal.as_deref(), &link).await?;
         let caller = principal.clone().unwrap_or_default();
         let binding = Binding::new(shared.audience(), &caller, "tools/call", &request.name, &arguments);
         let journal = match request.request_state.as_deref() {
-            Some(state) => Some(open(&shared, state, &binding, &request.name).await?),
+            Some(state) => Some(open(&shared, state, &binding).await?),
             None => None,
         };
+        let tale = Tale::of_request(&shared.recorder, &link, ("tools/call", tool.name()), journal.as_ref());
         let machine = machine(journal, request.input_responses);
         let promoting = Promoting::new(tasks.config.promote_after);
         let mut run =
             Run::new(link, Arc::clone(&shared), machine).with_promotion(Some((promotion, promoting)));
         run.principal = principal;
+        run.place = Some(place);
         run.declared.clone_from(&tool.elicits);
+        run.tale = tale;
         let run = Arc::new(run);
         let ctx = Ctx::new(Arc::clone(&run));
         let limit = tool.timeout.or(shared.limits.tool_timeout);
         let pace = Pace { grace: shared.limits.grace, limit, task_limit: tool.timeout, keep_alive: None };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
         // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
-        let mut beating = std::pin::pin!(beat(&run, permit));
+        let mut beating = std::pin::pin!(beat(&run));
         let leg = tokio::select! {
             biased;
-            leg = driver::drive(&run, future.as_mut(), pace) => leg,
+            leg = run.tale.within(driver::drive(&run, future.as_mut(), pace)) => leg,
             // Once it is a task, whoever cancels it says so of the task.
             () = cancelled(&run) => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
             () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
@@ -143,14 +156,12 @@ impl Leaves {
         let result = match leg {
             Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
             Leg::Done(result) => finished(&run, &tool, result),
-            Leg::Suspended => {
-                run.id();
-                match run.take_machine().suspend().map_err(drifted) {
-                    Ok(suspension) => return asked(&run, suspension, &binding).await,
-                    Err(error) => Err(error),
-                }
-            }
+            Leg::Suspended => match run.suspend().map_err(drifted) {
+                Ok(suspension) => return asked(&run, suspension, &binding).await,
+                Err(error) => Err(error),
+            },
         };
+        run.ended(How::Over(Outcome::of(&result, |output| output.is_error)));
         let traced = run.trace_of_end(result.is_ok());
         let mut result = to_result(result, revision)?;
         put_trace(&mut result.meta, traced);
@@ -161,6 +172,7 @@ impl Leaves {
 fn finished(run: &Run, tool: &Tool, result: Result<ToolOutput>) -> Result<ToolOutput> {
     let output = result?;
     run.check_complete().map_err(drifted)?;
+    not_too_much(run, &output)?;
     tool.check_output(&output)?;
     Ok(output)
 }
@@ -174,7 +186,10 @@ async fn asked(run: &Run, suspension: Suspension, binding: &Binding) -> Replied 
     let Some(promotion) = promotion else {
         return match input_required(run, suspension, binding).await {
             Ok(result) => Ok(result.into()),
-            Err(error) => Ok(tool_error(&error, run.link.revision())?.into()),
+            Err(error) => {
+                run.ended(How::Over(Outcome::Failed(error.kind().name())));
+                Ok(tool_error(&error, run.link.revision())?.into())
+            }
         };
     };
     let Promotion { tasks, shared, mut new, .. } = promotion;
@@ -182,14 +197,18 @@ async fn asked(run: &Run, suspension: Suspension, binding: &Binding) -> Replied 
     new.asks = asks.map(|(key, request)| (key.to_string(), run.link.adapt(request).into_owned())).collect();
     new.journal = Some(suspension.journal.clone());
     match tasks.create(&shared, new).await {
-        Ok(view) => Ok(CallToolResponse::Task(tasks::created(&view))),
+        Ok(view) => {
+            run.ended(How::Waits);
+            Ok(CallToolResponse::Task(tasks::created(&view)))
+        }
         Err(error) => {
             // The rounds that are left may be enough.
             tracing::warn!(%error, "a run could not become a task");
-            match input_required(run, suspension, binding).await {
-                Ok(result) => Ok(result.into()),
-                Err(_) => Err(to_error_data(&error)),
+            if let Ok(result) = input_required(run, suspension, binding).await {
+                return Ok(result.into());
             }
+            run.ended(How::Over(Outcome::Failed(error.kind().name())));
+            Err(to_error_data(&error))
         }
     }
 }
@@ -202,8 +221,8 @@ async fn cancelled(run: &Run) {
 }
 
 /// Shows, once the run is a task, that it is worked on here. The request it came with is over then.
-async fn beat(run: &Run, permit: SemaphorePermit<'_>) {
+async fn beat(run: &Run) {
     let keeper = run.kept().await;
-    drop(permit);
+    run.leave();
     keeper.beat(None).await;
 }

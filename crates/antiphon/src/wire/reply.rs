@@ -63,10 +63,17 @@ fn error_output(error: &Error, revision: Revision) -> Result<ToolOutput, ErrorDa
         (ErrorKind::Protocol { .. } | ErrorKind::Cancelled, _)
         | (ErrorKind::Unsupported(_), Revision::Rounds)
         | (ErrorKind::UrlElicitationRequired(_), Revision::Session) => return Err(to_error_data(error)),
-        (ErrorKind::Drift(_) | ErrorKind::Deadlock | ErrorKind::Misuse(_), _) => {
-            tracing::error!(%error, "a tool is at fault");
+        // Of the error, only what the author named is logged: its text is for whoever called, and may be about them.
+        (ErrorKind::Drift(drift), _) => {
+            tracing::error!(
+                place = drift.place(),
+                "a run does not fit its tool any more; the answer says more"
+            );
         }
-        _ => tracing::debug!(%error, "a tool returned an error"),
+        (kind @ (ErrorKind::Deadlock | ErrorKind::Misuse(_)), _) => {
+            tracing::error!(kind = kind.name(), "a tool is at fault; the answer says how");
+        }
+        (kind, _) => tracing::debug!(kind = kind.name(), "a tool returned an error"),
     }
     let mut text = format!("{error:#}");
     if let ErrorKind::UrlElicitationRequired(pages) = error.kind() {

@@ -117,6 +117,11 @@ impl Session {
         *lock(&self.settings.level)
     }
 
+    /// How many resources it has subscribed to.
+    pub(super) fn subscriptions(&self) -> usize {
+        lock(&self.settings.subscribed).len()
+    }
+
     /// The tasks it hears of.
     pub(super) fn followed(&self) -> &Followed {
         &self.followed

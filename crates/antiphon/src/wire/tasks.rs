@@ -14,11 +14,13 @@ use serde_json::{Value, json};
 
 use super::{
     Link, Revision,
+    letting_in::count,
     reply::{put_trace, to_call_result, to_error_data, tool_error},
 };
 use crate::{
     server::Shared,
     task::{Ended, NewTask, Owner, TaskStatus, TaskView, Tasks},
+    telemetry,
     tool::Tool,
 };
 
@@ -38,9 +40,24 @@ pub(super) async fn call(
     if let Err(error) = tool.arguments.check(&arguments, shared.limits.argument_depth) {
         return Ok(tool_error(&error, link.revision())?.into());
     }
+    count(shared, tool, &arguments, link).await?;
     let new = new(shared, tool, arguments, link, None);
-    let view = tasks.create(shared, new).await.map_err(|error| to_error_data(&error))?;
+    let view = begin(shared, tasks, new, link).await?;
     Ok(CallToolResponse::Task(created(&view)))
+}
+
+/// Begins a run that is a task from the start.
+pub(super) async fn begin(
+    shared: &Arc<Shared>,
+    tasks: &Arc<Tasks>,
+    mut new: NewTask,
+    link: &Link,
+) -> Result<TaskView, ErrorData> {
+    new.journal = telemetry::begun(link);
+    let tool = new.tool.clone();
+    let view = tasks.create(shared, new).await.map_err(|error| to_error_data(&error))?;
+    shared.recorder.run_begun(&tool);
+    Ok(view)
 }
 
 /// The task that a call becomes.

@@ -5,6 +5,8 @@
     reason = "a test fails by panicking, and its helpers read better by value"
 )]
 
+#[cfg(feature = "auth")]
+mod auth;
 mod bad_input;
 mod bad_models;
 mod checked;
@@ -19,6 +21,8 @@ mod http;
 mod keep;
 mod ladder;
 mod legacy_tasks_layer;
+mod limits;
+mod lines;
 mod notes;
 mod protocol;
 #[cfg(feature = "http")]
@@ -36,6 +40,10 @@ mod sampling_again;
 mod sampling_edges;
 mod seal;
 mod shapes;
+#[cfg(feature = "http")]
+mod slow;
 mod tasks;
+#[cfg(feature = "telemetry")]
+mod telemetry;
 mod tools;
 mod traces;

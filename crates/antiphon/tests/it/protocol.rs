@@ -239,12 +239,17 @@ async fn long_lists_come_in_pages() -> Result<()> {
 
 #[tokio::test]
 async fn more_requests_than_allowed_are_refused_with_a_reason() -> Result<()> {
+    async fn work(_: &Ctx, _: ()) -> Result<()> {
+        tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+        Ok(())
+    }
     let server = Server::builder("busy", "1.0.0")
         .with_limits(Limits::default().with_in_flight(1))
+        .tool(Tool::new("work", "Works for a minute", work))
         .tool(Tool::new("ask", "Asks", ask))
         .build()?;
     let mut first = connect(&server, Revision::V2025_11_25).await?;
-    first.start("tools/call", json!({"name": "ask", "arguments": {}})).await?;
+    first.start("tools/call", json!({"name": "work", "arguments": {}})).await?;
     let mut second = connect(&server, Revision::V2026_07_28).await?;
     let error = loop {
         match second.request("tools/call", json!({"name": "ask", "arguments": {}})).await {
@@ -252,10 +257,12 @@ async fn more_requests_than_allowed_are_refused_with_a_reason() -> Result<()> {
             Ok(_) => tokio::task::yield_now().await,
         }
     };
+    let refused = failed(&error);
     assert_eq!(
-        error.to_string(),
-        "the server answered with error -32603: the server is working on 1 requests, its limit; try again later"
+        (refused.code, refused.message.as_str()),
+        (-32000, "the server is working on 1 requests, its limit; try again later")
     );
+    assert_eq!(refused.data, json!({"limit": "in_flight", "retryAfter": 1}));
     Ok(())
 }
 

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
+use http::request::Parts;
 use rmcp::{
-    model::{ClientJsonRpcMessage, Extensions},
+    model::ClientJsonRpcMessage,
     transport::streamable_http_server::session::{
         RestoreOutcome, SessionId, SessionManager as _,
         local::{LocalSessionManagerError, SessionConfig},
@@ -72,6 +73,11 @@ impl Sessions {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
+    /// How many sessions have a part here.
+    pub(crate) fn count(&self) -> usize {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     pub(super) fn find(&self, id: &SessionId) -> Result<Arc<Part>, Failure> {
         self.part(&session_name(id)).ok_or(Failure::Unknown)
     }
@@ -120,10 +126,10 @@ impl Sessions {
         }
     }
 
-    /// Whether whoever sent `extensions` may use the session. Nobody else is told that there is one.
-    pub(crate) async fn admits(&self, id: &str, extensions: &Extensions) -> antiphon_store::Result<bool> {
+    /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
+    pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
-        let from = caller(&name, self.shared.principal(extensions).as_deref());
+        let from = caller(&name, self.shared.principal_of(parts).as_deref());
         let of = match self.part(&name) {
             Some(part) => part.caller().cloned(),
             None => match self.place(name).load().await? {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{method_not_found, status::flat, to_json};
 use crate::{
     task::{TaskPolicy, Tasks},
-    wire::{Handler, reply::to_error_data, tasks},
+    wire::{Handler, letting_in::count, reply::to_error_data, tasks},
 };
 
 /// The parameters of a `tools/call` with a `task`.
@@ -53,6 +53,7 @@ impl Handler {
                 None => ErrorData::invalid_params(format!("there is no tool `{name}`"), None),
             });
         };
+        self.permit("tools/call", Some(tool), &context.extensions)?;
         if tool.tasks == TaskPolicy::Never {
             return Err(method_not_found(format!("the tool `{name}` cannot be called as a task")));
         }
@@ -63,8 +64,9 @@ impl Handler {
             .map_err(|error| to_error_data(&error))?;
         let peer = context.peer.clone();
         let link = self.link(context);
+        count(&self.shared, tool, &arguments, &link).await?;
         let new = tasks::new(&self.shared, tool, arguments, &link, task.unwrap_or_default().ttl);
-        let view = tasks.create(&self.shared, new).await.map_err(|error| to_error_data(&error))?;
+        let view = tasks::begin(&self.shared, tasks, new, &link).await?;
         self.follow(tasks, &view, &link, peer);
         Ok(json!({"task": flat(&view)}))
     }

@@ -30,7 +30,7 @@ pub(crate) use asking::Asking;
 pub(super) use call::required;
 pub(super) use status::Followed;
 
-use super::{Handler, handler::unknown_method};
+use super::{Handler, handler::unknown_method, letting_in::pass};
 use crate::{server::Shared, task::Tasks};
 
 /// Where the capability is until the layer below the SDK puts it in its place, which the SDK does not have.
@@ -62,6 +62,17 @@ impl Method {
             _ => return None,
         })
     }
+
+    /// What 2025-11-25 calls it, if it is about tasks that are there.
+    fn of_tasks(self) -> Option<&'static str> {
+        match self {
+            Self::Tools | Self::Call => None,
+            Self::Get => Some("tasks/get"),
+            Self::Cancel => Some("tasks/cancel"),
+            Self::List => Some("tasks/list"),
+            Self::Result => Some("tasks/result"),
+        }
+    }
 }
 
 /// The parameters of what is about one task.
@@ -79,6 +90,11 @@ impl Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        // What lists and calls tools is looked at and counted there.
+        if let Some(name) = method.of_tasks() {
+            self.permit(name, None, &context.extensions)?;
+            pass(&self.shared, &context.extensions)?;
+        }
         let answer = match (method, &self.shared.tasks) {
             (Method::Tools, _) => self.tools_with_execution(params(&request)?, context).await,
             (_, None) => return self.without_tasks(method, request, context).await,

@@ -20,7 +20,7 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
     wire::{
         Handler, Link, Revision, fits,
-        invoke::full,
+        letting_in::refusal,
         reply::{to_call_result, to_error_data},
         tasks,
     },
@@ -47,10 +47,12 @@ impl Handler {
         let peer = context.peer.clone();
         let link = self.link(context);
         self.follow(tasks, &view, &link, peer);
-        // It counts as work, like a call that waits for people; what has ended is answered all the same.
-        let permit = self.shared.in_flight.try_acquire();
-        if permit.is_err() && !view.status.is_final() {
-            return Err(full(&self.shared));
+        // It counts among those who wait for people; what has ended is answered all the same.
+        let waits = self.shared.gate.await_people(&self.shared.limits);
+        if let Err(refused) = &waits
+            && !view.status.is_final()
+        {
+            return Err(refusal(&self.shared, refused, link.extensions()));
         }
         let mut alive = self.keep_alive().map(|every| interval_at(Instant::now() + every, every));
         let wanted = Arc::new(Notify::new());

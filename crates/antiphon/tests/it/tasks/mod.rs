@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use crate::checked::{self, Checked};
 
 /// What a client declares that can be asked everything and knows tasks.
-pub(super) fn everything() -> Value {
+pub(crate) fn everything() -> Value {
     json!({
         "elicitation": {"form": {}, "url": {}},
         "sampling": {"tools": {}},
@@ -30,7 +30,7 @@ pub(super) fn everything() -> Value {
     })
 }
 
-pub(super) fn quick() -> TaskConfig {
+pub(crate) fn quick() -> TaskConfig {
     TaskConfig::default().with_beat(Duration::from_millis(200)).with_poll_interval(Duration::from_millis(20))
 }
 

@@ -129,8 +129,8 @@ async fn who_waits_at_another_replica_is_asked_and_hears_of_the_end() {
 }
 
 #[tokio::test]
-async fn waiting_counts_among_the_requests_in_hand_and_what_has_ended_does_not() {
-    let server = builder().with_limits(Limits::default().with_in_flight(1)).build().unwrap();
+async fn who_waits_for_a_task_counts_and_what_has_ended_does_not() {
+    let server = builder().with_limits(Limits::default().with_waiting(1)).build().unwrap();
     let mut client = connect(&server).await;
     let sum = begin(&mut client, "add", json!({"a": 1, "b": 2})).await;
     looked(&mut client, &sum, "completed").await;
@@ -138,7 +138,7 @@ async fn waiting_counts_among_the_requests_in_hand_and_what_has_ended_does_not()
     client.start("tasks/result", of(&task)).await.unwrap();
     next_of(&mut client, "elicitation/create").await;
     let error = refused(&mut client, "tasks/result", of(&task)).await;
-    assert!(error.message.contains("its limit"), "{error}");
+    assert!(error.message.contains("1 requests wait for people, the server's limit"), "{error}");
     let result = client.request("tasks/result", of(&sum)).await.unwrap();
     assert_eq!(result["content"][0]["text"], "3");
 }

@@ -1,0 +1,39 @@
+//! What fuzzing reaches into: not for programs.
+
+use std::{sync::OnceLock, time::SystemTime};
+
+use serde_json::json;
+
+use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
+
+/// Opens bytes as the seals they might be: as they come from a client, and as if they had been sealed by us.
+///
+/// # Panics
+///
+/// When a journal that was opened, sealed again and opened again is another.
+pub fn seal(data: &[u8]) {
+    static CONFIG: OnceLock<SealConfig> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| SealConfig::default().with_keys(KeyRing::new(1, [7; 32])));
+    let binding = Binding::new("fuzz", "", "tools/call", "tool", &json!({}));
+    let now = SystemTime::now();
+    if let Ok(text) = std::str::from_utf8(data) {
+        let _ = config.open(text, &binding, now);
+        let _ = config.inspect(text, &SealedCall::new("fuzz", "tool"));
+    }
+    // Whoever has no key gets no further, so here the key is ours.
+    let _ = config.open(&config.sealed_as_is(data, &binding, now), &binding, now);
+    let kept = config.kept_as_is(data, b"name", now);
+    let _ = config.open_kept(&kept, b"name");
+    let Some(Ok(Opened::Journal(journal))) = data
+        .first()
+        .is_some_and(|kind| *kind < 2)
+        .then(|| config.open(&config.sealed_as_is(data, &binding, now), &binding, now))
+    else {
+        return;
+    };
+    let Ok(again) = config.seal(&journal, &binding, now) else { return };
+    match config.open(&again, &binding, now) {
+        Ok(Opened::Journal(opened)) => assert_eq!(opened, journal),
+        other => panic!("what was sealed does not open: {other:?}"),
+    }
+}

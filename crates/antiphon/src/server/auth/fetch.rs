@@ -1,0 +1,134 @@
+//! What is asked of authorization servers, over HTTP and within bounds.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use url::{Host, Url};
+
+/// Why nothing came back, for the log.
+pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// How long an authorization server may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest answer that is read, in bytes. Metadata and a dozen keys are a tenth of it.
+const MAX_BYTES: usize = 256 * 1024;
+
+/// A client that goes where it is told and nowhere else.
+pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder()
+        .timeout(PATIENCE)
+        .connect_timeout(PATIENCE)
+        // Where an authorization server is, the operator has said. Nobody else has a say in it.
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("antiphon/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+/// The answer to a request, as JSON. `None` where there is nothing.
+pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<Option<T>, Failed> {
+    // A client of the operator's own may be patient without end.
+    let request = request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json");
+    let mut response = request.send().await?;
+    let status = response.status();
+    if status == http::StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    if !status.is_success() {
+        return Err(format!("{} answered {status}", response.url()).into());
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if bytes.len() + chunk.len() > MAX_BYTES {
+            return Err(format!("{} answered with more than {MAX_BYTES} bytes", response.url()).into());
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Some(serde_json::from_slice(&bytes)?))
+}
+
+/// What an authorization server says of itself (RFC 8414, or `OpenID` Connect Discovery).
+pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Value, Failed> {
+    let mut last: Failed = format!("{issuer} has no metadata").into();
+    for address in places(issuer)? {
+        match json::<Value>(http.get(address.clone())).await {
+            // Somebody else's metadata, wherever they came from, are of no use (RFC 8414, section 3.3).
+            Ok(Some(metadata)) if metadata["issuer"] == *issuer => return Ok(metadata),
+            Ok(Some(metadata)) => {
+                last = format!("{address} is about another issuer: {}", metadata["issuer"]).into();
+            }
+            Ok(None) => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Where an issuer's metadata may be, in the order in which MCP has them looked for.
+fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
+    let issuer = Url::parse(issuer)?;
+    let path = issuer.path().trim_end_matches('/').to_owned();
+    let at = |path: &str| {
+        let mut address = issuer.clone();
+        address.set_path(path);
+        address
+    };
+    let mut places = vec![
+        at(&format!("/.well-known/oauth-authorization-server{path}")),
+        at(&format!("/.well-known/openid-configuration{path}")),
+    ];
+    if !path.is_empty() {
+        places.push(at(&format!("{path}/.well-known/openid-configuration")));
+    }
+    Ok(places)
+}
+
+/// Whether what is sent to `address` stays between us: over TLS, or on this machine.
+pub(super) fn is_private(address: &str) -> bool {
+    let Ok(address) = Url::parse(address) else { return false };
+    match (address.scheme(), address.host()) {
+        ("https", Some(_)) => true,
+        ("http", Some(Host::Domain(name))) => name == "localhost" || name.ends_with(".localhost"),
+        ("http", Some(Host::Ipv4(ip))) => ip.is_loopback(),
+        ("http", Some(Host::Ipv6(ip))) => ip.is_loopback(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_looked_for_where_mcp_says() {
+        let places = |issuer| places(issuer).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            places("https://auth.example.com/tenant1"),
+            [
+                "https://auth.example.com/.well-known/oauth-authorization-server/tenant1",
+                "https://auth.example.com/.well-known/openid-configuration/tenant1",
+                "https://auth.example.com/tenant1/.well-known/openid-configuration",
+            ]
+        );
+        assert_eq!(
+            places("https://auth.example.com"),
+            [
+                "https://auth.example.com/.well-known/oauth-authorization-server",
+                "https://auth.example.com/.well-known/openid-configuration",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_tls_and_loopback_are_private() {
+        for private in
+            ["https://auth.example.com", "http://127.0.0.1:80/", "http://[::1]", "http://localhost"]
+        {
+            assert!(is_private(private), "{private}");
+        }
+        for public in ["http://auth.example.com", "http://10.0.0.1", "ftp://localhost", "auth.example.com"] {
+            assert!(!is_private(public), "{public}");
+        }
+    }
+}

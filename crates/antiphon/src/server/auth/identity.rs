@@ -1,0 +1,153 @@
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use serde_json::{Map, Value};
+
+/// Who is calling, and what they may do.
+///
+/// The layer puts it into the request's extensions; a tool reads it with [`Ctx::identity`](crate::Ctx::identity). Cloning
+/// it clones the handle.
+#[derive(Clone, PartialEq)]
+pub struct Identity(Arc<Known>);
+
+#[derive(Clone, PartialEq)]
+struct Known {
+    principal: String,
+    scopes: BTreeSet<String>,
+    issuer: Option<String>,
+    subject: Option<String>,
+    client: Option<String>,
+    claims: Map<String, Value>,
+}
+
+impl Identity {
+    /// Somebody of this name, who may do nothing yet: for a middleware of your own.
+    pub fn new(principal: impl Into<String>) -> Self {
+        Self(Arc::new(Known {
+            principal: principal.into(),
+            scopes: BTreeSet::new(),
+            issuer: None,
+            subject: None,
+            client: None,
+            claims: Map::new(),
+        }))
+    }
+
+    /// Whoever a token is about, by what it says. `None` if it says of nobody.
+    ///
+    /// Their name is `<issuer>#<subject>`. An issuer has no `#` (RFC 8414), so no two issuers can make the same name, and
+    /// no key or certificate can have one of theirs by chance.
+    pub(super) fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+        let client = text("client_id").or_else(|| text("azp"));
+        // A client that acts for nobody but itself may be named by that alone.
+        let subject = text("sub").or_else(|| client.clone()).filter(|subject| !subject.is_empty())?;
+        Some(Self(Arc::new(Known {
+            principal: format!("{issuer}#{subject}"),
+            scopes: granted(&claims),
+            issuer: Some(issuer.to_owned()),
+            subject: Some(subject),
+            client,
+            claims,
+        })))
+    }
+
+    /// Sets what they may do.
+    #[must_use]
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Arc::make_mut(&mut self.0).scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    pub(super) fn with_principal(mut self, principal: String) -> Self {
+        Arc::make_mut(&mut self.0).principal = principal;
+        self
+    }
+
+    /// The one name that seals, sessions, tasks and result sets are bound to.
+    pub fn principal(&self) -> &str {
+        &self.0.principal
+    }
+
+    /// What they may do.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.0.scopes.iter().map(String::as_str)
+    }
+
+    /// Whether they may do this.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.0.scopes.contains(scope)
+    }
+
+    /// The authorization server that vouches for them.
+    pub fn issuer(&self) -> Option<&str> {
+        self.0.issuer.as_deref()
+    }
+
+    /// Their name at the authorization server.
+    pub fn subject(&self) -> Option<&str> {
+        self.0.subject.as_deref()
+    }
+
+    /// The client they use, as the authorization server knows it.
+    pub fn client(&self) -> Option<&str> {
+        self.0.client.as_deref()
+    }
+
+    /// What else their token, or its introspection, says.
+    pub fn claim(&self, name: &str) -> Option<&Value> {
+        self.0.claims.get(name)
+    }
+}
+
+/// The claims are about people, and stay out of logs.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("principal", &self.0.principal)
+            .field("scopes", &self.0.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The scopes of a token: `scope` as RFC 9068 and RFC 7662 have it, `scp` as some others do, either as words or as a list.
+fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
+    let mut scopes = BTreeSet::new();
+    for claim in ["scope", "scp"].iter().filter_map(|name| claims.get(*name)) {
+        match claim {
+            Value::String(words) => scopes.extend(words.split_ascii_whitespace().map(ToOwned::to_owned)),
+            Value::Array(list) => scopes.extend(list.iter().filter_map(Value::as_str).map(ToOwned::to_owned)),
+            _ => {}
+        }
+    }
+    scopes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(claims: Value) -> Option<Identity> {
+        let Value::Object(claims) = claims else { panic!("claims are an object") };
+        Identity::of_token("https://login.example", claims)
+    }
+
+    #[test]
+    fn scopes_are_read_as_words_and_as_lists() {
+        let read = |claims| of(claims).unwrap().scopes().map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert_eq!(read(json!({"sub": "ada", "scope": "b  a"})), ["a", "b"]);
+        assert_eq!(read(json!({"sub": "ada", "scp": ["c", 1], "scope": "a"})), ["a", "c"]);
+        assert_eq!(read(json!({"sub": "ada", "scope": 7})), [""; 0]);
+    }
+
+    #[test]
+    fn token_about_nobody_is_nobodys() {
+        assert_eq!(of(json!({"scope": "a"})), None);
+        assert_eq!(of(json!({"sub": ""})), None);
+        assert_eq!(of(json!({"client_id": "ci"})).unwrap().principal(), "https://login.example#ci");
+        let ada = of(json!({"sub": "ada", "client_id": "cli", "email": "ada@example.com"})).unwrap();
+        assert_eq!((ada.principal(), ada.client()), ("https://login.example#ada", Some("cli")));
+        assert!(!format!("{ada:?}").contains("ada@example.com"), "{ada:?}");
+    }
+}

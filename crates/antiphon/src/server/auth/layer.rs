@@ -1,0 +1,82 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::response::Response;
+use http::Request;
+use tower::{Layer, Service};
+
+use super::Auth;
+
+/// Lets requests pass that show who is calling, with an [`Identity`](super::Identity) in their extensions, and answers all
+/// others with a challenge. Made by [`Auth::layer`].
+#[derive(Clone, Debug)]
+pub struct AuthLayer {
+    auth: Auth,
+    scopes: Arc<[String]>,
+}
+
+impl AuthLayer {
+    pub(super) fn new(auth: Auth) -> Self {
+        Self { auth, scopes: Arc::default() }
+    }
+
+    /// Asks for these scopes, too.
+    #[must_use]
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+}
+
+impl<S> Layer<S> for AuthLayer {
+    type Service = AuthService<S>;
+
+    fn layer(&self, inner: S) -> AuthService<S> {
+        AuthService { inner, auth: self.auth.clone(), scopes: Arc::clone(&self.scopes) }
+    }
+}
+
+/// A service behind an [`AuthLayer`].
+#[derive(Clone, Debug)]
+pub struct AuthService<S> {
+    inner: S,
+    auth: Auth,
+    scopes: Arc<[String]>,
+}
+
+impl<S, B> Service<Request<B>> for AuthService<S>
+where
+    S: Service<Request<B>, Response = Response> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (auth, scopes) = (self.auth.clone(), Arc::clone(&self.scopes));
+        // The one that said it was ready; its clone is ready for nothing yet.
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh);
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            match auth.admit(&parts, &scopes).await {
+                Ok(identity) => {
+                    auth.hide(&mut parts.headers);
+                    parts.extensions.insert(identity);
+                    inner.call(Request::from_parts(parts, body)).await
+                }
+                Err(refusal) => Ok(auth.respond(&refusal)),
+            }
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! What the resource says of itself (RFC 9728).
+
+use std::collections::BTreeSet;
+
+use axum::{Router, response::IntoResponse as _, routing::get};
+use bytes::Bytes;
+use http::{HeaderValue, header};
+use serde_json::json;
+use url::Url;
+
+/// Where metadata are, before the path of the resource.
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// How long a client may remember them.
+const REMEMBERED: &str = "max-age=3600";
+
+/// What goes into them.
+pub(super) struct Described<'a> {
+    pub(super) resource: &'a str,
+    pub(super) issuers: Vec<&'a str>,
+    pub(super) scopes: &'a [String],
+    pub(super) name: Option<&'a str>,
+    pub(super) documentation: Option<&'a str>,
+}
+
+/// A resource's metadata, as they are served.
+pub(super) struct Metadata {
+    /// The path of the resource; empty for the root.
+    path: String,
+    /// Whether they are at the root, too.
+    root: bool,
+    body: Bytes,
+}
+
+impl Metadata {
+    pub(super) fn new(url: &Url, root: bool, described: &Described<'_>) -> Self {
+        let Described { resource, issuers, scopes, name, documentation } = described;
+        let mut body = json!({
+            "resource": resource,
+            "authorization_servers": issuers,
+            "bearer_methods_supported": ["header"],
+        });
+        if !scopes.is_empty() {
+            body["scopes_supported"] = json!(scopes);
+        }
+        if let Some(name) = name {
+            body["resource_name"] = json!(name);
+        }
+        if let Some(documentation) = documentation {
+            body["resource_documentation"] = json!(documentation);
+        }
+        Self { path: path(url).to_owned(), root, body: body.to_string().into() }
+    }
+
+    /// The routes they are at: after the path by which clients know the resource, after the path at which it is mounted if
+    /// a proxy makes that another one, and at the root.
+    pub(super) fn router(&self, mounted: Option<&str>) -> Router {
+        let mounted = mounted.map(|path| path.trim_end_matches('/').to_owned());
+        let mut paths: BTreeSet<_> = mounted.into_iter().chain([self.path.clone()]).collect();
+        if self.root {
+            paths.insert(String::new());
+        }
+        let mut router = Router::new();
+        for path in paths {
+            let body = self.body.clone();
+            let answer = move || std::future::ready(answer(body.clone()).into_response());
+            router = router.route(&format!("{WELL_KNOWN}{path}"), get(answer));
+        }
+        router
+    }
+}
+
+fn answer(body: Bytes) -> impl axum::response::IntoResponse {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CACHE_CONTROL, HeaderValue::from_static(REMEMBERED)),
+    ];
+    (headers, body)
+}
+
+/// Where clients find the metadata of the resource at `url`: after its host, before its path.
+pub(super) fn address(url: &Url) -> String {
+    let mut address = url.clone();
+    address.set_path(&format!("{WELL_KNOWN}{}", path(url)));
+    address.into()
+}
+
+fn path(url: &Url) -> &str {
+    url.path().trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_are_between_host_and_path() {
+        let address = |url: &str| address(&Url::parse(url).unwrap());
+        assert_eq!(
+            address("https://mcp.example.com/public/mcp"),
+            "https://mcp.example.com/.well-known/oauth-protected-resource/public/mcp"
+        );
+        let root = "https://mcp.example.com:8443/.well-known/oauth-protected-resource";
+        assert_eq!(address("https://mcp.example.com:8443"), root);
+        assert_eq!(address("https://mcp.example.com:8443/"), root);
+    }
+}

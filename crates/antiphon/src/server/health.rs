@@ -1,0 +1,220 @@
+//! What an orchestrator asks a replica: whether it lives, whether it can work, and its figures.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use futures_util::future::{BoxFuture, join_all};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{Server, Shared};
+
+/// How long an answer is good for: probes that come in a crowd ask the stores once.
+const FRESH: Duration = Duration::from_secs(1);
+
+type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// What a replica says of itself, for [`Server::health`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use antiphon::Health;
+///
+/// # async fn reach_the_database() -> Result<(), std::io::Error> { Ok(()) }
+/// let health = Health::default().with_timeout(Duration::from_secs(1)).with_check("database", reach_the_database);
+/// ```
+#[derive(Clone)]
+#[must_use = "it says nothing until a server serves it"]
+pub struct Health {
+    timeout: Duration,
+    checks: Vec<(String, Check)>,
+    #[cfg(feature = "prometheus")]
+    metrics: Option<crate::Prometheus>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(2),
+            checks: Vec::new(),
+            #[cfg(feature = "prometheus")]
+            metrics: None,
+        }
+    }
+}
+
+impl Health {
+    /// Sets how long each part may take to answer before it counts as gone. Less than the probe's own patience.
+    /// Default: 2 seconds.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Asks something of your own, too: a database, a model, a licence. What is wrong with it goes to the log, and that it
+    /// is wrong to whoever asks.
+    pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        let check: Check = Arc::new(move || {
+            let asked = check();
+            Box::pin(async move { asked.await.map_err(|error| error.to_string()) })
+        });
+        self.checks.push((name.into(), check));
+        self
+    }
+
+    /// Serves these figures at `/metrics`.
+    #[cfg(feature = "prometheus")]
+    pub fn with_metrics(mut self, metrics: &crate::Prometheus) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks: Vec<_> = self.checks.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Health")
+            .field("timeout", &self.timeout)
+            .field("checks", &checks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Routes for whoever watches over the process. Merge them into an application of your own, best on a port that only
+    /// they reach: nobody is asked who they are.
+    ///
+    /// | route | what it says |
+    /// |---|---|
+    /// | `GET /livez` | 200 for as long as the process can answer at all. It asks nobody: a store that is gone is no reason to restart |
+    /// | `GET /readyz` | 200 if the store, the queue and your own checks answer in time, and 503 if not, or if the server is shutting down |
+    /// | `GET /metrics` | the figures, as Prometheus reads them, with [`Health::with_metrics`] |
+    ///
+    /// ```
+    /// # fn example(server: &antiphon::Server) -> axum::Router {
+    /// use antiphon::{Health, HttpConfig};
+    ///
+    /// server.router(HttpConfig::default()).merge(server.health(Health::default()))
+    /// # }
+    /// ```
+    pub fn health(&self, health: Health) -> Router {
+        #[cfg(feature = "prometheus")]
+        let metrics = health.metrics.clone();
+        let watched = Arc::new(Watched { shared: Arc::clone(&self.shared), health, seen: Mutex::new(None) });
+        let router =
+            Router::new().route("/livez", get(alive)).route("/readyz", get(ready)).with_state(watched);
+        #[cfg(feature = "prometheus")]
+        let router = match metrics {
+            Some(metrics) => router.route("/metrics", get(async move || figures(&metrics))),
+            None => router,
+        };
+        router
+    }
+}
+
+async fn alive() -> Json<Value> {
+    Json(json!({"status": "alive"}))
+}
+
+#[cfg(feature = "prometheus")]
+fn figures(metrics: &crate::Prometheus) -> Response {
+    let format = [(axum::http::header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    (format, metrics.text()).into_response()
+}
+
+struct Watched {
+    shared: Arc<Shared>,
+    health: Health,
+    seen: Mutex<Option<(Instant, Seen)>>,
+}
+
+/// What became of each check.
+type Seen = BTreeMap<String, &'static str>;
+
+const OK: &str = "ok";
+
+async fn ready(State(watched): State<Arc<Watched>>) -> Response {
+    if watched.shared.shutdown.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "shutting down"}))).into_response();
+    }
+    let seen = watched.look().await;
+    let (status, word) = if seen.values().all(|said| *said == OK) {
+        (StatusCode::OK, "ready")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "unready")
+    };
+    (status, Json(json!({"status": word, "checks": seen}))).into_response()
+}
+
+impl Watched {
+    /// Who comes while somebody looks waits for what they see.
+    async fn look(&self) -> Seen {
+        let mut seen = self.seen.lock().await;
+        if let Some((at, seen)) = &*seen
+            && at.elapsed() < FRESH
+        {
+            return seen.clone();
+        }
+        let checks = self.own().into_iter().chain(self.health.checks.clone());
+        let asked = checks.map(|(name, check)| async move {
+            let said = match tokio::time::timeout(self.health.timeout, check()).await {
+                Ok(Ok(())) => OK,
+                Ok(Err(error)) => {
+                    tracing::warn!(check = name, error, "a replica is not ready");
+                    "failed"
+                }
+                Err(_) => {
+                    tracing::warn!(check = name, "a replica is not ready: there was no answer in time");
+                    "timed out"
+                }
+            };
+            (name, said)
+        });
+        let found: Seen = join_all(asked).await.into_iter().collect();
+        *seen = Some((Instant::now(), found.clone()));
+        found
+    }
+
+    /// What the server itself cannot do without. Without the bus it still answers: see the guide to deploying.
+    fn own(&self) -> Vec<(String, Check)> {
+        let Some(backend) = &self.shared.backend else { return Vec::new() };
+        let store = Arc::clone(&backend.store);
+        let mut checks: Vec<(String, Check)> = vec![(
+            "store".into(),
+            Arc::new(move || {
+                let store = Arc::clone(&store);
+                Box::pin(async move {
+                    store.get("health/ready").await.map(drop).map_err(|error| error.to_string())
+                })
+            }),
+        )];
+        if let Some(tasks) = self.shared.tasks.clone() {
+            checks.push((
+                "queue".into(),
+                Arc::new(move || {
+                    let tasks = Arc::clone(&tasks);
+                    Box::pin(async move { tasks.answers().await.map_err(|error| error.to_string()) })
+                }),
+            ));
+        }
+        checks
+    }
+}

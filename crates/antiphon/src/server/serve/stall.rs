@@ -1,0 +1,108 @@
+//! A stream that gives up on a peer that takes nothing.
+
+use std::{
+    future::Future as _,
+    io::{Error, ErrorKind, IoSlice, Result},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Sleep,
+};
+
+/// A stream whose writes fail when the peer has taken nothing for too long. Whoever has nothing to write waits for as
+/// long as they like.
+pub(super) struct Impatient<S> {
+    stream: S,
+    limit: Duration,
+    patience: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Impatient<S> {
+    pub(super) fn new(stream: S, limit: Duration) -> Self {
+        Self { stream, limit, patience: None }
+    }
+
+    /// Something was taken, or the time for that is not over.
+    fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
+        if written.is_ready() {
+            self.patience = None;
+            return written;
+        }
+        let limit = self.limit;
+        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        match patience.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(Error::new(
+                ErrorKind::TimedOut,
+                "the peer takes nothing of what is sent to it",
+            ))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.judge(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.judge(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.judge(cx, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() {
+        let (near, mut far) = tokio::io::duplex(8);
+        let mut stream = Impatient::new(near, Duration::from_secs(10));
+        let reading = tokio::spawn(async move {
+            let mut byte = [0; 1];
+            for _ in 0..8 {
+                tokio::time::sleep(Duration::from_secs(9)).await;
+                far.read_exact(&mut byte).await.unwrap();
+            }
+            far
+        });
+        stream.write_all(&[1; 16]).await.unwrap();
+        let _far = reading.await.unwrap();
+        let error = stream.write_all(&[1; 16]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+}

@@ -1,0 +1,89 @@
+//! Whether a run is what it was last.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// How many runs are remembered, at least.
+const MANY: usize = 4096;
+
+/// The latest writing of each run that this process has seen.
+///
+/// A record is sealed, so whoever can write to the store can neither read nor change one; but they can put back what was
+/// there before. Nothing in the store can tell of that. Whoever has seen the later one can.
+#[derive(Debug, Default)]
+pub(super) struct Newest(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// When it is full it becomes the other, and what only that one had is forgotten.
+    lately: HashMap<String, u64>,
+    before: HashMap<String, u64>,
+}
+
+impl Newest {
+    /// This process has written, or read, a run for the so manieth time.
+    pub(super) fn saw(&self, key: &str, serial: u64) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.lately.len() >= MANY && !seen.lately.contains_key(key) {
+            seen.before = std::mem::take(&mut seen.lately);
+        }
+        seen.lately.insert(key.to_owned(), serial);
+    }
+
+    /// The latest that was seen. To be asked before the store is: what is written meanwhile may be later than what is read.
+    pub(super) fn known(&self, key: &str) -> Option<u64> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.lately.get(key).or_else(|| seen.before.get(key)).copied()
+    }
+
+    /// Whether a run that was read is earlier than the one that was `known` before. It is what was seen from then on: once
+    /// is enough to tell of it.
+    pub(super) fn is_put_back(&self, key: &str, serial: u64, known: Option<u64>) -> bool {
+        let is_back = known.is_some_and(|known| serial < known);
+        if is_back || self.known(key).is_none_or(|seen| seen < serial) {
+            self.saw(key, serial);
+        }
+        is_back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_record_is_known_for_one_by_whoever_saw_the_later() {
+        let newest = Newest::default();
+        let is_put_back = |key: &str, serial| newest.is_put_back(key, serial, newest.known(key));
+        assert!(!is_put_back("tasks/a/1", 3), "nothing is known of it");
+        newest.saw("tasks/a/1", 5);
+        assert!(!is_put_back("tasks/a/1", 5) && !is_put_back("tasks/a/1", 6));
+        assert!(is_put_back("tasks/a/1", 4));
+        assert!(!is_put_back("tasks/a/1", 4), "it is told once");
+        assert!(!is_put_back("tasks/a/2", 1));
+    }
+
+    #[test]
+    fn what_is_written_while_a_run_is_read_does_not_make_it_an_earlier_one() {
+        let newest = Newest::default();
+        newest.saw("tasks/a/1", 5);
+        let known = newest.known("tasks/a/1");
+        newest.saw("tasks/a/1", 6);
+        assert!(!newest.is_put_back("tasks/a/1", 5, known));
+        assert_eq!(newest.known("tasks/a/1"), Some(6), "what was written is still the latest");
+    }
+
+    #[test]
+    fn memory_of_it_is_bounded_and_keeps_what_is_recent() {
+        let newest = Newest::default();
+        for n in 0..3 * MANY {
+            newest.saw(&n.to_string(), 2);
+        }
+        let last = (3 * MANY - 1).to_string();
+        assert!(newest.is_put_back(&last, 1, newest.known(&last)));
+        let seen = newest.0.lock().unwrap();
+        assert!(seen.lately.len() <= MANY && seen.before.len() <= MANY);
+    }
+}

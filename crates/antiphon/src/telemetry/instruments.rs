@@ -1,0 +1,247 @@
+//! Every metric there is.
+
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
+
+/// A metric: what it is called, and what it says.
+#[derive(Debug)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) unit: &'static str,
+    pub(super) what: &'static str,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the reference is checked against it"))]
+    pub(super) by: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    Counter,
+    UpDown,
+    Gauge,
+    Histogram(&'static [f64]),
+}
+
+/// The bounds that MCP's conventions give, in seconds.
+const SECONDS: &[f64] = &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+/// Legs are mostly short.
+const SHORT: &[f64] =
+    &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// A `requestState` is cut off at 64 KiB, unless somebody allows more.
+const BYTES: &[f64] =
+    &[256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 262_144.0];
+
+macro_rules! metrics {
+    ($($(#[$when:meta])* $const:ident $name:literal $kind:expr, $unit:literal, $what:literal, [$($by:literal),*];)*) => {
+        $($(#[$when])* pub(super) const $const: Metric =
+            Metric { name: $name, kind: $kind, unit: $unit, what: $what, by: &[$($by),*] };)*
+        /// All of them, in the order of the reference.
+        #[cfg(test)]
+        pub(super) const ALL: &[Metric] = &[$($const),*];
+    };
+}
+
+metrics! {
+    OPERATION "mcp.server.operation.duration" Kind::Histogram(SECONDS), "s",
+        "how long requests took, from when they were read to when they were answered",
+        ["mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name", "mcp.protocol.version", "network.transport",
+         "error.type", "rpc.response.status_code"];
+    REQUESTS "antiphon.requests.active" Kind::UpDown, "{request}",
+        "requests that are being worked on", [];
+    SHED "antiphon.requests.shed" Kind::Counter, "{request}",
+        "requests that were refused because too many were being worked on", [];
+    BEGUN "antiphon.runs.begun" Kind::Counter, "{run}",
+        "runs that began", ["mcp.method.name", "gen_ai.tool.name"];
+    ENDED "antiphon.runs.ended" Kind::Counter, "{run}",
+        "runs that ended: `completed`, `failed`, `cancelled`, `drifted` or `dead`",
+        ["mcp.method.name", "gen_ai.tool.name", "antiphon.outcome", "error.type"];
+    LEG "antiphon.leg.duration" Kind::Histogram(SHORT), "s",
+        "how long legs took, by how they ran (`session`, `rounds`, `task`, `local`) and ended (`asked`, `waits`, `retried`, `cleaned_up`, `lost`, `returned`, `failed`)",
+        ["gen_ai.tool.name", "antiphon.way", "antiphon.ended"];
+    ROUNDS "antiphon.rounds" Kind::Counter, "{round}",
+        "answers that asked the client for input", ["gen_ai.tool.name"];
+    ASKS "antiphon.asks" Kind::Counter, "{ask}",
+        "questions that went out, each once however often it is repeated; `provider` is one that a model of the server's got",
+        ["mcp.method.name", "gen_ai.tool.name", "antiphon.way"];
+    ENTRIES "antiphon.entries" Kind::Counter, "{entry}",
+        "what runs saw for the first time: `ask`, `step`, `fold`", ["antiphon.kind"];
+    REPLAYED "antiphon.entries.replayed" Kind::Counter, "{entry}",
+        "what runs were shown again to bring them back to where they were", [];
+    DRIFTS "antiphon.drifts" Kind::Counter, "{run}",
+        "runs whose journal no longer fits their code", ["gen_ai.tool.name"];
+    REFUSED "antiphon.seals.refused" Kind::Counter, "{seal}",
+        "`requestState`s that were not opened, by reason", ["antiphon.reason"];
+    SEAL "antiphon.seal.size" Kind::Histogram(BYTES), "By",
+        "how long `requestState`s were that clients were given", [];
+    LEASES "antiphon.leases" Kind::Counter, "{lease}",
+        "jobs that a worker was given and what became of them: `done`, `later`, `lost` or `buried`",
+        ["antiphon.outcome", "antiphon.redelivered"];
+    WORKING "antiphon.leases.active" Kind::UpDown, "{lease}",
+        "jobs that this process works on, or has in hand", [];
+    DEPTH "antiphon.queue.depth" Kind::Gauge, "{job}",
+        "jobs in all lanes: `waiting`, `leased` or `dead`. Every replica says the same of one queue: take the maximum, not the sum",
+        ["antiphon.state"];
+    #[cfg(any(test, feature = "results"))]
+    RESULT_BYTES "antiphon.results.served" Kind::Counter, "By",
+        "bytes of rows that were handed out of result sets", ["antiphon.action"];
+    #[cfg(any(test, feature = "results"))]
+    RESULT_ROWS "antiphon.results.rows" Kind::Counter, "{row}",
+        "rows that were handed out of result sets", ["antiphon.action"];
+    #[cfg(any(test, feature = "results"))]
+    RESULT_ACTIONS "antiphon.results.actions" Kind::Counter, "{action}",
+        "what was done with result sets, and what was refused",
+        ["antiphon.action", "error.type"];
+}
+
+/// The instruments of one server.
+#[derive(Debug)]
+pub(super) struct Instruments {
+    pub(super) operation: Histogram<f64>,
+    pub(super) requests: UpDownCounter<i64>,
+    pub(super) shed: Counter<u64>,
+    pub(super) begun: Counter<u64>,
+    pub(super) ended: Counter<u64>,
+    pub(super) leg: Histogram<f64>,
+    pub(super) rounds: Counter<u64>,
+    pub(super) asks: Counter<u64>,
+    pub(super) entries: Counter<u64>,
+    pub(super) replayed: Counter<u64>,
+    pub(super) drifts: Counter<u64>,
+    pub(super) refused: Counter<u64>,
+    pub(super) seal: Histogram<f64>,
+    pub(super) leases: Counter<u64>,
+    pub(super) working: UpDownCounter<i64>,
+    pub(super) depth: Gauge<u64>,
+    #[cfg(feature = "results")]
+    pub(super) result_bytes: Counter<u64>,
+    #[cfg(feature = "results")]
+    pub(super) result_rows: Counter<u64>,
+    #[cfg(feature = "results")]
+    pub(super) result_actions: Counter<u64>,
+}
+
+impl Instruments {
+    pub(super) fn new(meter: &Meter) -> Self {
+        let counter = |metric: &Metric| {
+            meter.u64_counter(metric.name).with_unit(metric.unit).with_description(metric.what).build()
+        };
+        let up_down = |metric: &Metric| {
+            meter
+                .i64_up_down_counter(metric.name)
+                .with_unit(metric.unit)
+                .with_description(metric.what)
+                .build()
+        };
+        let histogram = |metric: &Metric| {
+            let built = meter.f64_histogram(metric.name).with_unit(metric.unit).with_description(metric.what);
+            match metric.kind {
+                Kind::Histogram(bounds) => built.with_boundaries(bounds.to_vec()).build(),
+                Kind::Counter | Kind::UpDown | Kind::Gauge => built.build(),
+            }
+        };
+        Self {
+            operation: histogram(&OPERATION),
+            requests: up_down(&REQUESTS),
+            shed: counter(&SHED),
+            begun: counter(&BEGUN),
+            ended: counter(&ENDED),
+            leg: histogram(&LEG),
+            rounds: counter(&ROUNDS),
+            asks: counter(&ASKS),
+            entries: counter(&ENTRIES),
+            replayed: counter(&REPLAYED),
+            drifts: counter(&DRIFTS),
+            refused: counter(&REFUSED),
+            seal: histogram(&SEAL),
+            leases: counter(&LEASES),
+            working: up_down(&WORKING),
+            depth: meter.u64_gauge(DEPTH.name).with_unit(DEPTH.unit).with_description(DEPTH.what).build(),
+            #[cfg(feature = "results")]
+            result_bytes: counter(&RESULT_BYTES),
+            #[cfg(feature = "results")]
+            result_rows: counter(&RESULT_ROWS),
+            #[cfg(feature = "results")]
+            result_actions: counter(&RESULT_ACTIONS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+
+    /// What a metric is called where Prometheus scrapes it.
+    fn scraped(name: &str, kind: Kind, unit: &str) -> String {
+        let unit = match unit {
+            "s" => "_seconds",
+            "By" => "_bytes",
+            _ => "",
+        };
+        let total = if kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{unit}{total}", name.replace('.', "_"))
+    }
+
+    fn row(text: &mut String, metric: &Metric) {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::UpDown => "up and down",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let by: Vec<String> = metric.by.iter().map(|label| format!("`{label}`")).collect();
+        writeln!(
+            text,
+            "| `{}` | `{}` | {kind} | {} | {} | {} |",
+            metric.name,
+            scraped(metric.name, metric.kind, metric.unit),
+            metric.unit,
+            metric.what,
+            by.join(", ")
+        )
+        .unwrap();
+    }
+
+    /// The table of the reference, as the code has it.
+    fn table() -> String {
+        let mut text = String::from(
+            "| metric | scraped as | kind | unit | what it says | by |\n|---|---|---|---|---|---|\n",
+        );
+        for metric in ALL {
+            row(&mut text, metric);
+        }
+        let duration = Metric {
+            name: antiphon_llm::OPERATION_DURATION,
+            kind: Kind::Histogram(&[]),
+            unit: "s",
+            what: "how long models took to reply",
+            by: &["gen_ai.operation.name", "gen_ai.request.model", "error.type"],
+        };
+        let tokens = Metric {
+            name: antiphon_llm::TOKEN_USAGE,
+            kind: Kind::Histogram(&[]),
+            unit: "{token}",
+            what: "how many tokens requests and replies had",
+            by: &["gen_ai.operation.name", "gen_ai.request.model", "gen_ai.token.type"],
+        };
+        row(&mut text, &duration);
+        row(&mut text, &tokens);
+        text
+    }
+
+    #[test]
+    fn reference_has_every_metric_as_the_code_has_it() {
+        let reference = std::fs::read_to_string(REFERENCE).unwrap();
+        assert!(reference.contains(&table()), "put this into docs/reference/metrics.md:\n\n{}", table());
+    }
+
+    #[test]
+    fn no_metric_has_another_s_name() {
+        let mut names: Vec<_> = ALL.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

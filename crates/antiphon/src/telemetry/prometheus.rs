@@ -1,0 +1,72 @@
+use std::{borrow::Cow, fmt};
+
+use opentelemetry::{
+    InstrumentationScope,
+    metrics::{Meter, MeterProvider},
+};
+use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider};
+use prometheus::{Registry, TextEncoder};
+
+use crate::server::BuildError;
+
+/// Metrics to be scraped: a meter provider whose figures are read as Prometheus writes them.
+///
+/// It is OpenTelemetry's own exporter. Give it to the server as its [`Telemetry`](crate::Telemetry), and to
+/// [`Server::health`](crate::Server::health) to serve it at `/metrics`; as the program's global meter provider it takes what other
+/// libraries measure, too.
+///
+/// ```
+/// use antiphon::{Prometheus, Server, Telemetry};
+///
+/// let prometheus = Prometheus::new("trips")?;
+/// let server = Server::builder("trips", "1.0.0").with_telemetry(Telemetry::new(&prometheus)).build()?;
+/// # let _ = server;
+/// assert!(prometheus.text().contains("target_info"));
+/// # Ok::<(), antiphon::BuildError>(())
+/// ```
+#[derive(Clone)]
+pub struct Prometheus {
+    registry: Registry,
+    provider: SdkMeterProvider,
+}
+
+impl Prometheus {
+    /// Metrics of the service of this name.
+    ///
+    /// # Errors
+    ///
+    /// Where the exporter cannot be set up.
+    pub fn new(service: impl Into<Cow<'static, str>>) -> Result<Self, BuildError> {
+        let registry = Registry::new();
+        // Which library a figure is of says its name.
+        let exporter = opentelemetry_prometheus::exporter()
+            .with_registry(registry.clone())
+            .scope_info_enabled(false)
+            .build()
+            .map_err(|error| BuildError::new(format!("metrics cannot be exported: {error}")))?;
+        let resource = Resource::builder().with_service_name(service.into().into_owned()).build();
+        let provider = SdkMeterProvider::builder().with_resource(resource).with_reader(exporter).build();
+        Ok(Self { registry, provider })
+    }
+
+    /// All figures, as they are now, in Prometheus's text format.
+    pub fn text(&self) -> String {
+        let families = self.registry.gather();
+        TextEncoder::new().encode_to_string(&families).unwrap_or_else(|error| {
+            tracing::error!(%error, "metrics cannot be written");
+            String::new()
+        })
+    }
+}
+
+impl MeterProvider for Prometheus {
+    fn meter_with_scope(&self, scope: InstrumentationScope) -> Meter {
+        self.provider.meter_with_scope(scope)
+    }
+}
+
+impl fmt::Debug for Prometheus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prometheus").finish_non_exhaustive()
+    }
+}

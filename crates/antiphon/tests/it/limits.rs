@@ -1,0 +1,316 @@
+//! What a caller, a tool and a question may take, and what whoever takes more is told.
+
+use std::time::Duration;
+
+use antiphon::{
+    ErrorKind, Limits, Quota, Rate, ServerBuilder,
+    prelude::*,
+    sampling::{Budget, Reply, SamplingPolicy, Usage},
+    testing::{Answers, Failed, Revision},
+};
+use antiphon_llm::Scripted;
+use antiphon_store::{Backend, QueueConfig};
+use serde_json::{Value, json};
+
+use crate::checked::{connect, connect_with};
+
+#[derive(Deserialize, JsonSchema)]
+struct Word {
+    word: String,
+}
+
+async fn ask(ctx: &Ctx, _: ()) -> Result<String> {
+    match ctx.elicit::<Word>("Word?").await {
+        Ok(word) => Ok(word.accepted()?.word),
+        Err(error) if *error.kind() == ErrorKind::Unanswered => Ok("nobody is there".into()),
+        Err(error) => Err(error),
+    }
+}
+
+async fn echo(_: &Ctx, Word { word }: Word) -> Result<String> {
+    Ok(word)
+}
+
+async fn large(_: &Ctx, _: ()) -> Result<String> {
+    Ok("x".repeat(3000))
+}
+
+async fn sample(ctx: &Ctx, _: ()) -> Result<String> {
+    Ok(ctx.sample("Well?").await?.text())
+}
+
+fn builder(limits: Limits) -> ServerBuilder {
+    Server::builder("bounded", "1.0.0")
+        .with_limits(limits)
+        .tool(Tool::new("ask", "Asks", ask))
+        .tool(Tool::new("echo", "Echoes", echo))
+        .tool(Tool::new("large", "Says much", large))
+        .tool(Tool::new("sample", "Asks a model", sample))
+}
+
+fn call(name: &str) -> Value {
+    let arguments = if name == "echo" { json!({"word": "a"}) } else { json!({}) };
+    json!({"name": name, "arguments": arguments})
+}
+
+fn failed(error: &Error) -> Failed {
+    error.source().and_then(|source| source.downcast_ref::<Failed>()).cloned().expect("a JSON-RPC error")
+}
+
+#[tokio::test]
+async fn unanswered_question_keeps_nobody_from_being_served() -> Result<()> {
+    let server = builder(Limits::default().with_in_flight(1)).build()?;
+    let mut waits = connect(&server, Revision::V2025_11_25).await?;
+    waits.start("tools/call", call("ask")).await?;
+    let mut other = connect(&server, Revision::V2025_11_25).await?;
+    // It may take a moment until the question is out.
+    for _ in 0..1000 {
+        match other.request("tools/call", call("echo")).await {
+            Ok(result) => {
+                assert_eq!(result["content"][0]["text"], "a");
+                return Ok(());
+            }
+            Err(error) => assert_eq!(failed(&error).code, -32000),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("a question that nobody answers keeps its place");
+}
+
+#[tokio::test]
+async fn question_that_nobody_answers_comes_to_an_end() -> Result<()> {
+    let limits = Limits::default().with_answer_timeout(Duration::from_millis(50));
+    let server = builder(limits).build()?;
+    let mut client = connect(&server, Revision::V2025_11_25).await?;
+    let id = client.start("tools/call", call("ask")).await?;
+    let mut seen = Vec::new();
+    let answer = loop {
+        // Neither the question nor its withdrawal is answered.
+        let message = client.send_raw("").await?;
+        if message["id"] == id && message.get("method").is_none() {
+            break message;
+        }
+        seen.push(message["method"].as_str().unwrap_or_default().to_owned());
+    };
+    assert_eq!(answer["result"]["content"][0]["text"], "nobody is there");
+    assert!(seen.contains(&"elicitation/create".to_owned()), "{seen:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn caller_that_comes_too_often_is_told_when_to_come_again() -> Result<()> {
+    let quota = Quota::default().with_rate(Rate::per_minute(2));
+    let server = builder(Limits::default().with_principal(quota)).build()?;
+    for revision in Revision::BOTH {
+        let mut client = connect(&server, revision).await?;
+        if revision == Revision::V2025_11_25 {
+            client.request("tools/call", call("echo")).await?;
+            client.request("tools/list", json!({})).await?;
+        }
+        // Both are nobody in particular, so they share one quota.
+        for (method, params) in [("tools/call", call("echo")), ("tools/list", json!({}))] {
+            let refused = failed(&client.request(method, params).await.unwrap_err());
+            assert_eq!((refused.code, &refused.data["limit"]), (-32000, &json!("rate")), "{method}");
+            let after = refused.data["retryAfter"].as_u64().unwrap();
+            assert!((1..=30).contains(&after), "{refused}");
+            let expected = format!("you send requests faster than you may; try again in {after} s");
+            assert_eq!(refused.message, expected);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_of_one_caller_at_once_are_bounded_with_those_that_wait() -> Result<()> {
+    let quota = Quota::default().with_concurrent(1);
+    let server = builder(Limits::default().with_principal(quota)).build()?;
+    let mut client = connect(&server, Revision::V2025_11_25).await?;
+    client.start("tools/call", call("ask")).await?;
+    let mut other = connect(&server, Revision::V2025_11_25).await?;
+    let refused = loop {
+        match other.request("tools/call", call("echo")).await {
+            Err(error) => break failed(&error),
+            Ok(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(refused.message, "you have 1 calls open, as many as you may; try again in 1 s");
+    Ok(())
+}
+
+#[tokio::test]
+async fn tool_has_a_quota_of_its_own() -> Result<()> {
+    let once = Quota::default().with_rate(Rate::per_minute(1));
+    let server = Server::builder("bounded", "1.0.0")
+        .tool(Tool::new("echo", "Echoes", echo).with_quota(once))
+        .tool(Tool::new("free", "Echoes", echo))
+        .build()?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
+    client.call("echo", json!({"word": "a"})).await?;
+    let refused = failed(&client.call("echo", json!({"word": "a"})).await.unwrap_err());
+    assert!(refused.message.starts_with("`echo` is called faster than it may be"), "{refused}");
+    for _ in 0..5 {
+        client.call("free", json!({"word": "a"})).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn bytes_of_answers_count_for_the_next_request() -> Result<()> {
+    let quota = Quota::default().with_bytes(Rate::per_minute(2000));
+    let server = builder(Limits::default().with_principal(quota)).build()?;
+    let mut client = connect(&server, Revision::V2026_07_28).await?;
+    // The one that crosses the bound is answered.
+    assert_eq!(client.call("large", json!({})).await?.text().len(), 3000);
+    let refused = failed(&client.call("echo", json!({"word": "a"})).await.unwrap_err());
+    assert_eq!(refused.data["limit"], "bytes");
+    assert!(refused.data["retryAfter"].as_u64().unwrap() > 20, "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn answer_that_nobody_could_read_is_an_error_that_says_so() -> Result<()> {
+    let server = builder(Limits::default().with_output_bytes(2000)).build()?;
+    for revision in Revision::BOTH {
+        let mut client = connect(&server, revision).await?;
+        let talk = client.call("large", json!({})).await?;
+        assert!(talk.is_error() && talk.text().starts_with("the answer has 3000 bytes, more than the 2000"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn session_subscribes_to_so_many_resources_and_no_more() -> Result<()> {
+    async fn note(_: &Ctx, _: ()) -> Result<String> {
+        Ok("a".into())
+    }
+    let note = antiphon::Resource::new("note:a", "a", note);
+    let server = builder(Limits::default().with_subscriptions(2)).resource(note).build()?;
+    let mut client = connect(&server, Revision::V2025_11_25).await?;
+    for uri in ["note:a", "note:b"] {
+        client.request("resources/subscribe", json!({"uri": uri})).await?;
+    }
+    let refused = failed(&client.request("resources/subscribe", json!({"uri": "note:c"})).await.unwrap_err());
+    assert_eq!(refused.code, -32602);
+    client.request("resources/unsubscribe", json!({"uri": "note:a"})).await?;
+    client.request("resources/subscribe", json!({"uri": "note:c"})).await?;
+    Ok(())
+}
+
+/// A model whose every reply costs 60 tokens.
+fn model() -> Scripted {
+    let usage = Usage { input_tokens: 40, output_tokens: 20 };
+    Scripted::new().otherwise(move |_| Ok(Reply::new("m", "Well.").with_usage(usage)))
+}
+
+fn hourly() -> Limits {
+    Limits::default().with_model(Budget::per(Duration::from_secs(3600)).with_max_tokens(100))
+}
+
+async fn sampled(server: &Server) -> Result<(bool, String)> {
+    let mut client = connect_with(server, Revision::V2026_07_28, json!({})).await?;
+    let talk = client.call("sample", json!({})).await?;
+    Ok((talk.is_error(), talk.text()))
+}
+
+#[tokio::test]
+async fn caller_spends_so_many_tokens_of_our_model_and_no_more() -> Result<()> {
+    let server = builder(hourly()).with_model(model()).with_sampling(SamplingPolicy::ProviderOnly).build()?;
+    for _ in 0..2 {
+        assert_eq!(sampled(&server).await?, (false, "Well.".into()));
+    }
+    let (is_error, text) = sampled(&server).await?;
+    assert!(
+        is_error && text.contains("the caller's limit of 100 tokens is reached; try again in 3"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn replicas_that_share_a_store_count_tokens_together() -> Result<()> {
+    let backend = Backend::connect("memory:", "spend", QueueConfig::default()).await?;
+    let replica = || {
+        builder(hourly())
+            .with_backend(backend.clone())
+            .with_model(model())
+            .with_sampling(SamplingPolicy::ProviderOnly)
+            .build()
+    };
+    let (one, two) = (replica()?, replica()?);
+    assert!(!sampled(&one).await?.0 && !sampled(&two).await?.0);
+    assert!(sampled(&one).await?.0 && sampled(&two).await?.0, "120 tokens were spent, of 100");
+    Ok(())
+}
+
+#[tokio::test]
+async fn client_of_its_own_model_spends_nothing_of_ours() -> Result<()> {
+    let server = builder(hourly()).with_model(model()).build()?;
+    for _ in 0..4 {
+        let mut client = connect(&server, Revision::V2026_07_28)
+            .await?
+            .answering(Answers::new().sample("sample", "Mine."));
+        assert_eq!(client.call("sample", json!({})).await?.text(), "Mine.");
+    }
+    Ok(())
+}
+
+#[cfg(feature = "http")]
+mod http {
+    use std::sync::Arc;
+
+    use antiphon::HttpConfig;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::http::post;
+
+    #[tokio::test]
+    async fn over_http_the_refusal_is_429_with_a_retry_after() -> Result<()> {
+        let quota = Quota::default().with_rate(Rate::per_minute(1));
+        let server = builder(Limits::default().with_principal(quota))
+            .with_principal(|parts| parts.headers.get("x-caller")?.to_str().ok().map(ToOwned::to_owned))
+            .build()?;
+        let app = server.router(HttpConfig::default());
+        let send = async |caller: &'static str| -> Result<_> {
+            let mut request = post(Revision::V2026_07_28, "tools/call", call("echo"));
+            request.headers_mut().insert("x-caller", caller.parse()?);
+            Ok(app.clone().oneshot(request).await?)
+        };
+        assert_eq!(send("ada").await?.status(), 200);
+        let refused = send("ada").await?;
+        assert_eq!(refused.status(), 429);
+        let after: u64 = refused.headers()["retry-after"].to_str()?.parse()?;
+        assert!((1..=60).contains(&after), "{after}");
+        assert_eq!(send("grace").await?.status(), 200, "nobody pays for another");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn over_http_a_full_server_is_503_with_a_retry_after() -> Result<()> {
+        async fn hold(ctx: &Ctx, _: ()) -> Result<()> {
+            let held: &Arc<tokio::sync::Notify> = ctx.state()?;
+            held.notified().await;
+            Ok(())
+        }
+        let held = Arc::new(tokio::sync::Notify::new());
+        let server = builder(Limits::default().with_in_flight(1))
+            .with_state(Arc::clone(&held))
+            .tool(Tool::new("hold", "Works until it is told", hold))
+            .build()?;
+        let app = server.router(HttpConfig::default());
+        let holds =
+            tokio::spawn(app.clone().oneshot(post(Revision::V2026_07_28, "tools/call", call("hold"))));
+        let refused = loop {
+            let answer = app.clone().oneshot(post(Revision::V2026_07_28, "tools/call", call("echo"))).await?;
+            if answer.status() != 200 {
+                break answer;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(refused.status(), 503);
+        assert_eq!(refused.headers()["retry-after"], "1");
+        held.notify_one();
+        assert_eq!(holds.await??.status(), 200);
+        Ok(())
+    }
+}
