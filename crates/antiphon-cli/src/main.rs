@@ -12,6 +12,8 @@ mod new;
 mod person;
 mod print;
 mod prompts;
+#[cfg(test)]
+mod reference;
 mod resources;
 mod results;
 mod runs;

@@ -19,6 +19,7 @@ use crate::{
     form::{Form, Forms, Shown},
     page::{Page, PageHandler, Visits},
     sampling::{SampleError, Sampling},
+    telemetry::Telling,
 };
 
 /// Everything a host can be asked.
@@ -32,6 +33,7 @@ pub(crate) struct Answering {
     pub(crate) roots: Option<Vec<Root>>,
     pub(crate) events: Events,
     pub(crate) visits: Visits,
+    pub(crate) telling: Telling,
 }
 
 /// A folder the person works in.
@@ -93,12 +95,15 @@ impl Answering {
         params: &Value,
         key: Option<&str>,
     ) -> Result<Value, ErrorData> {
-        match method {
-            "sampling/createMessage" => self.sample(params).await,
-            "elicitation/create" => self.elicit(params, key).await,
-            "roots/list" => self.list_roots(),
-            other => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, other.to_owned(), None)),
-        }
+        let answer = async {
+            match method {
+                "sampling/createMessage" => self.sample(params).await,
+                "elicitation/create" => self.elicit(params, key).await,
+                "roots/list" => self.list_roots(),
+                other => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, other.to_owned(), None)),
+            }
+        };
+        self.telling.answer(method, params).within(answer).await
     }
 
     async fn sample(&self, params: &Value) -> Result<Value, ErrorData> {

@@ -11,6 +11,7 @@ use crate::{
     form::{FormHandler, Forms},
     page::{PageHandler, Visits},
     sampling::{Approval, Sampling},
+    telemetry::Telling,
 };
 
 /// Whoever embeds MCP: a chat, an editor, an agent.
@@ -165,6 +166,7 @@ impl Host {
             listener: None,
             lifecycle: Lifecycle::default(),
             limits: HostLimits::default(),
+            telling: Telling::default(),
             #[cfg(feature = "results")]
             results: antiphon_results::client::DualResponseClientOptions::default(),
         }
@@ -214,6 +216,7 @@ pub struct HostBuilder {
     listener: Option<Arc<dyn Fn(Event) + Send + Sync>>,
     lifecycle: Lifecycle,
     limits: HostLimits,
+    telling: Telling,
     #[cfg(feature = "results")]
     pub(crate) results: antiphon_results::client::DualResponseClientOptions,
 }
@@ -274,18 +277,26 @@ impl HostBuilder {
         self
     }
 
+    /// Has the host tell what it does: spans and metrics, by OpenTelemetry's conventions. Default: nothing, at no cost.
+    #[cfg(feature = "telemetry")]
+    pub fn with_telemetry(mut self, telemetry: crate::Telemetry) -> Self {
+        self.telling = Telling::new(telemetry);
+        self
+    }
+
     /// Puts the host together.
     pub fn build(self) -> Host {
         let approval = self.approval;
         let answering = Answering {
             name: self.name,
             version: self.version,
-            sampling: self.model.map(|model| Sampling { model, approval }),
+            sampling: self.model.map(|model| Sampling { model: self.telling.model(model), approval }),
             forms: self.forms,
             pages: self.pages,
             roots: self.roots,
             events: Events::new(self.listener),
             visits: Visits::default(),
+            telling: self.telling,
         };
         Host {
             answering,

@@ -42,6 +42,8 @@
 //! | `auth` | | OAuth for streamable HTTP: `HttpEndpoint::with_auth`, `AuthConfig` |
 //! | `auth-key` | | clients with a private key: `AuthConfig::client_key` |
 //! | `auth-enterprise` | | authorization by an enterprise's identity provider: `AuthConfig::enterprise` |
+//! | `telemetry` | | spans and OpenTelemetry metrics: `HostBuilder::with_telemetry` |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
     reason = "sampling, roots and logging are deprecated in 2026-07-28 and answered until they are removed"
@@ -68,6 +70,7 @@ mod results;
 mod revised;
 mod sampling;
 mod task;
+mod telemetry;
 
 /// MCP's own types, as the SDK defines them.
 pub mod model {
@@ -92,6 +95,8 @@ pub use crate::auth::{
 pub use crate::auth::{Enterprise, IdToken};
 #[cfg(feature = "http")]
 pub use crate::http::HttpEndpoint;
+#[cfg(feature = "telemetry")]
+pub use crate::telemetry::Telemetry;
 pub use crate::{
     answering::Root,
     connection::{Call, Connection, ServerInfo},

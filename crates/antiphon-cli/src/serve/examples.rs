@@ -1,6 +1,6 @@
 //! The examples that can be served.
 
-use antiphon::{HttpConfig, ServerBuilder, shutdown_signal};
+use antiphon::{HttpConfig, ServeConfig, ServerBuilder, shutdown_signal};
 use antiphon_results::DualResponseServerOptions;
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, Result};
@@ -114,7 +114,7 @@ async fn institutions(
     let server = institutions::server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let app = server.router(HttpConfig::default()).nest("/resources", results.router());
     announce(example, &listener)?;
-    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).await?;
+    antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()).await;
     results.shutdown().await?;
     Ok(())
 }

@@ -19,6 +19,7 @@ use std::{
     sync::Arc,
 };
 
+use antiphon::ServeConfig;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
@@ -84,7 +85,7 @@ impl Studio {
             }
             opened.ok()
         };
-        axum::serve(listener, router).await?;
+        antiphon::serve(listener, router, ServeConfig::default(), std::future::pending()).await;
         Ok(Outcome::Done)
     }
 }

@@ -58,7 +58,8 @@ impl<'a> IntoFuture for Call<'a> {
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(crate::task::call(self))
+        let told = self.connection.answering().telling.call(&self.tool);
+        Box::pin(told.within(crate::task::call(self)))
     }
 }
 

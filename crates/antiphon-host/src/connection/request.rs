@@ -43,6 +43,19 @@ pub(super) async fn request(
     options: &Options,
     inner: &Inner,
 ) -> Result<Answer> {
+    let told = inner.answering.telling.request(official(method), &mut params);
+    let answer = told.within(exchange(peer, method, params, options, inner)).await;
+    told.ended(answer.as_ref().map(|answer| &answer.value));
+    answer
+}
+
+async fn exchange(
+    peer: &Peer<RoleClient>,
+    method: &str,
+    mut params: Value,
+    options: &Options,
+    inner: &Inner,
+) -> Result<Answer> {
     if let Some(level) = options.log_level.as_ref().filter(|_| is_modern(peer)) {
         params["_meta"]["io.modelcontextprotocol/logLevel"] = json!(level);
     }

@@ -51,7 +51,8 @@ impl<'a> IntoFuture for TaskCall<'a> {
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
+        let told = self.call.connection.answering().telling.call(&self.call.tool);
+        Box::pin(told.within(async move {
             let Self { call, ttl } = self;
             let connection = call.connection;
             let asked = !connection.speaks_modern().await?
@@ -60,7 +61,7 @@ impl<'a> IntoFuture for TaskCall<'a> {
                 return make(connection, call.params()?, ttl, &call.options).await;
             }
             plain(&call).await
-        })
+        }))
     }
 }
 

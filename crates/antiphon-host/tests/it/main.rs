@@ -14,3 +14,5 @@ mod pages;
 mod results;
 mod support;
 mod tasks;
+#[cfg(feature = "telemetry")]
+mod telemetry;
