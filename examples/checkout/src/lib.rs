@@ -82,9 +82,12 @@ impl Ledger {
     }
 }
 
+/// The tool, under whichever name. Its server needs a [`Ledger`] as state.
+pub fn tool(name: &str) -> Tool {
+    Tool::new(name, "Orders something", checkout).needs_backend()
+}
+
 /// The server, but for its store and its keys.
 pub fn server(ledger: Ledger) -> ServerBuilder {
-    Server::builder("checkout", env!("CARGO_PKG_VERSION"))
-        .with_state(ledger)
-        .tool(Tool::new("checkout", "Orders something", checkout).needs_backend())
+    Server::builder("checkout", env!("CARGO_PKG_VERSION")).with_state(ledger).tool(tool("checkout"))
 }

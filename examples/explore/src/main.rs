@@ -5,7 +5,7 @@
 //! look at the set, its id, and a link to it. `--data` is where rows are written: a folder, or `s3://…`, `gs://…`, `az://…`.
 //! Without it they are kept in memory.
 
-use antiphon::{HttpConfig, shutdown_signal};
+use antiphon::{HttpConfig, ServeConfig, shutdown_signal};
 use antiphon_snapshot::Snapshots;
 use anyhow::Context as _;
 use explore::{results, server, show};
@@ -32,8 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let server = server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let routes = axum::Router::new().nest("/resources", results.router());
     let app = if listen.is_some() { routes.merge(server.router(HttpConfig::default())) } else { routes };
-    let serving =
-        tokio::spawn(axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).into_future());
+    let serving = tokio::spawn(antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()));
 
     let mcp = listen.map(|_| format!("http://{address}/mcp"));
     if let Some(rows) = rows {
@@ -44,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     }
     if let Some(mcp) = mcp {
         eprintln!("listening on {mcp}, result sets at {}", results.base_url());
-        serving.await??;
+        serving.await?;
     } else {
         server.serve_stdio().await?;
     }

@@ -32,11 +32,14 @@ pub enum Control {
     Private,
 }
 
+// ANCHOR: tool
 async fn search_institutions(ctx: &Ctx, search: Search) -> Result<DualResponse> {
     let source = Source::query("institutions", json!({"state": search.state, "control": search.control}));
     ctx.dual_response(CreateOptions::new("Institution Search Results", source)).await
 }
+// ANCHOR_END: tool
 
+// ANCHOR: results
 /// Where result sets are kept and fetched: at `options`' base URL, whichever replica answers there.
 ///
 /// # Errors
@@ -72,3 +75,4 @@ pub fn server(results: &DualResponseServer) -> Result<Server> {
     let tool = Tool::new("search_institutions", "Search colleges and universities", search_institutions);
     Ok(Server::builder("ipeds-reporting", "1.0.0").with_results(results.clone()).tool(tool).build()?)
 }
+// ANCHOR_END: results

@@ -3,7 +3,7 @@
 //! `institutions --database postgres://… [--http 127.0.0.1:3001] [--base-url http://…/resources] [--store redis://…]`.
 //! Without `--store` result sets are kept in memory; with it, start as many as you like behind one base URL.
 
-use antiphon::{HttpConfig, shutdown_signal};
+use antiphon::{HttpConfig, ServeConfig, shutdown_signal};
 use antiphon_results::{DualResponseServerOptions, SharedStore};
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::Context as _;
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
     let server = server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let app = server.router(HttpConfig::default()).nest("/resources", results.router());
     eprintln!("listening on http://{address}/mcp, result sets at {}", results.base_url());
-    axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()).await?;
+    antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()).await;
     results.shutdown().await?;
     Ok(())
 }

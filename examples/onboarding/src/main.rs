@@ -3,7 +3,7 @@
 //! `onboarding --store postgres://localhost/hr --keys 1=<64 hex digits> --http 127.0.0.1:8000`, as often as you like, on
 //! other ports. With `--operators 127.0.0.1:9000 --token <24 letters or more>`, `antiphon runs` shows what is going on.
 
-use antiphon::{HttpConfig, SealConfig, shutdown_signal};
+use antiphon::{HttpConfig, SealConfig, ServeConfig, shutdown_signal};
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
@@ -26,7 +26,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(address) = value("--operators") {
         let token = value("--token").context("operators need a token: pass --token")?;
         let (listener, router) = (TcpListener::bind(address).await?, server.operators(token)?);
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        tokio::spawn(antiphon::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }
     let address = value("--http").unwrap_or("127.0.0.1:8000");
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;

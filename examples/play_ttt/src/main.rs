@@ -8,7 +8,7 @@
 //! `antiphon runs` shows what is going on.
 #![expect(clippy::print_stderr, reason = "whoever starts it wants to know where it listens")]
 
-use antiphon::{HttpConfig, SealConfig, shutdown_signal};
+use antiphon::{HttpConfig, SealConfig, ServeConfig, shutdown_signal};
 use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::Context as _;
@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(address) = value("--operators") {
         let token = value("--token").context("operators need a token: pass --token")?;
         let (listener, router) = (listen(address).await?, server.operators(token)?);
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        tokio::spawn(antiphon::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }
     let Some(address) = value("--http") else { return Ok(server.serve_stdio().await?) };
     let listener = listen(address).await?;

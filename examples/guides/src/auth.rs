@@ -1,0 +1,71 @@
+use antiphon::{
+    HttpConfig, OperatorConfig,
+    auth::{ApiKey, AuthBuilder, Proxy},
+};
+use antiphon_results::DualResponseServerOptions;
+use axum::{Router, routing::get};
+
+async fn read_report(_: &Ctx, _: ()) -> Result<String> {
+    Ok(String::new())
+}
+
+async fn publish_report(_: &Ctx, _: ()) -> Result<String> {
+    Ok(String::new())
+}
+
+async fn export() -> &'static str {
+    ""
+}
+
+// ANCHOR: server
+use antiphon::{
+    auth::{Auth, Issuer},
+    prelude::*,
+};
+
+async fn serve() -> Result<()> {
+    let auth = Auth::builder("https://mcp.example.com/mcp") // as clients know it: tokens must be for this
+        .with_issuer(Issuer::new("https://login.example.com")) // whose tokens are good
+        .with_scopes(["reports:read"]) // what every request needs
+        .build()?;
+
+    let server = Server::builder("reports", "1.0.0")
+        .with_auth(auth)
+        .tool(Tool::new("read_report", "Shows a report", read_report))
+        .tool(
+            Tool::new("publish_report", "Publishes a report", publish_report).with_scopes(["reports:write"]),
+        )
+        .build()?;
+    server.serve_http("0.0.0.0:8000").await?;
+    Ok(())
+}
+// ANCHOR_END: server
+
+// ANCHOR: keys
+fn nightly(auth: AuthBuilder, sha256: &str) -> AuthBuilder {
+    auth.with_api_keys([ApiKey::hashed("nightly", sha256).with_scopes(["reports:read"])]) // printf %s "$KEY" | sha256sum
+}
+// ANCHOR_END: keys
+
+// ANCHOR: proxy
+fn behind_a_proxy(auth: AuthBuilder) -> AuthBuilder {
+    let proxy = Proxy::new("x-client-subject", ["10.1.0.0/16"]).with_verified("x-client-verify", "SUCCESS");
+    auth.with_proxy(proxy)
+}
+// ANCHOR_END: proxy
+
+// ANCHOR: routes
+fn routes(server: &Server, auth: &Auth) -> Result<Router> {
+    // Operators are those who were granted it,
+    let operators = OperatorConfig::with_scope("runs:operate").with_allowed_hosts(["mcp.example.com"]);
+    let admin = server.operators(operators)?;
+    // and so is whatever else you serve.
+    let exports = Router::new().route("/export", get(export)).layer(auth.layer().with_scopes(["export"]));
+    Ok(server.router(HttpConfig::default()).nest("/admin", admin).merge(exports))
+}
+
+/// The routes of result sets know the same callers.
+fn options(auth: &Auth) -> DualResponseServerOptions {
+    DualResponseServerOptions::new("https://mcp.example.com/resources").with_authenticate(auth.clone())
+}
+// ANCHOR_END: routes

@@ -1,0 +1,23 @@
+use antiphon_store::nats::{Nats, NatsConfig};
+
+// ANCHOR: postgres
+use antiphon::{ServerBuilder, prelude::*};
+use antiphon_store::{
+    Backend, QueueConfig,
+    postgres::{Postgres, PostgresConfig},
+};
+
+async fn trips() -> Result<ServerBuilder> {
+    let url = std::env::var("DATABASE_URL")?;
+    let backend = Postgres::connect(PostgresConfig::new(url)).await?.backend(QueueConfig::default());
+    Ok(Server::builder("trips", "1.0.0").with_backend(backend))
+}
+// ANCHOR_END: postgres
+
+// ANCHOR: mixed
+async fn mixed(database_url: String, nats_url: String) -> Result<Backend> {
+    let postgres = Postgres::connect(PostgresConfig::new(database_url)).await?;
+    let nats = Nats::connect(NatsConfig::new(nats_url)).await?;
+    Ok(postgres.backend(QueueConfig::default()).with_bus(nats.bus()))
+}
+// ANCHOR_END: mixed

@@ -1,0 +1,42 @@
+use antiphon::{Health, HttpConfig, KeyRing, Prometheus, SealConfig, ServerBuilder, prelude::*};
+use antiphon_store::Backend;
+use axum::Router;
+
+// ANCHOR: seal
+fn trips(secret: [u8; 32]) -> ServerBuilder {
+    let seal = SealConfig::default().with_keys(KeyRing::new(1, secret));
+    Server::builder("trips", "1.0.0").with_seal(seal)
+}
+// ANCHOR_END: seal
+
+// ANCHOR: backend
+fn with_sessions_on_all_replicas(trips: ServerBuilder, backend: Backend) -> ServerBuilder {
+    trips.with_backend(backend)
+}
+// ANCHOR_END: backend
+
+// ANCHOR: health
+fn probes(server: &Server, metrics: &Prometheus) -> Router {
+    server.health(Health::default().with_metrics(metrics))
+}
+// ANCHOR_END: health
+
+// ANCHOR: hosts
+fn on_the_internet() -> HttpConfig {
+    HttpConfig::default()
+        .with_allowed_hosts(["mcp.example.com"])
+        .with_allowed_origins(["https://app.example.com:443"])
+}
+// ANCHOR_END: hosts
+
+// ANCHOR: principal
+/// What a middleware of yours has put into the request.
+#[derive(Clone)]
+struct User {
+    id: String,
+}
+
+fn known(trips: ServerBuilder) -> ServerBuilder {
+    trips.with_principal(|parts| parts.extensions.get::<User>().map(|user| user.id.clone()))
+}
+// ANCHOR_END: principal

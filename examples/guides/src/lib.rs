@@ -1,0 +1,16 @@
+//! What the guides of the book show. Nothing here is run: pages include it, part by part, and it compiles.
+#![expect(dead_code, reason = "it is read, and called by nobody")]
+
+mod asking;
+mod auth;
+mod backends;
+mod deploying;
+mod explore;
+mod hosting;
+mod limits;
+mod migrating;
+mod models;
+mod results;
+mod tasks;
+mod telemetry;
+mod testing;

@@ -1,0 +1,31 @@
+use antiphon_host::{Connection, Endpoint, Host};
+use antiphon_results::{DualResponseServerOptions, Owner, client::FetchAllOptions};
+use serde_json::json;
+
+// ANCHOR: owner
+/// What a middleware of yours has put into the request.
+#[derive(Clone)]
+struct Caller {
+    subject: String,
+    organisation: String,
+}
+
+fn owned(options: DualResponseServerOptions) -> DualResponseServerOptions {
+    options.with_authenticate(|parts: &http::request::Parts| {
+        let caller = parts.extensions.get::<Caller>()?;
+        Some(Owner::principal(&caller.subject).with_tenant(&caller.organisation))
+    })
+}
+// ANCHOR_END: owner
+
+fn bar(_: u64, _: u64) {}
+
+// ANCHOR: fetch
+async fn every_row(host: &Host) -> antiphon::Result<usize> {
+    let server: Connection = host.connect(Endpoint::http("https://api.example.com/mcp")).await?;
+    let result = server.call("search_institutions", json!({"state": "NJ"})).await?;
+    let Some(set) = server.dual_response(&result) else { return Ok(0) };
+    let rows = set.fetch_all(FetchAllOptions::new().with_progress(bar)).await?;
+    Ok(rows.len())
+}
+// ANCHOR_END: fetch
