@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+// ANCHOR: tool
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
     /// What to say again.
@@ -41,6 +42,7 @@ impl ServerHandler for Bare {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
 }
+// ANCHOR_END: tool
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

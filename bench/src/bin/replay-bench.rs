@@ -1,4 +1,6 @@
 //! What replay costs: time to bring a run back, bytes it travels as, memory it leaves behind.
+//!
+//! Prints JSON, for `cargo xtask bench replay`. Times are microseconds.
 
 use std::{
     hint::black_box,
@@ -12,6 +14,13 @@ use antiphon::{
 };
 use antiphon_replay::{Advance, Journal, Machine, Op, Turn};
 use serde_json::{Value, json};
+
+/// How often a leg is tried; the shortest counts.
+const TRIES: u32 = 1000;
+/// Steps that the machine alone goes through.
+const MACHINE_STEPS: u32 = 1000;
+/// Runs that are left suspended.
+const RUNS: u32 = 100_000;
 
 #[derive(Deserialize, JsonSchema)]
 struct Count {
@@ -146,26 +155,17 @@ async fn main() -> Result<()> {
         println!("{} µs", leg.as_micros());
         return Ok(());
     }
-    println!("a leg, from request to answer, by what there is to replay (shortest of 1000)");
-    println!("{:>8} {:>8} {:>12} {:>12} {:>14}", "steps", "answers", "leg", "replay", "requestState");
     let empty = suspended(&server, 0, 0).await?;
-    let floor = shortest(&mut client, &empty, 1000).await?;
-    for (steps, asks) in [(0, 0), (10, 0), (100, 0), (1000, 0), (0, 50), (0, 100), (0, 1000)] {
-        let request = suspended(&server, steps, asks).await?;
+    let floor = shortest(&mut client, &empty, TRIES).await?;
+    let mut legs = Vec::new();
+    for (steps, answers) in [(0, 0), (10, 0), (100, 0), (1000, 0), (0, 50), (0, 100), (0, 1000)] {
+        let request = suspended(&server, steps, answers).await?;
         let bytes = request["requestState"].as_str().map_or(0, str::len);
-        let leg = shortest(&mut client, &request, 1000).await?;
-        let replay = leg.saturating_sub(floor);
-        println!("{steps:>8} {asks:>8} {:>9} µs {:>9} µs {bytes:>12} B", leg.as_micros(), replay.as_micros());
+        let leg = shortest(&mut client, &request, TRIES).await?;
+        legs.push(json!({"steps": steps, "answers": answers, "leg": micros(leg), "bytes": bytes}));
     }
-    println!(
-        "(replay: the leg less one with an empty journal; it includes opening the seal and reading the journal)"
-    );
-    println!(
-        "the machine alone, 1000 steps: {} µs (shortest of 2000)",
-        machine_alone(1000, 2000).as_micros()
-    );
+    let machine = machine_alone(MACHINE_STEPS, 2 * TRIES);
 
-    let runs = 100_000_u32;
     let call = json!({"name": "long", "arguments": {"steps": 3, "asks": 0}});
     for _ in 0..2_000 {
         black_box(client.request("tools/call", call.clone()).await?);
@@ -173,7 +173,7 @@ async fn main() -> Result<()> {
     drop(client);
     let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
     let before = resident()?;
-    for n in 0..runs {
+    for n in 0..RUNS {
         // The client remembers what it was sent; it is the server that is weighed.
         if n % 1_000 == 0 {
             client = Client::connect(&server, Revision::V2026_07_28).await?;
@@ -182,8 +182,18 @@ async fn main() -> Result<()> {
     }
     drop(client);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    let after = resident()?;
-    println!();
-    println!("{runs} suspended runs add {} KiB to the process", after.saturating_sub(before) / 1024);
+    let added = resident()?.saturating_sub(before);
+    println!(
+        "{}",
+        json!({
+            "tries": TRIES, "empty": micros(floor), "legs": legs,
+            "machine_steps": MACHINE_STEPS, "machine": micros(machine),
+            "runs": RUNS, "added_bytes": added,
+        })
+    );
     Ok(())
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }

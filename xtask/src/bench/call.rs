@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::PACKAGE;
+use super::figures::{Asked, CPU, Figure, MIB};
 use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
 use crate::mcp::{self, Connection};
 use crate::project::{Profile, Project};
@@ -30,11 +32,11 @@ pub(crate) struct Options {
     connections: usize,
     /// Fail when CPU per request exceeds the bare engine's by more than this factor.
     #[arg(long)]
-    limit: Option<f64>,
+    pub(super) limit: Option<f64>,
 }
 
 /// Measures both servers on both revisions.
-pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
+pub(super) fn main(project: &Project, options: &Options) -> Result<Vec<Figure>> {
     // Short slices in turn, so that whatever else the machine does falls on both servers alike.
     let slices = usize::try_from(options.seconds.max(1) * 10)?;
     let log = project.target.join("bench").join("servers.log");
@@ -45,46 +47,26 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     }
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len} slices, {msg}")?;
     let bar = ProgressBar::new(4 * slices as u64).with_style(style);
-    let mut table = Table::new([
-        "server",
-        "revision",
-        "requests",
-        "req/s",
-        "p50 µs",
-        "p99 µs",
-        "CPU µs/req",
-        "peak RSS MiB",
-    ]);
+    let mut table = Table::new(COLUMNS);
+    let mut figures = Vec::new();
     let mut ratios = Vec::new();
     for revision in [mcp::LEGACY, mcp::MODERN] {
         let mut sides = Vec::new();
         for (bin, binary) in &servers {
-            let server = pinned(0, || Server::start(binary, server::free_address()?, &[], &log))?;
-            check_echo(server.address(), revision)
-                .with_context(|| format!("{bin} does not echo at {revision}"))?;
-            let address = server.address();
-            let mut connections: Vec<_> =
-                (0..options.connections.max(1)).map(|_| Connection::new(address)).collect();
-            // The first slice warms up and is not counted.
-            load(&server, revision, &mut connections, SLICE)?;
-            sides.push(Side { bin, server, connections, slices: Vec::new() });
+            sides.push(Side::start(bin, binary, &[], revision, options.connections, &log)?);
         }
-        for slice in 0..slices {
-            // Each server goes first as often as second.
-            for turn in 0..sides.len() {
-                let side = &mut sides[(turn + slice) % 2];
-                bar.set_message(format!("{} at {revision}", side.bin));
-                side.slices.push(load(&side.server, revision, &mut side.connections, SLICE)?);
-                bar.inc(1);
-            }
-        }
+        in_turn(&mut sides, revision, slices, &bar)?;
         for side in &sides {
             table.row(side.row(revision)?);
         }
         let [bare, ours] = &sides[..] else { anyhow::bail!("two servers are compared") };
-        let pairs = bare.slices.iter().zip(&ours.slices);
-        let paired = pairs.map(|(bare, ours)| ours.cpu_per_request() / bare.cpu_per_request()).collect();
-        ratios.push((revision, Spread::of(paired).context("no slice was measured")?));
+        let call = format!("a tool call at {revision}");
+        let cpu = ours.figure(&call, "bare rmcp", bare)?.asked(options.limit.map(Asked::RatioAtMost));
+        figures.push(cpu.sizing(call));
+        let memory = format!("most memory of the server at {revision}");
+        let peak = Figure::new(&memory, MIB, ours.peak()?).beside("bare rmcp", bare.peak()?);
+        figures.push(peak.sizing(format!("{memory}, under {} connections", options.connections)));
+        ratios.push((revision, ours.beside(bare)?));
     }
     bar.finish_and_clear();
     println!(
@@ -99,15 +81,35 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
         println!(
             "{revision}: CPU per request {median:.3} times the bare engine's (half of the pairs {low:.3} to {high:.3})"
         );
-        if let Some(limit) = options.limit {
-            ensure!(median <= limit, "at {revision} {median:.3} is over the limit of {limit}");
+    }
+    Ok(figures)
+}
+
+pub(super) const COLUMNS: [&str; 8] =
+    ["server", "revision", "requests", "req/s", "p50 µs", "p99 µs", "CPU µs/req", "peak RSS MiB"];
+
+/// Loads all sides in short slices: each goes first as often as any other.
+pub(super) fn in_turn(
+    sides: &mut [Side<'_>],
+    revision: &str,
+    slices: usize,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let count = sides.len();
+    for slice in 0..slices {
+        for turn in 0..count {
+            let side = &mut sides[(turn + slice) % count];
+            bar.set_message(format!("{} at {revision}", side.bin));
+            side.slices.push(load(&side.server, revision, &mut side.connections, SLICE)?);
+            bar.inc(1);
         }
     }
     Ok(())
 }
 
+/// One of the servers that are compared.
 #[derive(Debug)]
-struct Side<'a> {
+pub(super) struct Side<'a> {
     bin: &'a str,
     server: Server,
     /// Kept from slice to slice, so that connecting is no part of the measure.
@@ -115,12 +117,48 @@ struct Side<'a> {
     slices: Vec<Slice>,
 }
 
-impl Side<'_> {
+impl<'a> Side<'a> {
+    /// Starts `binary`, which echoes, and warms it up.
+    pub(super) fn start(
+        bin: &'a str,
+        binary: &Path,
+        extra: &[String],
+        revision: &str,
+        connections: usize,
+        log: &Path,
+    ) -> Result<Self> {
+        let server = pinned(0, || Server::start(binary, server::free_address()?, extra, log))?;
+        let address = server.address();
+        check_echo(address, revision).with_context(|| format!("{bin} does not echo at {revision}"))?;
+        let mut connections: Vec<_> = (0..connections.max(1)).map(|_| Connection::new(address)).collect();
+        // The first slice is not counted.
+        load(&server, revision, &mut connections, SLICE)?;
+        Ok(Self { bin, server, connections, slices: Vec::new() })
+    }
+
+    /// Its CPU per request beside another's: the median of the pairs.
+    pub(super) fn beside(&self, other: &Self) -> Result<Spread> {
+        let pairs = other.slices.iter().zip(&self.slices);
+        let paired = pairs.map(|(other, ours)| ours.cpu_per_request() / other.cpu_per_request()).collect();
+        Spread::of(paired).context("no slice was measured")
+    }
+
+    /// The same as data.
+    pub(super) fn figure(&self, name: &str, who: &str, other: &Self) -> Result<Figure> {
+        let figure = Figure::new(name, CPU, self.cpu()?.median).beside(who, other.cpu()?.median);
+        Ok(figure.paired(&self.beside(other)?))
+    }
+
+    /// The most memory that the server has had, in MiB.
+    fn peak(&self) -> Result<f64> {
+        peak_rss_mib(self.server.pid())
+    }
+
     fn cpu(&self) -> Result<Spread> {
         Spread::of(self.slices.iter().map(Slice::cpu_per_request).collect()).context("no slice was measured")
     }
 
-    fn row(&self, revision: &str) -> Result<[String; 8]> {
+    pub(super) fn row(&self, revision: &str) -> Result<[String; 8]> {
         let mut latencies: Vec<u32> = self.slices.iter().flat_map(|slice| slice.latencies.clone()).collect();
         latencies.sort_unstable();
         let seconds: f64 = self.slices.iter().map(|slice| slice.time.as_secs_f64()).sum();
@@ -133,7 +171,7 @@ impl Side<'_> {
             percentile(&latencies, 50).to_string(),
             percentile(&latencies, 99).to_string(),
             format!("{:.1}", cpu.median),
-            format!("{:.1}", peak_rss_mib(self.server.pid())?),
+            format!("{:.1}", self.peak()?),
         ])
     }
 }

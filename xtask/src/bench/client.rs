@@ -1,6 +1,6 @@
 //! Clients that cost next to nothing: the same prepared bytes to every server, answers hardly looked at.
 
-use std::io::{self, BufRead as _, BufReader, Read, Write};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{ChildStdin, ChildStdout};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 
+use crate::events::{read_chunk, take_event};
 use crate::http::Message;
 use crate::mcp;
 
@@ -325,39 +326,6 @@ impl Wire for Sse {
     }
 }
 
-/// Moves the data of the next event that has any from `pending` to `data`.
-fn take_event(pending: &mut Vec<u8>, data: &mut Vec<u8>) -> bool {
-    data.clear();
-    while let Some(end) = pending.windows(2).position(|it| it == b"\n\n") {
-        for line in pending[..end].split(|byte| *byte == b'\n') {
-            if let Some(value) = line.strip_prefix(b"data:") {
-                data.extend_from_slice(value.trim_ascii());
-            }
-        }
-        pending.drain(..end + 2);
-        if !data.is_empty() {
-            return true;
-        }
-    }
-    false
-}
-
-/// Adds one chunk of a chunked body to `body`.
-fn read_chunk(from: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> Result<()> {
-    let mut line = String::new();
-    from.read_line(&mut line)?;
-    let size = usize::from_str_radix(line.trim(), 16)
-        .with_context(|| format!("`{}` is no size of a chunk", line.trim()))?;
-    if size == 0 {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof)).context("the stream of events ended");
-    }
-    let start = body.len();
-    body.resize(start + size + 2, 0);
-    from.read_exact(&mut body[start..])?;
-    body.truncate(start + size);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,15 +356,5 @@ mod tests {
             assert_eq!(read_frame(&mut frame.as_slice(), &mut read).unwrap(), Opcode::Text);
             assert_eq!(read, message);
         }
-    }
-
-    #[test]
-    fn events_are_taken_one_by_one_and_comments_passed_over() {
-        let mut pending = b": still here\n\nevent: message\ndata: {1}\n\ndata:{2}\n\ndata: {3".to_vec();
-        let mut data = Vec::new();
-        assert!(take_event(&mut pending, &mut data) && data == b"{1}");
-        assert!(take_event(&mut pending, &mut data) && data == b"{2}");
-        assert!(!take_event(&mut pending, &mut data));
-        assert_eq!(pending, b"data: {3");
     }
 }

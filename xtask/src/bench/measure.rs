@@ -78,7 +78,7 @@ impl Spread {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of requests stay far below 2^52")]
-pub(super) fn as_f64(count: usize) -> f64 {
+pub(crate) fn as_f64(count: usize) -> f64 {
     count as f64
 }
 

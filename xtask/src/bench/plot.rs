@@ -10,7 +10,9 @@ pub(super) struct Line {
 }
 
 /// Colours that people tell apart, whoever they are (Okabe and Ito).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666"];
+pub(crate) const COLOURS: [&str; 7] = [BLUE, RED, "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#666666"];
+pub(super) const BLUE: &str = "#0072b2";
+pub(super) const RED: &str = "#d55e00";
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 520.0;
@@ -130,6 +132,11 @@ impl Axis {
             tick
         })
     }
+}
+
+/// Text as it may stand in SVG.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn short(value: f64) -> String {

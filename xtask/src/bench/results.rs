@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::PACKAGE;
+use super::figures::{Asked, CPU, Figure};
 use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
 use crate::http::Message;
 use crate::mcp::Connection;
@@ -40,11 +41,11 @@ pub(crate) struct Options {
     streams: usize,
     /// Fail when a figure is not reached.
     #[arg(long)]
-    strict: bool,
+    pub(super) strict: bool,
 }
 
 /// Measures streams, then pages.
-pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
+pub(super) fn main(project: &Project, options: &Options) -> Result<Vec<Figure>> {
     let bare = project.build(PACKAGE, "bare-results", Profile::Release)?;
     let ours = project.build(PACKAGE, "antiphon-results", Profile::Release)?;
     let fetch = project.build(PACKAGE, "fetch-results", Profile::Release)?;
@@ -57,11 +58,7 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     let database = pinned(1, || Host::start(Backend::Postgres.engine(), &folder, &[]))?;
     let paged = pages(options, &database.url(), &bare, &ours, &log);
     database.end()?;
-    let missed: Vec<String> = streamed?.into_iter().chain(paged?).collect();
-    if options.strict {
-        ensure!(missed.is_empty(), "not reached: {}", missed.join("; "));
-    }
-    Ok(())
+    Ok([streamed?, paged?].concat())
 }
 
 fn database_argument(database: &str) -> Vec<String> {
@@ -69,7 +66,7 @@ fn database_argument(database: &str) -> Vec<String> {
 }
 
 /// The same page from each side.
-fn pages(options: &Options, database: &str, bare: &Path, ours: &Path, log: &Path) -> Result<Option<String>> {
+fn pages(options: &Options, database: &str, bare: &Path, ours: &Path, log: &Path) -> Result<Vec<Figure>> {
     let plain = database_argument(database);
     let shared = [&plain[..], &["--store".to_owned(), database.to_owned()]].concat();
     let start = |binary: &Path, arguments: &[String]| {
@@ -103,7 +100,8 @@ fn pages(options: &Options, database: &str, bare: &Path, ours: &Path, log: &Path
     bar.finish_and_clear();
 
     let mut table = Table::new(["pages of", "requests", "req/s", "CPU µs/page", "ratio", "middle half"]);
-    let mut missed = None;
+    let mut figures = Vec::new();
+    let mut bare = None;
     for side in &sides {
         let pairs = sides[0].slices.iter().zip(&side.slices);
         let ratio = Spread::of(pairs.map(|(bare, ours)| ours.cpu() / bare.cpu()).collect());
@@ -120,10 +118,15 @@ fn pages(options: &Options, database: &str, bare: &Path, ours: &Path, log: &Path
             format!("{:.3}", ratio.median),
             format!("{:.3} to {:.3}", ratio.low, ratio.high),
         ]);
-        if side.name.ends_with("memory") && ratio.median > PAGE_TARGET {
-            missed =
-                Some(format!("a page costs {:.3} times the bare one, at most {PAGE_TARGET}", ratio.median));
-        }
+        // The first is what the others are measured beside.
+        let Some(bare) = bare else {
+            bare = Some(cpu.median);
+            continue;
+        };
+        let page = format!("a page of a {}", side.name);
+        let asked = side.name.ends_with("memory").then_some(Asked::RatioAtMost(PAGE_TARGET));
+        let figure = Figure::new(&page, CPU, cpu.median).beside("bare sqlx and axum", bare);
+        figures.push(figure.paired(&ratio).asked(asked).sizing(format!("{page}, {LIMIT} rows")));
     }
     println!(
         "{} connections, {slices} slices of {} ms each, in turn; pages of {LIMIT} rows, {bytes} bytes\n{table}",
@@ -133,21 +136,15 @@ fn pages(options: &Options, database: &str, bare: &Path, ours: &Path, log: &Path
     println!(
         "CPU is the server process's; the ratio is the median of pairs of slices. The database is on another processor."
     );
-    Ok(missed)
+    Ok(figures)
 }
 
 /// The same bytes with `curl` and with `fetch_stream`, in turn: from a query, and from rows in memory.
-fn streams(
-    options: &Options,
-    database: &str,
-    ours: &Path,
-    fetch: &Path,
-    log: &Path,
-) -> Result<Option<String>> {
+fn streams(options: &Options, database: &str, ours: &Path, fetch: &Path, log: &Path) -> Result<Vec<Figure>> {
     ensure!(project::installed("curl"), "the stream is compared with curl, which is not installed");
     let server = Server::start(ours, server::free_address()?, &database_argument(database), log)?;
     let mut table = Table::new(["rows from", "read with", "MB/s", "of curl's", "middle half"]);
-    let mut missed = None;
+    let mut figures = Vec::new();
     for (source, path) in [("a query on PostgreSQL", "/new"), ("memory", "/new-rows")] {
         let url = format!("http://{}/resources/{}", server.address(), made(server.address(), path)?);
         let readers = [
@@ -178,19 +175,21 @@ fn streams(
                 format!("{:.2}", ratio.median),
                 format!("{:.2} to {:.2}", ratio.low, ratio.high),
             ]);
-            if path == "/new" && *name == "fetch_stream" && ratio.median < STREAM_TARGET {
-                missed = Some(format!(
-                    "fetch_stream reaches {:.2} of curl's throughput, at least {STREAM_TARGET}",
-                    ratio.median
-                ));
+            if *name == "curl" {
+                continue;
             }
+            let asked = path == "/new" && *name == "fetch_stream";
+            let curl = Spread::of(speeds[0].clone()).context("nothing was streamed")?;
+            let figure = Figure::new(format!("`{name}`, from {source}"), "MB a second", speed.median);
+            let figure = figure.beside("curl", curl.median).paired(&ratio);
+            figures.push(figure.asked(asked.then_some(Asked::RatioAtLeast(STREAM_TARGET))));
         }
     }
     println!("whole sets as NDJSON, 14 MB and 85 MB, each reader in turn\n{table}");
     println!(
         "curl throws the bytes away. fetch_stream makes a map of every row; the others leave rows as text."
     );
-    Ok(missed)
+    Ok(figures)
 }
 
 /// Bytes and seconds.

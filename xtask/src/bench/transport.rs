@@ -1,6 +1,5 @@
 //! `cargo xtask bench transport`: a tool call over each transport, beside the bare library echoing its bytes.
 
-use std::env;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,10 +10,11 @@ use serde_json::Value;
 
 use super::PACKAGE;
 use super::client::{self, Calls, Http, Pipe, Sse, TEXT, WebSocket, Wire};
+use super::figures::{CPU, Figure};
 use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
 use crate::http::Message;
 use crate::mcp;
-use crate::project::{self, Profile, Project};
+use crate::project::{Profile, Project};
 use crate::server::{self, Server};
 use crate::table::Table;
 
@@ -75,12 +75,7 @@ const ROWS: [(Transport, &str); 8] = [
 ];
 
 /// Measures each transport, ours and bare in turn.
-pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
-    if cfg!(debug_assertions) {
-        // A client slower than the servers would be what is measured.
-        let fast = project.build("xtask", "xtask", Profile::Release)?;
-        return project::run(Command::new(fast).args(env::args_os().skip(1)));
-    }
+pub(super) fn main(project: &Project, options: &Options) -> Result<Vec<Figure>> {
     let slices = usize::try_from(options.seconds.max(1) * 10)?;
     let log = project.target.join("bench").join("servers.log");
     let bare = project.build(PACKAGE, "bare-transports", Profile::Release)?;
@@ -97,7 +92,7 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
         "bare",
         "ratio",
     ]);
-    let mut figures = Vec::new();
+    let (mut figures, mut said) = (Vec::new(), Vec::new());
     for (transport, revision) in ROWS {
         let place = Place { transport, revision, in_flight: options.in_flight.max(1), log: &log };
         bar.set_message(format!("{} at {revision}", transport.name()));
@@ -126,7 +121,10 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
             format!("{bare_cpu:.1}"),
             format!("{:.2}", ratio.median),
         ]);
-        figures.push((place, ours_cpu - bare_cpu, ratio));
+        let figure = Figure::new(format!("a call over {place}"), CPU, ours_cpu);
+        let figure = figure.beside(transport.library(), bare_cpu).paired(&ratio);
+        figures.push(figure.sizing(format!("a tool call over {place}")));
+        said.push((place, ours_cpu - bare_cpu, ratio));
     }
     bar.finish_and_clear();
     println!(
@@ -137,13 +135,13 @@ pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
     println!(
         "Servers have one processor, the client another. Bare is no MCP: the bytes of the call come back unread."
     );
-    for (place, more, Spread { low, median, high }) in figures {
+    for (place, more, Spread { low, median, high }) in said {
         let library = place.transport.library();
         println!(
             "{place}: {more:.1} µs of CPU a call more than bare {library}, {median:.2} times it (half of the pairs {low:.2} to {high:.2})"
         );
     }
-    Ok(())
+    Ok(figures)
 }
 
 /// One row of the table, to be measured.

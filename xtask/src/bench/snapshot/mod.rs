@@ -9,11 +9,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::figures::Figure;
 use super::measure::Spread;
-use super::plot::{Line, plot};
 use crate::project::{Profile, Project};
 use crate::services::{Backend, Host};
-use crate::table::Table;
+
+mod show;
 
 const PACKAGE: &str = "antiphon-bench-snapshot";
 
@@ -40,7 +41,7 @@ pub(crate) struct Options {
     plot: bool,
     /// Fail when a figure is not reached.
     #[arg(long)]
-    strict: bool,
+    pub(in crate::bench) strict: bool,
 }
 
 /// What a process said.
@@ -64,32 +65,30 @@ struct Measured {
     bare_rss: u64,
 }
 
-/// Measures, prints, and says what was not reached.
-pub(crate) fn main(project: &Project, options: &Options) -> Result<()> {
+/// Measures, prints, and draws if that is asked for.
+pub(in crate::bench) fn main(project: &Project, options: &Options) -> Result<Vec<Figure>> {
     let binary = project.build(PACKAGE, PACKAGE, Profile::Named("bench-snapshot"))?;
     let folder = project.target.join("bench").join("snapshot");
     fs::create_dir_all(&folder)?;
     let database = Host::start(Backend::Postgres.engine(), &folder, &["-c", "shared_buffers=512MB"])?;
     let mut all = Vec::new();
-    let mut missed = Vec::new();
+    let mut figures = Vec::new();
     for rows in &options.rows {
         let url = (*rows <= options.database_rows).then(|| database.url());
         let bench = Bench { binary: &binary, folder: folder.join(rows.to_string()), rows: *rows, url };
         let times = if *rows > LARGE { 1 } else { options.times };
         let measured = bench.all(times)?;
-        missed.extend(print(&measured, *rows));
+        show::print(&measured, *rows);
+        figures.extend(show::figures(&measured, *rows));
         all.extend(measured);
         // Fifty million rows and their sorted copies are gigabytes.
         fs::remove_dir_all(&bench.folder)?;
     }
     database.end()?;
     if options.plot {
-        draw(project, &all)?;
+        show::draw(project, &all)?;
     }
-    if options.strict {
-        ensure!(missed.is_empty(), "not reached: {}", missed.join("; "));
-    }
-    Ok(())
+    Ok(figures)
 }
 
 struct Bench<'a> {
@@ -234,70 +233,4 @@ fn remove_views(folder: &Path) -> Result<()> {
 
 fn middle(values: Vec<f64>) -> Result<f64> {
     Ok(Spread::of(values).context("nothing was measured")?.median)
-}
-
-/// Prints the figures of one set and returns what was not reached.
-fn print(measured: &[Measured], rows: u64) -> Vec<String> {
-    let of = |what: &str| measured.iter().find(|measured| measured.what == what);
-    let mut table =
-        Table::new(["", "bare", "ours", "ours / bare", "PostgreSQL", "memory", "of bare", "asked for", ""]);
-    let mut missed = Vec::new();
-    for it in measured {
-        let bare = it.bare.unwrap_or(f64::NAN);
-        let ratio = it.ours / bare;
-        let (asked, reached) = match it.what {
-            "ingest" | "all as NDJSON" | "all as Arrow IPC" => ("speed 0.8 of bare", 1.0 / ratio >= 0.8),
-            "page, deep" => {
-                let first = of("page, first").map_or(f64::NAN, |first| first.ours);
-                let ahead = it.postgres.is_none_or(|postgres| postgres / it.ours >= 20.0);
-                ("2 x first, PostgreSQL / 20", it.ours <= 2.0 * first && ahead)
-            }
-            "sort, once" => ("1.2 x bare", ratio <= 1.2),
-            "sorted page, first" | "sorted page, deep" => {
-                let plain = of("page, deep").map_or(f64::NAN, |plain| plain.ours);
-                ("like an unsorted page", it.ours <= 1.5 * plain)
-            }
-            _ => ("", true),
-        };
-        let reached = reached && it.rss < MEMORY;
-        if !reached {
-            missed.push(format!("{} of {rows} rows", it.what));
-        }
-        table.row([
-            it.what.into(),
-            time(bare),
-            time(it.ours),
-            format!("{ratio:.2}"),
-            it.postgres.map_or_else(String::new, time),
-            format!("{} MiB", it.rss / 1024 / 1024),
-            format!("{} MiB", it.bare_rss / 1024 / 1024),
-            asked.into(),
-            if reached { "reached".into() } else { "NOT reached".into() },
-        ]);
-    }
-    println!("{rows} rows, 8 columns; pages of 100 rows; memory under {} MiB\n{table}", MEMORY / 1024 / 1024);
-    missed
-}
-
-fn time(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.2} ms", seconds * 1000.0) } else { format!("{seconds:.2} s") }
-}
-
-/// How the figures grow with the rows.
-fn draw(project: &Project, all: &[Measured]) -> Result<()> {
-    let mut lines: Vec<Line> = Vec::new();
-    for it in all {
-        #[expect(clippy::cast_precision_loss, reason = "rows stay far below 2^52")]
-        let point = (it.rows as f64, it.ours);
-        match lines.iter_mut().find(|line| line.name == it.what) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line { name: it.what.into(), points: vec![point] }),
-        }
-    }
-    let picture = plot("Snapshots: seconds by rows", "rows", "seconds", &lines);
-    fs::write(project.root.join("docs/images/snapshot-scale.svg"), picture)?;
-    let figures = serde_json::to_string_pretty(all)?;
-    fs::create_dir_all(project.root.join("docs/reference"))?;
-    fs::write(project.root.join("docs/reference/snapshot-figures.json"), figures + "\n")?;
-    Ok(())
 }
