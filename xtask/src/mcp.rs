@@ -44,7 +44,18 @@ impl Connection {
     }
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+/// Sends prepared bytes on a connection of their own, and waits no longer than `patience` for each part of the answer.
+pub(crate) fn exchange_once(address: SocketAddr, request: &[u8], patience: Duration) -> io::Result<Message> {
+    use io::Write as _;
+
+    let mut stream = connect(address)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(request)?;
+    Message::read(&mut BufReader::new(stream))?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Connects with patience for an answer.
+pub(crate) fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -72,8 +83,23 @@ pub(crate) fn tool_call(revision: &str, host: &str, id: u64, mut params: Map<Str
     Message::post(host, &headers, body.to_string().into_bytes())
 }
 
-/// The `result` in a response, whether it came as JSON or as a stream of events.
-pub(crate) fn result(response: &Message) -> Result<Value> {
+/// A request on 2026-07-28 of a client that answers forms and knows tasks. `name` is what it is about.
+pub(crate) fn modern(host: &str, id: u64, method: &str, name: &str, mut params: Value) -> Message {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": { "form": {} },
+            "extensions": { "io.modelcontextprotocol/tasks": {} },
+        },
+        "io.modelcontextprotocol/clientInfo": { "name": "xtask", "version": "1" },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    let headers = [("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", name)];
+    Message::post(host, &headers, body.to_string().into_bytes())
+}
+
+/// The answer in a response, result or error, whether it came as JSON or as a stream of events.
+pub(crate) fn answer(response: &Message) -> Option<Value> {
     let text = String::from_utf8_lossy(&response.body);
     let is_stream = response.header("content-type").is_some_and(|it| it.starts_with("text/event-stream"));
     let messages: Vec<Value> = if is_stream {
@@ -82,9 +108,15 @@ pub(crate) fn result(response: &Message) -> Result<Value> {
     } else {
         serde_json::from_str(&text).into_iter().collect()
     };
-    let answer = messages.into_iter().find(|it| it.get("result").is_some() || it.get("error").is_some());
-    let mut answer =
-        answer.with_context(|| format!("status {} without an answer: {text}", response.status()))?;
+    messages.into_iter().find(|it| it.get("result").is_some() || it.get("error").is_some())
+}
+
+/// The `result` in a response.
+pub(crate) fn result(response: &Message) -> Result<Value> {
+    let mut answer = answer(response).with_context(|| {
+        let text = String::from_utf8_lossy(&response.body);
+        format!("status {} without an answer: {text}", response.status())
+    })?;
     if let Some(error) = answer.get("error") {
         bail!("error {error}");
     }

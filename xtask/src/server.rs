@@ -66,6 +66,18 @@ impl Server {
         let _ = self.child.wait();
     }
 
+    /// Waits until it has ended by itself, and says whether it did within `patience`.
+    pub(crate) fn has_ended(&mut self, patience: Duration) -> Result<bool> {
+        let start = Instant::now();
+        while start.elapsed() < patience {
+            if self.child.try_wait()?.is_some() {
+                return Ok(true);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(false)
+    }
+
     /// Waits until it accepts connections.
     pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
         let start = Instant::now();

@@ -28,6 +28,18 @@ impl Table {
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.push(Vec::from(cells));
     }
+
+    /// The same for a page.
+    pub(crate) fn to_markdown(&self) -> String {
+        let mut page = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            page.extend(["| ", &row.join(" | "), " |\n"]);
+            if number == 0 {
+                page.extend(["|---", &"|---:".repeat(row.len().saturating_sub(1)), "|\n"]);
+            }
+        }
+        page
+    }
 }
 
 impl fmt::Display for Table {
@@ -71,5 +83,6 @@ mod tests {
         table.row(["a".into(), "1".into()]);
         table.row(["longer".into(), "100".into()]);
         assert_eq!(table.to_string(), "  name      n\n  ------  ---\n  a         1\n  longer  100\n");
+        assert_eq!(table.to_markdown(), "| name | n |\n|---|---:|\n| a | 1 |\n| longer | 100 |\n");
     }
 }

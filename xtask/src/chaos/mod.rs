@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 mod fleet;
-mod ledger;
+pub(crate) mod ledger;
 mod proxy;
 mod rounds;
 mod store;
-mod story;
+pub(crate) mod story;
 mod tasks;
 
 /// What kind of chaos.

@@ -151,6 +151,11 @@ impl Story {
         Effects { address: self.word("address"), charge, ship }
     }
 
+    /// Whom its effects are about; nothing is said of them.
+    pub(crate) fn subject(&self) -> Effects {
+        Effects { address: self.word("address"), ..Effects::default() }
+    }
+
     fn word(&self, key: &str) -> String {
         format!("{key}-{}", self.number)
     }

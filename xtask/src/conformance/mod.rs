@@ -1,5 +1,7 @@
-//! `cargo xtask conformance`: the official MCP suite against our everything-server and everything-client.
+//! `cargo xtask conformance`: the official MCP suite against our everything-server and everything-client, and a guarded
+//! server with somebody else's authorization server.
 
+mod auth;
 mod client;
 mod report;
 mod server;
@@ -24,6 +26,8 @@ pub(crate) enum Leg {
         #[arg(long)]
         url: Option<String>,
     },
+    /// Test a guarded server with a real authorization server, and our host as its client.
+    Auth,
     /// Test our everything-client: each revision's set at once, then each scenario by itself.
     Client,
     /// Run one client when it is its turn; the suite starts them all at once.
@@ -61,6 +65,7 @@ impl Side {
 pub(crate) fn main(leg: &Leg) -> Result<()> {
     match leg {
         Leg::Server { url } => server::main(url.as_deref()),
+        Leg::Auth => auth::main(),
         Leg::Client => client::main(),
         Leg::Turn(turn) => turn.run(),
     }

@@ -22,6 +22,7 @@ pub(crate) use self::backend::Backend;
 pub(crate) use self::engine::Engine;
 pub(crate) use self::host::{Host, Stop};
 pub(crate) use self::postgres::binaries as postgres_binaries;
+pub(crate) use self::process::signal;
 pub(crate) use self::session::Session;
 
 use self::folder::Folder;

@@ -51,14 +51,19 @@ impl Process {
         anyhow::bail!("process {} cannot be stopped", self.pid)
     }
 
-    /// The shell has `kill` built in; as a program it is not everywhere.
-    fn signal(&self, signal: &str) -> Result<()> {
-        let mut command = Command::new("sh");
-        command.args(["-c", "kill -s \"$0\" \"$1\"", signal, &self.pid.to_string()]).stderr(Stdio::null());
-        let status = command.status().context("could not start `sh`")?;
-        ensure!(status.success() || !self.is_alive(), "may not stop process {}", self.pid);
+    fn signal(&self, name: &str) -> Result<()> {
+        ensure!(signal(self.pid, name)? || !self.is_alive(), "may not stop process {}", self.pid);
         Ok(())
     }
+}
+
+/// Sends a signal by its name, and says whether it could be sent.
+///
+/// The shell has `kill` built in; as a program it is not everywhere.
+pub(crate) fn signal(pid: u32, name: &str) -> Result<bool> {
+    let mut command = Command::new("sh");
+    command.args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()]).stderr(Stdio::null());
+    Ok(command.status().context("could not start `sh`")?.success())
 }
 
 /// Ends a server of ours as an operator would.

@@ -9,8 +9,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::http::Message;
-use crate::mcp::{self, Connection, MODERN};
+use crate::mcp::{self, Connection};
 
 /// How long a run may take, whatever happens to it.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -167,19 +166,9 @@ impl Client {
         self.send_to(front, method, name, params)
     }
 
-    fn send_to(&mut self, front: usize, method: &str, name: &str, mut params: Value) -> Result<Value> {
+    fn send_to(&mut self, front: usize, method: &str, name: &str, params: Value) -> Result<Value> {
         self.id += 1;
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {
-                "elicitation": { "form": {} },
-                "extensions": { "io.modelcontextprotocol/tasks": {} },
-            },
-            "io.modelcontextprotocol/clientInfo": { "name": "xtask", "version": "1" },
-        });
-        let body = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
-        let headers = [("mcp-protocol-version", MODERN), ("mcp-method", method), ("mcp-name", name)];
-        let request = Message::post(&self.hosts[front], &headers, body.to_string().into_bytes());
+        let request = mcp::modern(&self.hosts[front], self.id, method, name, params);
         let Ok(response) = self.fronts[front].exchange(&request.to_bytes()) else {
             self.unanswered += 1;
             bail!("nobody answers at {}", self.hosts[front]);

@@ -1,0 +1,268 @@
+//! The sources of a crate as a tree of modules, and what is public in it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use syn::Item;
+
+use super::attributes;
+use super::item::{attrs, ident, is_exported_macro, is_public, leaves, visibility};
+use super::names::Meaning;
+
+/// A crate that was read.
+pub(super) struct Tree {
+    /// As it is written in paths.
+    pub(super) name: String,
+    pub(super) modules: Vec<Module>,
+}
+
+pub(super) struct Module {
+    name: String,
+    pub(super) parent: Option<usize>,
+    is_hidden: bool,
+    conditions: Vec<String>,
+    pub(super) items: Vec<Item>,
+}
+
+/// Where something is defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) module: usize,
+    pub(super) item: usize,
+}
+
+/// Something that users can name.
+#[derive(Debug)]
+pub(super) struct Export {
+    /// With the crate's name.
+    pub(super) path: String,
+    pub(super) conditions: Vec<String>,
+    pub(super) what: Exported,
+}
+
+#[derive(Debug)]
+pub(super) enum Exported {
+    Module,
+    Item(Place),
+    Foreign(String),
+}
+
+impl Tree {
+    /// Reads the crate in `folder`.
+    pub(super) fn read(name: &str, folder: &Path) -> Result<Self> {
+        let library = folder.join("src/lib.rs");
+        let root = parse(&if library.exists() { library } else { folder.join("src/main.rs") })?;
+        Self::of(name, root, &folder.join("src"))
+    }
+
+    /// The crate of this file, whose modules are in `folder`, if they are not in the file.
+    fn of(name: &str, root: syn::File, folder: &Path) -> Result<Self> {
+        let mut tree = Self { name: name.replace('-', "_"), modules: Vec::new() };
+        let module = Module {
+            name: tree.name.clone(),
+            parent: None,
+            is_hidden: false,
+            conditions: Vec::new(),
+            items: Vec::new(),
+        };
+        tree.add(module, root.items, folder)?;
+        Ok(tree)
+    }
+
+    /// A crate that is one text.
+    #[cfg(test)]
+    pub(super) fn of_text(text: &str) -> Self {
+        Self::of("some-crate", syn::parse_file(text).unwrap(), Path::new("nowhere")).unwrap()
+    }
+
+    fn add(&mut self, module: Module, mut items: Vec<Item>, folder: &Path) -> Result<()> {
+        let number = self.modules.len();
+        self.modules.push(module);
+        for item in &mut items {
+            let Item::Mod(child) = item else { continue };
+            if attributes::is_test(&child.attrs) {
+                continue;
+            }
+            let name = child.ident.to_string();
+            let module = Module {
+                name: name.clone(),
+                parent: Some(number),
+                is_hidden: attributes::is_hidden(&child.attrs),
+                conditions: attributes::conditions(&child.attrs),
+                items: Vec::new(),
+            };
+            let below = folder.join(&name);
+            let items = match child.content.take() {
+                Some((_, items)) => items,
+                None => parse(&file_of(folder, &name))?.items,
+            };
+            self.add(module, items, &below)?;
+        }
+        self.modules[number].items = items;
+        Ok(())
+    }
+
+    /// All items, public or not, but for tests.
+    pub(super) fn items(&self) -> impl Iterator<Item = (Place, &Item)> {
+        self.modules.iter().enumerate().flat_map(|(module, it)| {
+            let places = it.items.iter().enumerate().map(move |(item, it)| (Place { module, item }, it));
+            places.filter(|(_, item)| !attributes::is_test(attrs(item)))
+        })
+    }
+
+    /// The item at `place`.
+    pub(super) fn item(&self, place: Place) -> &Item {
+        &self.modules[place.module].items[place.item]
+    }
+
+    /// The path of the module in which `place` lies.
+    pub(super) fn module_path(&self, place: Place) -> String {
+        let mut names = Vec::new();
+        let mut at = Some(place.module);
+        while let Some(module) = at {
+            names.push(self.modules[module].name.as_str());
+            at = self.modules[module].parent;
+        }
+        names.reverse();
+        names.join("::")
+    }
+
+    /// What users can name, in the order of the sources. What is hidden from the documents is left out.
+    pub(super) fn exports(&self) -> Vec<Export> {
+        let mut exports = Vec::new();
+        self.export(0, &self.name, &[], &mut exports, &mut BTreeSet::new());
+        // Macros lie at the root, wherever they are written.
+        for (place, item) in self.items().filter(|(_, it)| is_exported_macro(it)) {
+            let (Some(name), false) = (ident(item), attributes::is_hidden(attrs(item))) else { continue };
+            let path = format!("{}::{name}", self.name);
+            let conditions = self.conditions_of(place.module);
+            exports.push(Export { path, conditions, what: Exported::Item(place) });
+        }
+        exports
+    }
+
+    fn export(
+        &self,
+        module: usize,
+        prefix: &str,
+        conditions: &[String],
+        exports: &mut Vec<Export>,
+        seen: &mut BTreeSet<(usize, String)>,
+    ) {
+        if !seen.insert((module, prefix.to_owned())) {
+            return;
+        }
+        for (number, item) in self.modules[module].items.iter().enumerate() {
+            let attributes = attrs(item);
+            if attributes::is_hidden(attributes) || attributes::is_test(attributes) {
+                continue;
+            }
+            let conditions = joined(conditions, &attributes::conditions(attributes));
+            if let Item::Use(item) = item {
+                if is_public(&item.vis) {
+                    self.export_use(module, item, prefix, &conditions, exports, seen);
+                }
+                continue;
+            }
+            if !visibility(item).is_some_and(is_public) {
+                continue;
+            }
+            let Some(name) = ident(item) else { continue };
+            let path = format!("{prefix}::{name}");
+            if matches!(item, Item::Mod(_)) {
+                if let Some(child) = self.child(module, &name.to_string()) {
+                    exports.push(Export {
+                        path: path.clone(),
+                        conditions: conditions.clone(),
+                        what: Exported::Module,
+                    });
+                    self.export(child, &path, &conditions, exports, seen);
+                }
+                continue;
+            }
+            exports.push(Export { path, conditions, what: Exported::Item(Place { module, item: number }) });
+        }
+    }
+
+    fn export_use(
+        &self,
+        module: usize,
+        item: &syn::ItemUse,
+        prefix: &str,
+        conditions: &[String],
+        exports: &mut Vec<Export>,
+        seen: &mut BTreeSet<(usize, String)>,
+    ) {
+        for (name, path) in leaves(&item.tree) {
+            for meaning in self.resolve(module, &path, true, 0) {
+                let Some(name) = &name else {
+                    if let Meaning::Module(globbed) = meaning {
+                        let conditions = joined(conditions, &self.conditions_of(globbed));
+                        self.export(globbed, prefix, &conditions, exports, seen);
+                    }
+                    continue;
+                };
+                let path = format!("{prefix}::{name}");
+                match meaning {
+                    Meaning::Module(child) if !self.modules[child].is_hidden => {
+                        let conditions = joined(conditions, &self.conditions_of(child));
+                        exports.push(Export {
+                            path: path.clone(),
+                            conditions: conditions.clone(),
+                            what: Exported::Module,
+                        });
+                        self.export(child, &path, &conditions, exports, seen);
+                    }
+                    Meaning::Module(_) => {}
+                    Meaning::Item(place) => {
+                        let own = attributes::conditions(attrs(self.item(place)));
+                        let above = joined(&self.conditions_of(place.module), &own);
+                        exports.push(Export {
+                            path,
+                            conditions: joined(conditions, &above),
+                            what: Exported::Item(place),
+                        });
+                    }
+                    Meaning::Foreign(from) => exports.push(Export {
+                        path,
+                        conditions: conditions.to_vec(),
+                        what: Exported::Foreign(from),
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Under which conditions the module of `place` is there.
+    pub(super) fn conditions_at(&self, place: Place) -> Vec<String> {
+        self.conditions_of(place.module)
+    }
+
+    fn conditions_of(&self, module: usize) -> Vec<String> {
+        let Module { parent, conditions, .. } = &self.modules[module];
+        parent.map(|it| joined(&self.conditions_of(it), conditions)).unwrap_or_default()
+    }
+
+    /// The module of this name in another.
+    pub(super) fn child(&self, module: usize, name: &str) -> Option<usize> {
+        self.modules.iter().position(|it| it.parent == Some(module) && it.name == name)
+    }
+}
+
+fn parse(file: &Path) -> Result<syn::File> {
+    let text = fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
+    syn::parse_file(&text).with_context(|| format!("could not parse {}", file.display()))
+}
+
+fn file_of(folder: &Path, module: &str) -> PathBuf {
+    let file = folder.join(format!("{module}.rs"));
+    if file.exists() { file } else { folder.join(module).join("mod.rs") }
+}
+
+fn joined(outer: &[String], inner: &[String]) -> Vec<String> {
+    let mut all = outer.to_vec();
+    inner.iter().filter(|it| !outer.contains(it)).for_each(|it| all.push(it.clone()));
+    all
+}

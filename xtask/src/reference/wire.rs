@@ -1,0 +1,246 @@
+//! `wire.md`: what we put on the wire beyond MCP.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use syn::{Expr, ExprLit, Item, ItemConst, Lit};
+
+use super::api::homes;
+use super::attributes::{docs, summary};
+use super::item::text;
+use super::tree::Tree;
+use crate::project::Project;
+
+const HEAD: &str = "\
+# On the wire
+
+What Antiphon adds to MCP. A peer that knows none of it loses nothing but what it is for.
+";
+
+/// Methods for tasks of 2025-11-25, which the SDK does not know: they never leave the process under these names, unless a
+/// client uses them by itself.
+const METHODS: [(&str, &str); 6] = [
+    ("antiphon/tasks/call", "`tools/call` with `task`: a call that is to be a task."),
+    ("antiphon/tasks/get", "`tasks/get`: what a task is doing."),
+    ("antiphon/tasks/cancel", "`tasks/cancel`."),
+    ("antiphon/tasks/list", "`tasks/list`: a caller's own."),
+    ("antiphon/tasks/result", "`tasks/result`: waits for a task, and meanwhile asks what it asks."),
+    ("antiphon/tools/list", "`tools/list`, whose tools say in `execution` whether they can be tasks."),
+];
+
+/// Where private constants are told of.
+const TOLD: [(&str, &str); 1] = [("antiphon/trace", "`antiphon::ServerBuilder::with_traces`")];
+
+/// Routes beside those of result sets.
+const ROUTES: [(&str, &str, &str); 9] = [
+    ("GET", "/livez", "Whether the process can answer at all."),
+    ("GET", "/readyz", "Whether it can be sent work."),
+    ("GET", "/metrics", "Figures, as Prometheus reads them."),
+    ("GET", "/runs", "Operators: the runs there are."),
+    ("GET", "/runs/{owner}/{id}", "Operators: one run, with its timeline and no values."),
+    ("DELETE", "/runs/{owner}/{id}", "Operators: removes a run that has ended."),
+    ("POST", "/runs/{owner}/{id}/retry", "Operators: has a run tried again."),
+    ("POST", "/runs/{owner}/{id}/cancel", "Operators: cancels a run."),
+    (
+        "GET",
+        "/.well-known/oauth-protected-resource",
+        "What the server says of itself as a protected resource (RFC 9728), before the path of its endpoint.",
+    ),
+];
+
+/// Other names that are not MCP's, by the constants that hold them.
+const OTHERS: [&str; 6] =
+    ["ELICITATION_COMPLETE", "SCHEMA_TOOL", "SCHEME", "SUBPROTOCOL", "TRACEPARENT", "TRACESTATE"];
+
+/// A constant that holds a name.
+struct Name {
+    value: String,
+    what: String,
+    /// By which path users can name it.
+    path: Option<String>,
+}
+
+/// The page.
+pub(super) fn page(project: &Project, trees: &[&Tree]) -> Result<String> {
+    let guides = guides(&project.root.join("docs/guides"))?;
+    let names = names(trees);
+    complete(trees, &names)?;
+    let mut page = HEAD.to_owned();
+    page.push_str("\n## Keys in `_meta`, and resources\n\n| name | what | told in |\n|---|---|---|\n");
+    for (value, name) in &names {
+        if !value.starts_with("antiphon/") && !value.starts_with("ui://") {
+            continue;
+        }
+        writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
+    }
+    page.push_str("\n## Methods\n\nOf tasks of 2025-11-25, between our own layer and the SDK, which does not know them; `antiphon_transport::revise` says more.\n\n| method | on the wire |\n|---|---|\n");
+    for (method, what) in METHODS {
+        writeln!(page, "| `{method}` | {what} |")?;
+    }
+    page.push_str("\n## Headers\n\n| header | what | told in |\n|---|---|---|\n");
+    for (value, name) in names.iter().filter(|(value, _)| value.starts_with("antiphon-")) {
+        writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
+    }
+    page.push_str("\n## Routes\n\nBelow wherever you mount them.\n\n| route | what |\n|---|---|\n");
+    for (method, route, what) in ROUTES {
+        writeln!(page, "| `{method} {route}` | {what} |")?;
+    }
+    page.push_str("\nOf result sets; their bodies are in `crates/antiphon-results/openapi.json`, which a server also gives out:\n\n| route | what |\n|---|---|\n");
+    page.push_str(&of_results(&project.root)?);
+    page.push_str("\n## Other names\n\n| name | what | in code |\n|---|---|---|\n");
+    for constant in OTHERS {
+        let name = names
+            .values()
+            .find(|it| it.path.as_ref().is_some_and(|it| it.ends_with(&format!("::{constant}"))));
+        let name = name.with_context(|| format!("there is no public constant `{constant}` any more"))?;
+        let path = name.path.as_deref().unwrap_or_default();
+        writeln!(page, "| `{}` | {} | `{path}` |", name.value, name.what)?;
+    }
+    Ok(page)
+}
+
+/// All constants that hold a text, by that text; of several the one that users can name.
+fn names(trees: &[&Tree]) -> BTreeMap<String, Name> {
+    let mut names: BTreeMap<String, Name> = BTreeMap::new();
+    for tree in trees {
+        let homes = homes(&tree.exports());
+        for (place, item) in tree.items() {
+            let Item::Const(item) = item else { continue };
+            let Some(value) = value(item) else { continue };
+            let name = Name {
+                what: summary(&docs(&item.attrs)).replace('|', "\\|"),
+                path: homes.get(&place).cloned(),
+                value: value.clone(),
+            };
+            match names.get(&value) {
+                Some(known) if known.path.is_some() || name.path.is_none() => {}
+                _ => drop(names.insert(value, name)),
+            }
+        }
+    }
+    names
+}
+
+/// The text that a constant holds, also as the name of a header.
+fn value(item: &ItemConst) -> Option<String> {
+    let literal = |expression: &Expr| match expression {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+        _ => None,
+    };
+    match &*item.expr {
+        Expr::Call(call) if text(&call.func).ends_with("from_static") => call.args.first().and_then(literal),
+        other => literal(other),
+    }
+}
+
+/// Nothing of ours is on the wire that the page does not have.
+fn complete(trees: &[&Tree], names: &BTreeMap<String, Name>) -> Result<()> {
+    let mut found = BTreeSet::new();
+    let mut routes = BTreeSet::new();
+    for tree in trees {
+        for (_, item) in tree.items() {
+            let source = text(item);
+            // A name, not the beginning of one.
+            let of_ours = source.split("\"antiphon/").skip(1).filter_map(|after| after.split('"').next());
+            let whole = of_ours.filter(|it| it.len() > 1 && !it.contains(['{', ' ']));
+            found.extend(whole.map(|it| format!("antiphon/{it}")));
+            let of_routes =
+                source.split(".route(").skip(1).filter_map(|after| after.trim_start().strip_prefix('"'));
+            routes.extend(of_routes.filter_map(|it| it.split('"').next()).map(ToOwned::to_owned));
+        }
+    }
+    let known = |it: &&String| names.contains_key(*it) || METHODS.iter().any(|(method, _)| method == it);
+    let unknown: Vec<&str> = found.iter().filter(|it| !known(it)).map(String::as_str).collect();
+    ensure!(unknown.is_empty(), "say in xtask/src/reference/wire.rs what these are: {}", unknown.join(", "));
+    for (method, _) in METHODS {
+        ensure!(
+            found.contains(method),
+            "nobody speaks `{method}` any more; take it out of xtask/src/reference/wire.rs"
+        );
+    }
+    let of_sets = |it: &str| it.starts_with("/{id}") || it == "/openapi.json";
+    let known = |it: &str| of_sets(it) || ROUTES.iter().any(|(_, route, _)| *route == it);
+    let unknown: Vec<&str> = routes.iter().map(String::as_str).filter(|it| !known(it)).collect();
+    ensure!(
+        unknown.is_empty(),
+        "say in xtask/src/reference/wire.rs what these routes do: {}",
+        unknown.join(", ")
+    );
+    Ok(())
+}
+
+/// The guides by the names of their files.
+fn guides(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut guides = BTreeMap::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("could not read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        guides.insert(name, fs::read_to_string(&path)?.to_lowercase());
+    }
+    Ok(guides)
+}
+
+/// Where a person reads of it: the guides that name it, and what it is called in code.
+fn told(name: &Name, guides: &BTreeMap<String, String>) -> Result<String> {
+    let naming = guides.iter().filter(|(_, text)| text.contains(&name.value));
+    let mut told: Vec<String> = naming.map(|(guide, _)| format!("[{guide}](../guides/{guide})")).collect();
+    told.extend(name.path.as_ref().map(|path| format!("`{path}`")));
+    told.extend(TOLD.iter().filter(|(value, _)| *value == name.value).map(|(_, path)| (*path).to_owned()));
+    ensure!(!told.is_empty(), "`{}` is on the wire, and no guide says so; name it in one", name.value);
+    Ok(told.join(", "))
+}
+
+fn of_results(root: &Path) -> Result<String> {
+    let file = root.join("crates/antiphon-results/openapi.json");
+    let text = fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let document: Value = serde_json::from_str(&text).context("openapi.json is not JSON")?;
+    let mut rows = String::new();
+    for (path, methods) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in methods.as_object().into_iter().flatten() {
+            let Some(summary) = operation["summary"].as_str() else { continue };
+            writeln!(rows, "| `{} {path}` | {summary} |", method.to_uppercase())?;
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(source: &str) -> String {
+        let tree = Tree::of_text(source);
+        complete(&[&tree], &names(&[&tree])).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn name_and_route_of_which_nothing_is_said_are_refused() {
+        assert!(refusal("fn a() -> &'static str { \"antiphon/secret\" }").contains("antiphon/secret"));
+        let spoken = format!("const ALL: [&str; 6] = {:?};", METHODS.map(|(method, _)| method));
+        let told = "/// It is told of.\npub const META: &str = \"antiphon/secret\";";
+        let tree = Tree::of_text(&format!("{spoken}{told}"));
+        complete(&[&tree], &names(&[&tree])).unwrap();
+        assert!(
+            refusal(&format!("{spoken} fn b() {{ r.route(\n\"/back/door\", get(c)); }}"))
+                .contains("/back/door")
+        );
+    }
+
+    #[test]
+    fn name_is_told_of_where_a_guide_or_a_constant_has_it() {
+        let tree = Tree::of_text(
+            "/// What it is.\npub const META: &str = \"antiphon/it\"; const X: &str = \"antiphon/x\";",
+        );
+        let names = names(&[&tree]);
+        let guides = BTreeMap::from([("a.md".to_owned(), "see `antiphon/it`".to_owned())]);
+        assert_eq!(
+            told(&names["antiphon/it"], &guides).unwrap(),
+            "[a.md](../guides/a.md), `some_crate::META`"
+        );
+        told(&names["antiphon/x"], &guides).unwrap_err();
+    }
+}
