@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// Nobody is told.
 #[derive(Clone, Default)]
-pub(crate) struct Telling;
+pub(crate) struct Telling(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 impl Telling {

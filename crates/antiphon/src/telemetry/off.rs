@@ -11,7 +11,7 @@ use crate::{error::Error, server::ServerBuilder, wire::Link};
 
 /// Nobody is told.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorder;
+pub(crate) struct Recorder(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 impl Recorder {
@@ -30,13 +30,13 @@ impl Recorder {
     pub(crate) fn run_ended(&self, _: &str, _: Outcome) {}
 
     pub(crate) fn leased(&self, _: u32) -> Leased {
-        Leased
+        Leased(())
     }
 
     pub(crate) fn depth(&self, _: Depth) {}
 }
 
-pub(crate) struct Leased;
+pub(crate) struct Leased(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 impl Leased {
@@ -45,16 +45,16 @@ impl Leased {
 
 /// Nothing is told of a leg.
 #[derive(Debug, Default)]
-pub(crate) struct Tale;
+pub(crate) struct Tale(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 impl Tale {
     pub(crate) fn of_request(_: &Recorder, _: &Link, _: (&'static str, &str), _: Option<&Journal>) -> Self {
-        Self
+        Self(())
     }
 
     pub(crate) fn of_task(_: &Recorder, _: &str, _: &str, _: u64, _: &Journal) -> Self {
-        Self
+        Self(())
     }
 
     pub(crate) fn within<F: Future>(&self, leg: F) -> F {
@@ -66,11 +66,11 @@ impl Tale {
     pub(crate) fn put_place(&self, _: &mut Value) {}
 
     pub(crate) fn ask(&self, _: &mut Value, _: bool) -> Spanned {
-        Spanned
+        Spanned(())
     }
 
     pub(crate) fn step(&self, _: &Key) -> Spanned {
-        Spanned
+        Spanned(())
     }
 
     pub(crate) fn leaving(&self, _: &Machine) {}
@@ -80,12 +80,12 @@ impl Tale {
 
 /// Nothing is told of a step.
 #[derive(Debug)]
-pub(crate) struct Spanned;
+pub(crate) struct Spanned(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 impl Spanned {
     pub(crate) fn none() -> Self {
-        Self
+        Self(())
     }
 
     pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
