@@ -67,23 +67,57 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, path::Path, time::Instant};
 
     use super::*;
 
-    /// Feeds a target all that is kept for it, whole and cut short.
+    /// For how long a target is fed what is near its corpus. What finds its way by coverage is `cargo xtask fuzz`.
+    const NEAR: Duration = Duration::from_secs(3);
+
+    /// Feeds a target all that is kept for it, whole and cut short, and then what is near it.
     fn feed(name: &str, target: fn(&[u8])) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-        let mut fed = 0;
+        let mut kept = Vec::new();
         for entry in fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
             let data = fs::read(entry.unwrap().path()).unwrap();
             target(&data);
             target(&data[..data.len() / 2]);
             target(&data[..data.len().saturating_sub(1)]);
-            fed += 1;
+            kept.push(data);
         }
-        assert!(fed >= 3, "{} has {fed} files", folder.display());
+        assert!(kept.len() >= 3, "{} has {} files", folder.display(), kept.len());
         target(b"");
+        let seed = fastrand::u64(..);
+        // Shown if it fails.
+        println!("seed {seed}");
+        let (mut rng, began) = (fastrand::Rng::with_seed(seed), Instant::now());
+        while began.elapsed() < NEAR {
+            target(&near(&kept, &mut rng));
+        }
+    }
+
+    /// One of the corpus with a few bytes changed, cut out, repeated, or taken from another.
+    fn near(kept: &[Vec<u8>], rng: &mut fastrand::Rng) -> Vec<u8> {
+        let mut data = kept[rng.usize(..kept.len())].clone();
+        for _ in 0..rng.usize(1..5) {
+            let at = rng.usize(..=data.len());
+            let end = rng.usize(at..=data.len().min(at + 32));
+            match rng.u8(..4) {
+                0 if at < data.len() => data[at] = rng.u8(..),
+                1 => drop(data.drain(at..end)),
+                2 => {
+                    let again = data[at..end].to_vec();
+                    data.splice(at..at, again);
+                }
+                _ => {
+                    let other = &kept[rng.usize(..kept.len())];
+                    let from = rng.usize(..=other.len());
+                    let to = rng.usize(from..=other.len().min(from + 64));
+                    data.splice(at..end, other[from..to].iter().copied());
+                }
+            }
+        }
+        data
     }
 
     #[test]
