@@ -55,13 +55,13 @@ impl Observed {
     where
         F: Future<Output = Result<T, ErrorData>> + Send,
     {
-        self.told_of(method, What::default, context, work, |_| None).await
+        self.told_of(method, What::default(), context, work, |_| None).await
     }
 
     async fn told_of<T, F>(
         &self,
         method: &'static str,
-        what: impl FnOnce() -> What,
+        what: What,
         mut context: RequestContext<RoleServer>,
         work: impl FnOnce(RequestContext<RoleServer>) -> F,
         said: fn(&T) -> Option<&CallToolResult>,
@@ -69,9 +69,10 @@ impl Observed {
     where
         F: Future<Output = Result<T, ErrorData>> + Send,
     {
-        let recorder = &self.0.shared.recorder;
-        let operation = if recorder.is_on() { self.operation(method, &what(), &context) } else { None };
-        let Some(operation) = operation else { return work(context).await };
+        if !self.0.shared.recorder.is_on() {
+            return work(context).await;
+        }
+        let Some(operation) = self.operation(method, &what, &context) else { return work(context).await };
         context.extensions.insert(operation.clone());
         let mut in_flight = operation.in_flight();
         let answer = operation.within(Box::pin(work(context))).await;
@@ -110,6 +111,11 @@ impl Observed {
             is_run: what.is_run,
         };
         Operation::begin(&self.0.shared.recorder, &about)
+    }
+
+    /// What a request is about, if anybody is told: nobody else pays for finding it out.
+    fn what(&self, find: impl FnOnce() -> What) -> What {
+        if self.0.shared.recorder.is_on() { find() } else { What::default() }
     }
 
     /// The name of a tool that is there. Clients may name any other, and each would be a metric of its own.
@@ -177,15 +183,14 @@ impl ServerHandler for Observed {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let what = || {
+        let what = self.what(|| {
             let name = self.tool(&request.name);
             let wanted = self.0.shared.recorder.wants_content();
             let arguments = request.arguments.clone().filter(|_| wanted);
             What { is_run: name.is_some(), name, uri: None, arguments }
-        };
-        let what = self.0.shared.recorder.is_on().then(what).unwrap_or_default();
+        });
         let work = |context| self.0.call_tool(request, context);
-        self.told_of("tools/call", || what, context, work, complete).await
+        self.told_of("tools/call", what, context, work, complete).await
     }
 
     async fn get_prompt(
@@ -193,9 +198,11 @@ impl ServerHandler for Observed {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let name = self.0.shared.registry().prompt(&request.name).map(|_| request.name.clone());
-        let what = What { is_run: name.is_some(), name, ..What::default() };
-        self.told_of("prompts/get", || what, context, |context| self.0.get_prompt(request, context), |_| None)
+        let what = self.what(|| {
+            let name = self.0.shared.registry().prompt(&request.name).map(|_| request.name.clone());
+            What { is_run: name.is_some(), name, ..What::default() }
+        });
+        self.told_of("prompts/get", what, context, |context| self.0.get_prompt(request, context), |_| None)
             .await
     }
 
@@ -204,11 +211,14 @@ impl ServerHandler for Observed {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let registry = self.0.shared.registry();
-        let is_run = registry.resource(&request.uri).is_some() || registry.template(&request.uri).is_some();
-        let what = What { uri: Some(request.uri.clone()), is_run, ..What::default() };
+        let what = self.what(|| {
+            let registry = self.0.shared.registry();
+            let is_run =
+                registry.resource(&request.uri).is_some() || registry.template(&request.uri).is_some();
+            What { uri: Some(request.uri.clone()), is_run, ..What::default() }
+        });
         let work = |context| self.0.read_resource(request, context);
-        self.told_of("resources/read", || what, context, work, |_| None).await
+        self.told_of("resources/read", what, context, work, |_| None).await
     }
 
     // A call with a task, and the requests of 2025-11-25 that go by another name.
@@ -217,12 +227,14 @@ impl ServerHandler for Observed {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let called = request.params.as_ref().and_then(|params| params["name"].as_str());
-        let called = called.filter(|_| request.method == "antiphon/tasks/call");
-        let what = What { name: called.and_then(|name| self.tool(name)), ..What::default() };
+        let what = self.what(|| {
+            let called = request.params.as_ref().and_then(|params| params["name"].as_str());
+            let called = called.filter(|_| request.method == "antiphon/tasks/call");
+            What { name: called.and_then(|name| self.tool(name)), ..What::default() }
+        });
         let method = known(&request.method);
         let work = |context| self.0.on_custom_request(request, context);
-        self.told_of(method, || what, context, work, |_| None).await
+        self.told_of(method, what, context, work, |_| None).await
     }
 
     // It lasts for as long as its client likes, which says nothing of the server.
