@@ -95,6 +95,11 @@ pub(crate) async fn s3_bucket(url: &str, name: &str) -> String {
     bucket
 }
 
+/// What lies in a bucket, as the service lists it.
+pub(crate) async fn s3_keys(url: &str, bucket: &str) -> String {
+    reqwest::get(format!("{url}/{bucket}?list-type=2")).await.unwrap().text().await.unwrap()
+}
+
 /// The uploads of a bucket that are neither finished nor removed.
 pub(crate) async fn s3_uploads(url: &str, bucket: &str) -> usize {
     let list = reqwest::get(format!("{url}/{bucket}?uploads")).await.unwrap().text().await.unwrap();
