@@ -128,10 +128,9 @@ mod tests {
 
     /// Files as they are written: each way in which a column of text may lie there.
     #[test]
-    #[ignore = "it writes the corpus; run it when files are written in another way"]
-    fn corpus_is_written() {
+    fn corpus_of_files_is_as_files_are_written_today() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus/parquet");
-        fs::create_dir_all(&folder).unwrap();
+        let anew = std::env::var_os("ANTIPHON_WRITE_CORPUS").is_some();
         let kinds = [
             ("each-its-own", rows(|id| json!(format!("name {id}")))),
             ("few-again-and-again", rows(|id| json!(if id % 2 == 0 { "ada" } else { "eve" }))),
@@ -149,7 +148,14 @@ mod tests {
                 let files: Vec<_> = files.try_collect().await.unwrap();
                 let data = files.iter().find(|file| file.location.as_ref().ends_with(".parquet")).unwrap();
                 let bytes = shelf.objects.get(&data.location).await.unwrap().bytes().await.unwrap();
-                fs::write(folder.join(kind), bytes).unwrap();
+                if anew {
+                    fs::write(folder.join(kind), &bytes).unwrap();
+                }
+                let kept = fs::read(folder.join(kind)).unwrap();
+                assert!(
+                    kept == bytes,
+                    "{kind} is written in another way now: set ANTIPHON_WRITE_CORPUS=1 once"
+                );
             });
         }
     }

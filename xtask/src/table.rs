@@ -73,6 +73,19 @@ impl fmt::Display for Table {
     }
 }
 
+/// A whole number with commas between thousands.
+pub(crate) fn thousands(digits: &str) -> String {
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        let left = digits.len() - place;
+        if place > 0 && left.is_multiple_of(3) && !out.ends_with('-') {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::Table;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::measure::Spread;
+use crate::table::thousands;
 
 /// Microseconds of the server's processor time.
 pub(super) const CPU: &str = "µs of CPU";
@@ -125,18 +126,6 @@ pub(super) fn short(value: f64) -> String {
         middle if middle < 99.95 => format!("{value:.1}"),
         _ => thousands(&format!("{value:.0}")),
     }
-}
-
-fn thousands(digits: &str) -> String {
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        let left = digits.len() - place;
-        if place > 0 && left.is_multiple_of(3) && !out.ends_with('-') {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

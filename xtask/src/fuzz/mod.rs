@@ -1,18 +1,27 @@
 //! `cargo xtask fuzz`: libFuzzer on the targets of `fuzz/`, with stable Rust.
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::project::{self, Project};
-use crate::table::Table;
+use crate::project::Project;
 
-/// What there is to fuzz, and how long an input may be; those that need DataFusion come last.
-const TARGETS: [(&str, usize); 9] = [
+mod ledger;
+mod libfuzzer;
+
+use self::ledger::{Ledger, RUNS};
+use self::libfuzzer::Programs;
+
+/// A target, and how long what it is fed may be.
+type Target = (&'static str, usize);
+
+/// What there is to fuzz; those that need DataFusion come last.
+const TARGETS: [Target; 9] = [
     ("seal", 4096),
     ("journal", 4096),
     ("rest", 2048),
@@ -25,17 +34,8 @@ const TARGETS: [(&str, usize); 9] = [
 ];
 const OF_SQL: [&str; 2] = ["filter", "sql"];
 
-/// What counts the ways through the code, for libFuzzer to find new ones. No sanitizer: those want a nightly compiler,
-/// and `unsafe` is forbidden in what is fuzzed.
-const FLAGS: [&str; 7] = [
-    "--cfg=fuzzing",
-    "-Cpasses=sancov-module",
-    "-Cllvm-args=-sanitizer-coverage-level=4",
-    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
-    "-Cllvm-args=-sanitizer-coverage-pc-table",
-    "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "-Cforce-frame-pointers=yes",
-];
+/// How long a target runs at a time in a long run: no more than this is lost when it is interrupted.
+const SLICE: Duration = Duration::from_mins(2);
 
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, Args)]
@@ -43,37 +43,115 @@ pub(crate) struct Options {
     /// Which; all, if none is named.
     targets: Vec<String>,
     /// For how long each, in seconds.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, conflicts_with = "long")]
     seconds: u64,
+    /// Each until it has had ten million runs or an hour of a processor. Interrupted, it goes on where it was.
+    #[arg(long)]
+    long: bool,
+    /// How many at a time; as many as there are processors, unless told.
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
     /// Leave out what needs DataFusion, which takes long to build.
     #[arg(long)]
     without_sql: bool,
 }
 
-/// Builds the targets and runs one after the other; fails at the first that finds something.
+/// Builds the targets and runs them; fails at the first that finds something.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
     let chosen = chosen(options)?;
     let names: Vec<&str> = chosen.iter().map(|(name, _)| *name).collect();
-    let programs = build(&project, &names)?;
-    let mut table = Table::new(["target", "runs", "runs/s", "edges", "corpus"]);
-    for (name, longest) in &chosen {
-        let found = run(&project, &programs, name, *longest, options.seconds)?;
-        let rate = found.runs / options.seconds.max(1);
-        table.row([
-            (*name).into(),
-            found.runs.to_string(),
-            rate.to_string(),
-            found.edges.to_string(),
-            found.corpus.to_string(),
-        ]);
-    }
-    println!("\n{table}");
+    let programs = Programs::build(&project, &names)?;
+    let ledger = if options.long { Ledger::open(&libfuzzer::folder(&project))? } else { Ledger::default() };
+    let work = Work {
+        programs,
+        ledger: Mutex::new(ledger),
+        bars: MultiProgress::new(),
+        waiting: Mutex::new(chosen.iter().rev().copied().collect()),
+        seconds: (!options.long).then_some(options.seconds),
+    };
+    let jobs = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.min(names.len())).map(|_| scope.spawn(|| work.work())).collect();
+        workers
+            .into_iter()
+            .try_for_each(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    println!("\n{}", work.ledger().table(names.iter().copied()));
     println!("{} passed, 0 failed", chosen.len());
     Ok(())
 }
 
-fn chosen(options: &Options) -> Result<Vec<(&'static str, usize)>> {
+/// What those who work have in common.
+struct Work {
+    programs: Programs,
+    ledger: Mutex<Ledger>,
+    bars: MultiProgress,
+    /// Nobody has begun with these; the next is last.
+    waiting: Mutex<Vec<Target>>,
+    /// For how long each, unless it is to be for long.
+    seconds: Option<u64>,
+}
+
+impl Work {
+    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<Target> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// Takes one target after the other. Whoever finds something has the others take no more.
+    fn work(&self) -> Result<()> {
+        while let Some(target) = self.next() {
+            let done = match self.seconds {
+                Some(seconds) => self.once(target, Duration::from_secs(seconds)),
+                None => self.long(target),
+            };
+            if done.is_err() {
+                self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            done?;
+        }
+        Ok(())
+    }
+
+    fn once(&self, target: Target, time: Duration) -> Result<()> {
+        eprintln!("== {}, {} s", target.0, time.as_secs());
+        let found = self.programs.run(target, None, time)?;
+        eprintln!("== {}: {} runs, {} edges", target.0, found.runs, found.edges);
+        self.ledger().add(target.0, &found).map(drop)
+    }
+
+    fn long(&self, target: Target) -> Result<()> {
+        let name = target.0;
+        let style = ProgressStyle::with_template("{prefix:9} {bar:40} {percent:>3} %, {msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = self.bars.add(ProgressBar::new(1000).with_style(style).with_prefix(name));
+        let mut entry = self.ledger().entry(name);
+        while !entry.enough() {
+            let left = RUNS - entry.runs;
+            let found = self.programs.run(target, Some(left), SLICE)?;
+            entry = self.ledger().add(name, &found)?;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "at most a thousand"
+            )]
+            bar.set_position((entry.share() * 1000.0) as u64);
+            let message = format!("{} runs, {:.0} s", entry.runs, entry.seconds);
+            if bar.is_hidden() {
+                eprintln!("{name}: {message}");
+            }
+            bar.set_message(message);
+        }
+        bar.finish();
+        Ok(())
+    }
+}
+
+fn chosen(options: &Options) -> Result<Vec<Target>> {
     for name in &options.targets {
         let known = TARGETS.iter().any(|(target, _)| target == name);
         let all: Vec<&str> = TARGETS.iter().map(|(target, _)| *target).collect();
@@ -84,119 +162,18 @@ fn chosen(options: &Options) -> Result<Vec<(&'static str, usize)>> {
     Ok(TARGETS.into_iter().filter(|(name, _)| wanted(name) && fits(name)).collect())
 }
 
-/// Where what is built and what is found goes.
-fn folder(project: &Project) -> PathBuf {
-    project.target.join("fuzz")
-}
-
-/// Builds the programs, and says where they are.
-fn build(project: &Project, names: &[&str]) -> Result<PathBuf> {
-    let version = project::read(Command::new("rustc").arg("-vV"))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("`rustc -vV` does not say what it builds for")?;
-    let target = folder(project);
-    let mut command = project::cargo();
-    command.args(["build", "--release", "--target", host]);
-    command.args(names.iter().flat_map(|name| ["--bin", *name]));
-    if names.iter().any(|name| OF_SQL.contains(name)) {
-        command.args(["--features", "sql"]);
-    }
-    // With a target of its own, what runs while building is built without the flags.
-    command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}")).env("CARGO_TARGET_DIR", &target);
-    eprintln!("building {}", names.join(", "));
-    project::run(command.current_dir(project.root.join("fuzz/targets")))?;
-    Ok(target.join(host).join("release"))
-}
-
-/// What a run came to.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
-    runs: u64,
-    edges: u64,
-    corpus: u64,
-}
-
-fn run(project: &Project, programs: &Path, name: &str, longest: usize, seconds: u64) -> Result<Found> {
-    let seeds = project.root.join("fuzz/corpus").join(name);
-    let (corpus, artifacts) = (folder(project).join("corpus").join(name), folder(project).join("artifacts"));
-    for folder in [&corpus, &artifacts] {
-        fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-    }
-    eprintln!("\n== {name}, {seconds} s");
-    let mut command = Command::new(programs.join(name));
-    command
-        .arg(format!("-max_total_time={seconds}"))
-        .arg(format!("-max_len={longest}"))
-        .arg(format!("-artifact_prefix={}/{name}-", artifacts.display()))
-        .args(["-print_final_stats=1", "-timeout=20", "-rss_limit_mb=2048", "-use_value_profile=1"])
-        .args([&corpus, &seeds])
-        .stderr(Stdio::piped());
-    let shown = project::show(&command);
-    let mut child = command.spawn().with_context(|| format!("could not start `{shown}`"))?;
-    let mut found = Found::default();
-    let mut last: Vec<String> = Vec::new();
-    let lines = child.stderr.take().into_iter().flat_map(|stderr| BufReader::new(stderr).split(b'\n'));
-    for line in lines {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        found.read(&line);
-        if last.len() >= 60 {
-            last.remove(0);
-        }
-        last.push(line);
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        eprintln!("{}", last.join("\n"));
-    }
-    ensure!(
-        status.success(),
-        "`{name}` has found something; what it was fed is in {}; run `{} <file>` to see it again, and keep the file in {} when it is mended",
-        artifacts.display(),
-        programs.join(name).display(),
-        seeds.display()
-    );
-    eprintln!("== {name}: {} runs, {} edges", found.runs, found.edges);
-    Ok(found)
-}
-
-impl Found {
-    /// Reads a line of libFuzzer's.
-    fn read(&mut self, line: &str) {
-        if let Some(runs) = line.strip_prefix("stat::number_of_executed_units:") {
-            self.runs = runs.trim().parse().unwrap_or(self.runs);
-        }
-        let mut words = line.split_whitespace();
-        while let Some(word) = words.next() {
-            match word {
-                "cov:" => self.edges = words.next().and_then(|it| it.parse().ok()).unwrap_or(self.edges),
-                "corp:" => {
-                    let count = words.next().and_then(|it| it.split('/').next()?.parse().ok());
-                    self.corpus = count.unwrap_or(self.corpus);
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_libfuzzer_says_is_read() {
-        let mut found = Found::default();
-        found.read("#8192\tpulse  cov: 4321 ft: 9999 corp: 77/12Kb lim: 4096 exec/s: 2730 rss: 90Mb");
-        found.read("Done 91234 runs in 11 second(s)");
-        found.read("stat::number_of_executed_units: 91234");
-        assert_eq!(found, Found { runs: 91234, edges: 4321, corpus: 77 });
-    }
+    use std::path::Path;
 
     #[test]
     fn targets_can_be_named_and_unknown_ones_are_not_passed_over() {
         let options = |targets: &[&str], without_sql| Options {
             targets: targets.iter().map(ToString::to_string).collect(),
             seconds: 1,
+            long: false,
+            jobs: None,
             without_sql,
         };
         assert_eq!(chosen(&options(&["journal"], false)).unwrap(), [("journal", 4096)]);
