@@ -22,6 +22,9 @@ pub struct SnapshotConfig {
     pub part_bytes: usize,
     /// How many bytes of footers are kept at hand. Default: 64 MiB.
     pub cache_bytes: u64,
+    /// How long a footer that nobody reads is kept at hand: its set may be gone, and other replicas do not say so.
+    /// Default: 5 minutes.
+    pub cache_idle: Duration,
     /// How old what somebody left who broke off making a view must be before whoever makes the next one removes it.
     /// Default: 1 hour.
     pub abandoned: Duration,
@@ -49,6 +52,7 @@ impl Default for SnapshotConfig {
             compression: 1,
             part_bytes: 8 * MIB,
             cache_bytes: 64 * MIB as u64,
+            cache_idle: Duration::from_mins(5),
             abandoned: Duration::from_hours(1),
             pool_bytes: 256 * MIB,
             spill_bytes: 16 * 1024 * MIB as u64,

@@ -112,10 +112,12 @@ impl Snapshots {
         expect(clippy::unnecessary_wraps, reason = "with the engine it can fail")
     )]
     fn with(store: Store, config: SnapshotConfig) -> Result<Self> {
-        let weight = |_: &String, opened: &Arc<Opened>| {
-            u32::try_from(opened.metadata.metadata().memory_size()).unwrap_or(u32::MAX)
-        };
-        let cache = Cache::builder().max_capacity(config.cache_bytes).weigher(weight).build();
+        let weight = |_: &String, opened: &Arc<Opened>| u32::try_from(opened.weight()).unwrap_or(u32::MAX);
+        let cache = Cache::builder()
+            .max_capacity(config.cache_bytes)
+            .weigher(weight)
+            .time_to_idle(config.cache_idle)
+            .build();
         let inner = Inner {
             #[cfg(feature = "sql")]
             engine: crate::sql::Engine::new(&config)?,
@@ -219,5 +221,33 @@ impl SnapshotStore for Snapshots {
 impl fmt::Debug for Snapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshots").field("store", &self.inner.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use antiphon_results::Rows;
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A replica that reads sets which others remove does not keep their footers for good.
+    #[tokio::test]
+    async fn footers_that_nobody_reads_are_not_kept() {
+        let config = SnapshotConfig { cache_idle: Duration::from_millis(200), ..SnapshotConfig::default() };
+        let snapshots = Snapshots::open_with("memory:", [], config).unwrap();
+        let cache = &snapshots.inner.cache;
+        let id = SnapshotId::new(&Owner::nobody(), "rs_1");
+        let rows = Rows::from_json_array(r#"[{"a":1}]"#).unwrap();
+        let intake = Intake::rows(stream::iter([Ok(rows)]));
+        snapshots.begin(&id, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+        snapshots.manifest(&id).await.unwrap();
+        cache.run_pending_tasks().await;
+        assert_eq!(cache.entry_count(), 1);
+        assert!(cache.weighted_size() > 1000, "{}", cache.weighted_size());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        cache.run_pending_tasks().await;
+        assert_eq!(cache.entry_count(), 0);
+        snapshots.manifest(&id).await.unwrap();
     }
 }

@@ -88,6 +88,13 @@ impl Opened {
         self.metadata.schema()
     }
 
+    /// About how many bytes it takes: the footer says its own, and beside it each column has a definition, a field and
+    /// their names.
+    pub(crate) fn weight(&self) -> usize {
+        const EACH: usize = 512;
+        self.metadata.metadata().memory_size() + EACH * (2 + self.manifest.columns.len())
+    }
+
     /// Each chunk, in order.
     pub(crate) fn chunks(&self) -> Vec<Chunk> {
         let groups = self.metadata.metadata().row_groups().iter().zip(self.starts.windows(2)).enumerate();
