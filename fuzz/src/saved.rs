@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn corpus_of_files_is_as_files_are_written_today() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus/parquet");
-        let anew = std::env::var_os("ANTIPHON_WRITE_CORPUS").is_some();
+        let anew = std::env::var_os("UPDATE_CORPUS").is_some();
         let kinds = [
             ("each-its-own", rows(|id| json!(format!("name {id}")))),
             ("few-again-and-again", rows(|id| json!(if id % 2 == 0 { "ada" } else { "eve" }))),
@@ -152,10 +152,7 @@ mod tests {
                     fs::write(folder.join(kind), &bytes).unwrap();
                 }
                 let kept = fs::read(folder.join(kind)).unwrap();
-                assert!(
-                    kept == bytes,
-                    "{kind} is written in another way now: set ANTIPHON_WRITE_CORPUS=1 once"
-                );
+                assert!(kept == bytes, "{kind} is written in another way now: set UPDATE_CORPUS=1 once");
             });
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use serde::{Deserialize, Serialize};
 
 use super::libfuzzer::Found;
 use crate::table::{Table, thousands};
@@ -15,20 +15,11 @@ pub(super) const RUNS: u64 = 10_000_000;
 /// Or for how long, in seconds of a processor.
 pub(super) const SECONDS: f64 = 3600.0;
 
-/// One target's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Entry {
-    pub runs: u64,
-    pub seconds: f64,
-    pub edges: u64,
-    pub corpus: u64,
-}
-
 /// Every target's, by name. Without a file, nothing is kept.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     file: Option<PathBuf>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, Found>,
 }
 
 impl Ledger {
@@ -38,17 +29,18 @@ impl Ledger {
             Ok(text) => serde_json::from_slice(&text).with_context(|| {
                 format!("{} is not what this command writes; remove it to begin anew", file.display())
             })?,
-            Err(_) => BTreeMap::new(),
+            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(error).with_context(|| format!("could not read {}", file.display())),
         };
         Ok(Self { file: Some(file), entries })
     }
 
-    pub(super) fn entry(&self, name: &str) -> Entry {
+    pub(super) fn entry(&self, name: &str) -> Found {
         self.entries.get(name).copied().unwrap_or_default()
     }
 
     /// Adds a run, and keeps it.
-    pub(super) fn add(&mut self, name: &str, found: &Found) -> Result<Entry> {
+    pub(super) fn add(&mut self, name: &str, found: &Found) -> Result<Found> {
         let entry = self.entries.entry(name.to_owned()).or_default();
         entry.add(found);
         let entry = *entry;
@@ -76,8 +68,8 @@ impl Ledger {
     }
 }
 
-impl Entry {
-    fn add(&mut self, found: &Found) {
+impl Found {
+    fn add(&mut self, found: &Self) {
         self.runs += found.runs;
         self.seconds += found.seconds;
         self.edges = self.edges.max(found.edges);
@@ -108,7 +100,7 @@ mod tests {
 
     #[test]
     fn ten_million_runs_are_enough_and_so_is_an_hour() {
-        let mut entry = Entry::default();
+        let mut entry = Found::default();
         let found = Found { runs: RUNS / 2, seconds: 600.0, edges: 9, corpus: 3 };
         entry.add(&found);
         assert!(!entry.enough());
@@ -116,6 +108,6 @@ mod tests {
         entry.add(&found);
         assert!(entry.enough());
         assert_eq!((entry.edges, entry.corpus), (9, 3));
-        assert!(Entry { seconds: SECONDS, ..Entry::default() }.enough());
+        assert!(Found { seconds: SECONDS, ..Found::default() }.enough());
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
 
 use super::{OF_SQL, Target};
 use crate::project::{self, Project};
@@ -35,8 +36,8 @@ pub(super) struct Programs {
     target: PathBuf,
 }
 
-/// What a run came to.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// What a run came to, or several together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Found {
     pub runs: u64,
     pub edges: u64,

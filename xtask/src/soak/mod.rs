@@ -95,6 +95,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         None => project.build("deployed", "deployed", profile)?,
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+    // Now: somebody may commit something before it is over.
+    let about = figures::About::new(&project, options, seed)?;
     let folder = project.target.join("soak");
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
@@ -105,7 +107,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let mut host = Host::start(engine, &folder, options.store.settings())?;
     let outcome = soak(options, Rng::with_seed(seed), binary, &folder, &mut host);
     host.end()?;
-    let figures = outcome?.finish(&project, options, seed)?;
+    let figures = outcome?.finish(about);
     report::print(&figures);
     report::write(&folder, &figures)?;
     if options.keep {
@@ -130,14 +132,14 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn finish(self, project: &Project, options: &Options, seed: u64) -> Result<Figures> {
+    fn finish(self, about: figures::About) -> Figures {
         let Self { world, samples, audit, spans, began, time } = self;
         let mut figures = Figures::new(&world.tally.counts(), &samples.all(), &audit);
         figures.windows = figures::windows(&world.windows.all(), began);
         figures.faults = world.windows.counts();
-        figures.about = figures::About::new(project, options, seed, time)?;
+        figures.about = figures::About { seconds: time.as_secs_f64(), ..about };
         figures.spans = spans;
-        Ok(figures)
+        figures
     }
 }
 

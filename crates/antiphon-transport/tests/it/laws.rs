@@ -133,8 +133,9 @@ async fn a_server_that_vanishes_ends_the_calls_to_it(kind: Kind) {
     drop(served);
     proxy.cut();
     let error = timeout(MOMENT, hanging).await.unwrap().unwrap().unwrap_err();
-    // Over HTTP+SSE the server has the call before it has said so: to the client it is still being sent.
-    assert!(matches!(error, ServiceError::TransportClosed | ServiceError::TransportSend(_)), "{error:?}");
+    // Over HTTP+SSE the server has the call before it has said so: to the client it may still be on its way.
+    let on_its_way = kind == Kind::Sse && matches!(error, ServiceError::TransportSend(_));
+    assert!(on_its_way || matches!(error, ServiceError::TransportClosed), "{error:?}");
 }
 
 async fn a_cancelled_call_is_cancelled_in_the_tool(kind: Kind) {
