@@ -53,6 +53,10 @@ pub enum Error {
     /// The message could not be written as JSON.
     #[error("the message cannot be written as JSON")]
     Json(#[source] Box<dyn StdError + Send + Sync>),
+    /// The connection was lost after the message went out and before the server said that it has it. What it
+    /// asks for may happen: ask again only for what may happen twice.
+    #[error("the connection was lost while the message was being sent: it may have been carried out")]
+    Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
     /// The network or the library below failed.
     #[error("the connection failed")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),

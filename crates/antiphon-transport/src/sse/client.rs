@@ -313,6 +313,15 @@ struct Postbox {
     timeout: Duration,
 }
 
+/// Once there was a connection, nobody knows how far the message came.
+fn unsent(error: reqwest::Error) -> Error {
+    if error.is_connect() || error.is_builder() {
+        Error::connection(error)
+    } else {
+        Error::Unconfirmed(Box::new(error))
+    }
+}
+
 impl Outbox for Postbox {
     async fn send(&self, text: String) -> Result<()> {
         let _post = self.posts.acquire().await;
@@ -325,7 +334,7 @@ impl Outbox for Postbox {
             .body(text)
             .send()
             .await
-            .map_err(Error::connection)?;
+            .map_err(unsent)?;
         if response.status().is_success() {
             // Read to its end, so that the next message finds the connection free. More than a few words
             // are not for us.

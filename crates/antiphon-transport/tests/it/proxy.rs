@@ -1,6 +1,12 @@
 //! A wire that can be cut.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -12,6 +18,7 @@ pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     cuts: watch::Sender<u32>,
     down: watch::Sender<bool>,
+    refused: Arc<AtomicUsize>,
 }
 
 impl Proxy {
@@ -20,10 +27,12 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let cuts = watch::Sender::new(0);
         let down = watch::Sender::new(false);
-        let (cut, is_down) = (cuts.clone(), down.subscribe());
+        let refused = Arc::<AtomicUsize>::default();
+        let (cut, is_down, refusals) = (cuts.clone(), down.subscribe(), Arc::clone(&refused));
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 if *is_down.borrow() {
+                    refusals.fetch_add(1, Ordering::SeqCst);
                     continue;
                 }
                 let mut cut = cut.subscribe();
@@ -37,7 +46,7 @@ impl Proxy {
                 });
             }
         });
-        Self { address, cuts, down }
+        Self { address, cuts, down, refused }
     }
 
     /// Ends every connection, without a word.
@@ -48,5 +57,10 @@ impl Proxy {
     /// Whether connections are refused from now on.
     pub(crate) fn set_down(&self, down: bool) {
         self.down.send_replace(down);
+    }
+
+    /// How many connections were refused.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 }

@@ -17,7 +17,7 @@ use antiphon_transport::{
 };
 use axum::serve::ListenerExt as _;
 use rmcp::{
-    ClientHandler, ErrorData, RoleClient, RoleServer, ServerHandler,
+    ClientHandler, ErrorData, RoleClient, RoleServer, ServerHandler, ServiceError,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
         ContentBlock, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
@@ -340,6 +340,17 @@ pub(crate) fn call(name: &'static str, text: impl std::fmt::Display) -> CallTool
 
 pub(crate) fn text_of(result: &CallToolResult) -> &str {
     &result.content[0].as_text().expect("text").text
+}
+
+/// Whether a call failed in a way that tells its caller to think before it asks again. Over HTTP+SSE the server
+/// has a call before it has said so: cut in that moment, it fails as one that is still on its way.
+pub(crate) fn may_have_been_carried_out(error: &ServiceError) -> bool {
+    let known = match error {
+        ServiceError::McpError(error) => error.code.0 == antiphon_transport::TRANSPORT_ERROR,
+        ServiceError::TransportSend(_) => true,
+        _ => false,
+    };
+    known && error.to_string().contains("may have been carried out")
 }
 
 /// Makes two tests of each law, one a transport, so that a failure names both.
