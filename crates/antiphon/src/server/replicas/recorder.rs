@@ -116,22 +116,31 @@ impl Recorder {
     }
 }
 
+/// An event that cannot be kept is sent all the same: only a broken stream will miss it.
+fn failed(error: &EventStoreError) {
+    use antiphon_store::Error;
+    // Its log is gone: the session was ended while something was being sent in it, as happens every day.
+    if matches!(error.downcast_ref(), Some(Error::LogConflict { found: 0, .. })) {
+        tracing::debug!(%error, "a session ended before an event of it was kept");
+    } else {
+        tracing::warn!(%error, "an event of a session could not be kept");
+    }
+}
+
 #[async_trait]
 impl EventStore for Recorder {
     async fn store_event(&self, name: &str, event: &ServerSseMessage) -> Result<String, EventStoreError> {
         self.log.place.touch();
         let message = event.message.as_deref();
-        // An event that cannot be kept is sent all the same: only a broken stream will miss it.
-        let failed = |error| tracing::warn!(%error, "an event of a session could not be kept");
         if name.ends_with(":common") {
             if let Some(message) = message {
-                self.keep_common(message).await.unwrap_or_else(failed);
+                self.keep_common(message).await.unwrap_or_else(|error| failed(&error));
             }
             return Ok(String::new());
         }
         let mut stream = self.stream(name).await;
         if let Some(message) = message {
-            self.keep(&mut stream, message).await.unwrap_or_else(failed);
+            self.keep(&mut stream, message).await.unwrap_or_else(|error| failed(&error));
         }
         let id = self.id(&stream);
         let ends =
