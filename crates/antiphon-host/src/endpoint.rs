@@ -239,27 +239,27 @@ impl Endpoint {
     }
 
     async fn connect_once(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
-        let modern = || vec![ProtocolVersion::V_2026_07_28];
-        let mode = match lifecycle {
+        let mut mode = match lifecycle {
             Lifecycle::Legacy => ClientLifecycleMode::Initialize,
-            Lifecycle::Modern => ClientLifecycleMode::Discover { preferred_versions: modern() },
+            Lifecycle::Modern => modern(),
             Lifecycle::Auto => ClientLifecycleMode::Auto {
-                preferred_versions: modern(),
+                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
                 legacy_version: Some(ProtocolVersion::V_2025_11_25),
             },
         };
-        let first = match self.connector.connect(answering.clone(), mode).await {
-            Ok(running) => return Ok(running),
-            Err(error) => error,
-        };
-        // The SDK falls back when a server says that it does not know `server/discover`. Some say
-        // something else: an empty result, an error of their own, nothing at all.
-        if lifecycle == Lifecycle::Auto && may_be_legacy(&first) {
-            tracing::debug!(endpoint = self.name, %first, "discovery failed; trying `initialize`");
-            let second = self.connector.connect(answering.clone(), ClientLifecycleMode::Initialize).await;
-            return second.map_err(|error| self.failed(error));
+        loop {
+            let error = match self.connector.connect(answering.clone(), mode.clone()).await {
+                Ok(running) => return Ok(running),
+                Err(error) => error,
+            };
+            match another_way(&mode, &error).filter(|_| lifecycle == Lifecycle::Auto) {
+                Some(other) => {
+                    tracing::debug!(endpoint = self.name, %error, ?mode, ?other, "it is tried another way");
+                    mode = other;
+                }
+                None => return Err(self.failed(error)),
+            }
         }
-        Err(self.failed(first))
     }
 
     fn failed(&self, error: ClientInitializeError) -> Error {
@@ -320,18 +320,38 @@ impl Attempt {
     }
 }
 
-fn may_be_legacy(error: &ClientInitializeError) -> bool {
+fn modern() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+/// How else to connect to a server of which nobody knows what it speaks. Each way is tried once.
+fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Option<ClientLifecycleMode> {
+    use ClientInitializeError as Failed;
+
     #[cfg(feature = "http")]
     if error.is_authorization_required() {
-        return false;
+        return None;
     }
-    matches!(
-        error,
-        ClientInitializeError::ExpectedInitResponse(_)
-            | ClientInitializeError::ExpectedInitResult(_)
-            | ClientInitializeError::JsonRpcError(_)
-            | ClientInitializeError::NoCompatibleProtocolVersion { .. }
-    )
+    match (tried, error) {
+        (ClientLifecycleMode::Initialize, _) => None,
+        // The SDK gives a server ten seconds to say what it is, then takes it for an old one, and gives up when the
+        // answer comes after all. A program that is compiled before it starts takes longer: now it is known what it
+        // is, and there is time.
+        (ClientLifecycleMode::Auto { .. }, Failed::ConflictInitResponseId(..)) => Some(modern()),
+        (ClientLifecycleMode::Auto { .. }, Failed::UncorrelatedErrorResponse { .. }) => {
+            Some(ClientLifecycleMode::Initialize)
+        }
+        // The SDK falls back when a server says that it does not know `server/discover`. Some say something else: an
+        // empty result, an error of their own.
+        (
+            _,
+            Failed::ExpectedInitResponse(_)
+            | Failed::ExpectedInitResult(_)
+            | Failed::JsonRpcError(_)
+            | Failed::NoCompatibleProtocolVersion { .. },
+        ) => Some(ClientLifecycleMode::Initialize),
+        _ => None,
+    }
 }
 
 impl fmt::Debug for Endpoint {

@@ -1,5 +1,7 @@
 //! Which revision is spoken with whom.
 
+use std::time::Duration;
+
 use antiphon::prelude::*;
 use antiphon_host::{Endpoint, Error as HostError, Host, HostLimits, Lifecycle};
 use serde_json::{Value, json};
@@ -27,13 +29,14 @@ async fn the_newest_revision_both_know_is_spoken() {
     }
 }
 
-/// A server of old, written by hand: it answers `server/discover` with `discover`, and knows
-/// `initialize` and one tool. It says which version it was offered.
-fn old(discover: Value) -> Endpoint {
+/// A server of old, written by hand: it takes `start` to start, answers `server/discover` with `discover`, and
+/// knows `initialize` and one tool. It says which version it was offered.
+fn old(start: Duration, discover: Value) -> Endpoint {
     Endpoint::new("old", move || {
         let (near, far) = tokio::io::duplex(1 << 16);
         let discover = discover.clone();
         tokio::spawn(async move {
+            tokio::time::sleep(start).await;
             let (reader, mut writer) = tokio::io::split(far);
             let mut lines = BufReader::new(reader).lines();
             let mut offered = Value::Null;
@@ -59,20 +62,46 @@ fn old(discover: Value) -> Endpoint {
     })
 }
 
-#[tokio::test]
-async fn a_server_of_old_is_initialized_whatever_it_says_to_discovery() {
-    for discover in [
+/// Longer than the SDK waits for a server to say what it speaks.
+const LONG: Duration = Duration::from_secs(25);
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_long_to_start_is_asked_for_the_newest_all_the_same() {
+    let slow = Endpoint::new("slow", || {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        tokio::spawn(async move {
+            tokio::time::sleep(LONG).await;
+            server().serve(far).await
+        });
+        std::future::ready(Ok::<_, std::io::Error>(near))
+    });
+    let connection = Host::builder("h", "1").build().connect(slow).await.unwrap();
+    assert_eq!(connection.server().await.revision, "2026-07-28");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_of_old_is_initialized_whatever_it_says_to_discovery_and_whenever() {
+    for (start, discover) in
+        [Duration::ZERO, LONG].into_iter().flat_map(|start| answers().map(|it| (start, it)))
+    {
+        let host = Host::builder("h", "1").build();
+        let connection = host
+            .connect(old(start, discover.clone()))
+            .await
+            .unwrap_or_else(|error| panic!("{discover} after {start:?}: {error:?}"));
+        let result = connection.call("which", json!({})).await.unwrap();
+        assert_eq!(result.content[0].as_text().unwrap().text, "2025-11-25", "{discover} after {start:?}");
+    }
+}
+
+/// What servers of old say to discovery.
+fn answers() -> [Value; 4] {
+    [
         json!({"error": {"code": -32601, "message": "Method not found"}}),
         json!({"error": {"code": -32600, "message": "Not initialized"}}),
         json!({"result": {}}),
         json!({"result": {"unrelated": true}}),
-    ] {
-        let host = Host::builder("h", "1").build();
-        let connection =
-            host.connect(old(discover.clone())).await.unwrap_or_else(|error| panic!("{discover}: {error:?}"));
-        let result = connection.call("which", json!({})).await.unwrap();
-        assert_eq!(result.content[0].as_text().unwrap().text, "2025-11-25", "{discover}");
-    }
+    ]
 }
 
 #[tokio::test]
