@@ -19,6 +19,7 @@ use rmcp::{
 
 use super::Handler;
 use crate::{
+    function::BoxFuture,
     server::Shared,
     telemetry::{About, Ended, Operation},
 };
@@ -46,48 +47,55 @@ impl Observed {
     }
 
     /// A request of a kind that names nothing.
-    async fn told<T, F>(
-        &self,
+    fn told<'a, T, F>(
+        &'a self,
         method: &'static str,
         context: RequestContext<RoleServer>,
-        work: impl FnOnce(RequestContext<RoleServer>) -> F,
-    ) -> Result<T, ErrorData>
+        work: impl FnOnce(RequestContext<RoleServer>) -> F + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, ErrorData>>
     where
-        F: Future<Output = Result<T, ErrorData>> + Send,
+        T: Send + 'a,
+        F: Future<Output = Result<T, ErrorData>> + Send + 'a,
     {
-        self.told_of(method, What::default(), context, work, |_| None).await
+        self.told_of(method, &What::default(), context, work, |_| None)
     }
 
-    async fn told_of<T, F>(
-        &self,
+    /// In a box: the SDK's future of a request has room for the largest of all methods, and is moved half a dozen times
+    /// before it is begun.
+    fn told_of<'a, T, F>(
+        &'a self,
         method: &'static str,
-        what: What,
+        what: &What,
         mut context: RequestContext<RoleServer>,
-        work: impl FnOnce(RequestContext<RoleServer>) -> F,
+        work: impl FnOnce(RequestContext<RoleServer>) -> F + Send + 'a,
         said: fn(&T) -> Option<&CallToolResult>,
-    ) -> Result<T, ErrorData>
+    ) -> BoxFuture<'a, Result<T, ErrorData>>
     where
-        F: Future<Output = Result<T, ErrorData>> + Send,
+        T: Send + 'a,
+        F: Future<Output = Result<T, ErrorData>> + Send + 'a,
     {
         if !self.0.shared.recorder.is_on() {
-            return work(context).await;
+            return Box::pin(work(context));
         }
-        let Some(operation) = self.operation(method, &what, &context) else { return work(context).await };
+        let Some(operation) = self.operation(method, what, &context) else { return Box::pin(work(context)) };
         context.extensions.insert(operation.clone());
-        let mut in_flight = operation.in_flight();
-        let answer = operation.within(Box::pin(work(context))).await;
-        let result = answer.as_ref().ok().and_then(said);
-        if let (Some(result), true) = (result, operation.wants_content())
-            && let Ok(result) = serde_json::to_value(result)
-        {
-            in_flight.ended(&Ended::Said(&result));
-        }
-        in_flight.ended(&match &answer {
-            Ok(_) if result.is_some_and(|result| result.is_error == Some(true)) => Ended::Failed,
-            Ok(_) => Ended::Answered,
-            Err(error) => Ended::Refused(error.code.0),
-        });
-        answer
+        let work = Box::pin(work(context));
+        Box::pin(async move {
+            let mut in_flight = operation.in_flight();
+            let answer = operation.within(work).await;
+            let result = answer.as_ref().ok().and_then(said);
+            if let (Some(result), true) = (result, operation.wants_content())
+                && let Ok(result) = serde_json::to_value(result)
+            {
+                in_flight.ended(&Ended::Said(&result));
+            }
+            in_flight.ended(&match &answer {
+                Ok(_) if result.is_some_and(|result| result.is_error == Some(true)) => Ended::Failed,
+                Ok(_) => Ended::Answered,
+                Err(error) => Ended::Refused(error.code.0),
+            });
+            answer
+        })
     }
 
     /// `None` where nobody is told.
@@ -127,12 +135,12 @@ impl Observed {
 /// A method of the handler whose requests name nothing.
 macro_rules! told {
     ($($method:literal: fn $name:ident($params:ty) -> $result:ty;)*) => {
-        $(async fn $name(
+        $(fn $name(
             &self,
             request: $params,
             context: RequestContext<RoleServer>,
-        ) -> Result<$result, ErrorData> {
-            self.told($method, context, |context| self.0.$name(request, context)).await
+        ) -> impl Future<Output = Result<$result, ErrorData>> + Send + '_ {
+            self.told($method, context, move |context| self.0.$name(request, context))
         })*
     };
 }
@@ -152,89 +160,95 @@ impl ServerHandler for Observed {
         "tasks/cancel": fn cancel_task(CancelTaskParams) -> ();
     }
 
-    async fn subscribe(
+    fn subscribe(
         &self,
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    ) -> impl Future<Output = Result<(), ErrorData>> + Send + '_ {
         #[expect(deprecated, reason = "2025-11-25 has no other way to subscribe")]
-        self.told("resources/subscribe", context, |context| self.0.subscribe(request, context)).await
+        self.told("resources/subscribe", context, move |context| self.0.subscribe(request, context))
     }
 
-    async fn unsubscribe(
+    fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    ) -> impl Future<Output = Result<(), ErrorData>> + Send + '_ {
         #[expect(deprecated, reason = "2025-11-25 has no other way to unsubscribe")]
-        self.told("resources/unsubscribe", context, |context| self.0.unsubscribe(request, context)).await
+        self.told("resources/unsubscribe", context, move |context| self.0.unsubscribe(request, context))
     }
 
-    async fn ping(&self, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        self.told("ping", context, |context| self.0.ping(context)).await
+    fn ping(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<(), ErrorData>> + Send + '_ {
+        self.told("ping", context, move |context| self.0.ping(context))
     }
 
-    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        self.told("server/discover", context, |context| self.0.discover(context)).await
+    fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> impl Future<Output = Result<DiscoverResult, ErrorData>> + Send + '_ {
+        self.told("server/discover", context, move |context| self.0.discover(context))
     }
 
-    async fn call_tool(
+    fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> impl Future<Output = Result<CallToolResponse, ErrorData>> + Send + '_ {
         let what = self.what(|| {
             let name = self.tool(&request.name);
             let wanted = self.0.shared.recorder.wants_content();
             let arguments = request.arguments.clone().filter(|_| wanted);
             What { is_run: name.is_some(), name, uri: None, arguments }
         });
-        let work = |context| self.0.call_tool(request, context);
-        self.told_of("tools/call", what, context, work, complete).await
+        let work = move |context| self.0.call_tool(request, context);
+        self.told_of("tools/call", &what, context, work, complete)
     }
 
-    async fn get_prompt(
+    fn get_prompt(
         &self,
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
+    ) -> impl Future<Output = Result<GetPromptResponse, ErrorData>> + Send + '_ {
         let what = self.what(|| {
             let name = self.0.shared.registry().prompt(&request.name).map(|_| request.name.clone());
             What { is_run: name.is_some(), name, ..What::default() }
         });
-        self.told_of("prompts/get", what, context, |context| self.0.get_prompt(request, context), |_| None)
-            .await
+        let work = move |context| self.0.get_prompt(request, context);
+        self.told_of("prompts/get", &what, context, work, |_| None)
     }
 
-    async fn read_resource(
+    fn read_resource(
         &self,
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
+    ) -> impl Future<Output = Result<ReadResourceResponse, ErrorData>> + Send + '_ {
         let what = self.what(|| {
             let registry = self.0.shared.registry();
             let is_run =
                 registry.resource(&request.uri).is_some() || registry.template(&request.uri).is_some();
             What { uri: Some(request.uri.clone()), is_run, ..What::default() }
         });
-        let work = |context| self.0.read_resource(request, context);
-        self.told_of("resources/read", what, context, work, |_| None).await
+        let work = move |context| self.0.read_resource(request, context);
+        self.told_of("resources/read", &what, context, work, |_| None)
     }
 
     // A call with a task, and the requests of 2025-11-25 that go by another name.
-    async fn on_custom_request(
+    fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
+    ) -> impl Future<Output = Result<CustomResult, ErrorData>> + Send + '_ {
         let what = self.what(|| {
             let called = request.params.as_ref().and_then(|params| params["name"].as_str());
             let called = called.filter(|_| request.method == "antiphon/tasks/call");
             What { name: called.and_then(|name| self.tool(name)), ..What::default() }
         });
         let method = known(&request.method);
-        let work = |context| self.0.on_custom_request(request, context);
-        self.told_of(method, what, context, work, |_| None).await
+        let work = move |context| self.0.on_custom_request(request, context);
+        self.told_of(method, &what, context, work, |_| None)
     }
 
     // It lasts for as long as its client likes, which says nothing of the server.
