@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::PACKAGE;
-use super::figures::Figure;
+use super::figures::{Asked, Figure};
 use crate::project::{self, Profile, Project};
 use crate::table::Table;
 
@@ -61,6 +61,15 @@ pub(super) fn main(project: &Project) -> Result<Vec<Figure>> {
     Ok(figures(&said))
 }
 
+/// A long journal, and how many microseconds its leg may take.
+const LONG: usize = 1000;
+const LONG_US: f64 = 1000.0;
+/// A conversation, and how many bytes its seal may have.
+const ANSWERS: usize = 50;
+const ANSWERS_BYTES: f64 = 4000.0;
+/// What all suspended runs together may add to the process.
+const SUSPENDED_KIB: f64 = 1024.0;
+
 fn figures(said: &Said) -> Vec<Figure> {
     let mut figures = Vec::new();
     for leg in said.legs.iter().filter(|leg| leg.steps + leg.answers > 0) {
@@ -69,13 +78,16 @@ fn figures(said: &Said) -> Vec<Figure> {
             (_, answers) => format!("{answers} answers"),
         };
         let figure = Figure::new(format!("a leg after {what}"), "µs", leg.time);
-        figures.push(figure.beside("a leg after nothing", said.empty));
-        figures.push(Figure::new(format!("`requestState` after {what}"), "bytes", leg.bytes));
+        let asked = (leg.steps.max(leg.answers) == LONG).then_some(Asked::AtMost(LONG_US));
+        figures.push(figure.beside("a leg after nothing", said.empty).asked(asked));
+        let figure = Figure::new(format!("`requestState` after {what}"), "bytes", leg.bytes);
+        figures.push(figure.asked((leg.answers == ANSWERS).then_some(Asked::AtMost(ANSWERS_BYTES))));
     }
     let name = format!("{} steps, the machine alone", said.machine_steps);
     figures.push(Figure::new(name, "µs", said.machine));
     let name = format!("memory that {} suspended runs add", said.runs);
-    figures.push(Figure::new(&name, "KiB", said.added_bytes / 1024.0).sizing(name));
+    let figure = Figure::new(&name, "KiB", said.added_bytes / 1024.0).sizing(name);
+    figures.push(figure.asked(Asked::AtMost(SUSPENDED_KIB)));
     figures
 }
 

@@ -127,6 +127,11 @@ fn measured(text: &mut String, section: &Section) {
             }
         );
     }
+    if let Some(why) = section.part.limited_by()
+        && section.figures.iter().any(|figure| figure.is_met() == Some(false))
+    {
+        let _ = write!(text, "\nWhat limits what is not met: {why}\n");
+    }
     let commands: Vec<String> =
         section.commands.iter().map(|command| format!("`cargo xtask bench {command}`")).collect();
     let _ = write!(text, "\nMade by {}.\n\n", commands.join(" and "));
