@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
-use sqlx::{Database, Either, error::DatabaseError};
+use sqlx::{Database, Either, database::HasStatementCache, error::DatabaseError};
 
 use super::SqlError;
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 ///
 /// Every text that is made here consists of what the author declared, of what the database says of its own
 /// types, and of words of ours. Values are bound.
-pub trait Dialect: Database {
+pub trait Dialect: Database + HasStatementCache {
     /// What a column is, as the database describes it.
     type Kind: Clone + fmt::Debug + Send + Sync;
     /// What a parameter is, as the database describes it.

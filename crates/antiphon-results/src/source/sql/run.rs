@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc};
 use futures_util::TryStreamExt as _;
 use serde_json::Value;
 use sqlx::{
-    AssertSqlSafe, Column as _, ColumnIndex, Executor, IntoArguments, Row as _, SqlSafeStr as _, SqlStr,
-    Statement as _,
+    AssertSqlSafe, Column as _, ColumnIndex, Connection as _, Executor, IntoArguments, Row as _,
+    SqlSafeStr as _, SqlStr, Statement as _,
 };
 use tokio::time::timeout_at;
 
@@ -174,6 +174,9 @@ where
     async fn describe(&self, sql: String) -> Result<(Vec<String>, Described<DB>), SqlError> {
         let mut lease = self.lease("prepare the query").await?;
         let preparing = async {
+            // What a connection has prepared before may be of a table that has changed since, and stays so: asked again
+            // and again, it would describe rows that no other connection gives.
+            lease.connection.clear_cached_statements().await?;
             let statement = lease.connection.prepare(safe(sql)).await?;
             let columns = statement.columns();
             let names = columns.iter().map(|column| column.name().to_owned()).collect();
