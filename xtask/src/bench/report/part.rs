@@ -102,13 +102,13 @@ impl Part {
     pub(super) fn limited_by(self) -> Option<&'static str> {
         match self {
             Self::Call => Some(
-                "Beyond the SDK's own work a call pays for its body to be read within bounds and a deadline, and for finding out what it asks for (5 % of its instructions), for being a run that could be replayed (6 %), and for a connection that is cut off when it stalls (2 %). Callgrind counts 153,000 instructions a call beside 134,000: 1.14. The rest is memory that is reached for.",
+                "Beyond the SDK's own work a call pays for its body to be read within bounds and a deadline, and for finding out what it asks for (5 % of its instructions), for being a run that could be replayed (6 %), and for a connection that is cut off when it stalls (2 %). Callgrind counts 153,000 instructions a call beside 134,000: 1.14. What the ratio of times has beyond that was not traced.",
             ),
             Self::Replay => Some(
                 "An answer is read from JSON, checked against its schema and parsed again; a step is only read.",
             ),
             Self::Store => Some(
-                "PostgreSQL: after a push, waiting workers are told, and that runs beside the next command (inferred, not isolated). NATS: `publish` waits until the server has the event, the bare client waits for nothing; a lease is fenced by a second message.",
+                "PostgreSQL: after a push, waiting workers are told, and that runs beside the next command. NATS: `publish` waits until the server has the event, the bare client waits for nothing; an acknowledged job is overwritten before it is removed. (Inferred from what is sent, not isolated.)",
             ),
             Self::Results => Some(
                 "`fetch_stream` makes a map of every row; whoever leaves rows as text reads as fast as asked.",
