@@ -20,6 +20,8 @@ mod http;
 mod interop;
 mod mcp;
 mod models;
+mod place;
+mod proc;
 mod project;
 mod python;
 mod reference;

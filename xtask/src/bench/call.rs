@@ -1,6 +1,5 @@
 //! `cargo xtask bench call`: a tool call over HTTP, ours beside bare rmcp.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
@@ -12,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::PACKAGE;
 use super::figures::{Asked, CPU, Figure, MIB};
-use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
+use super::measure::{SLICE, Spread, as_f64, pinned};
 use crate::mcp::{self, Connection};
+use crate::proc::{cpu_time, peak_mib};
 use crate::project::{Profile, Project};
 use crate::server::{self, Server};
 use crate::table::Table;
@@ -151,7 +151,7 @@ impl<'a> Side<'a> {
 
     /// The most memory that the server has had, in MiB.
     fn peak(&self) -> Result<f64> {
-        peak_rss_mib(self.server.pid())
+        peak_mib(self.server.pid())
     }
 
     fn cpu(&self) -> Result<Spread> {
@@ -236,13 +236,6 @@ fn check_echo(address: SocketAddr, revision: &str) -> Result<()> {
         "answered {result}"
     );
     Ok(())
-}
-
-fn peak_rss_mib(pid: u32) -> Result<f64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-    Ok(kib.context("/proc/PID/status has no VmHWM")? / 1024.0)
 }
 
 fn percentile(sorted: &[u32], percent: usize) -> u32 {

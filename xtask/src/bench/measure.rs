@@ -1,10 +1,9 @@
-//! How servers are measured: a processor of their own, the time they spend on it, and the middle of many.
+//! How servers are measured: a processor of their own, and the middle of many figures.
 
-use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 /// How long one server is measured before it is another's turn.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
@@ -27,35 +26,6 @@ pub(super) fn pinned<T>(processor: u8, work: impl FnOnce() -> Result<T>) -> Resu
     let done = work();
     move_to(processor + 1);
     done
-}
-
-/// CPU time of the process so far.
-///
-/// `/proc/PID/stat` counts in ticks of 10 ms, coarse for slices of a second; `schedstat` counts nanoseconds
-/// but forgets threads that have ended, so the larger of the two is the truer one.
-pub(super) fn cpu_time(pid: u32) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))
-        .context("bench needs a live server and Linux's /proc")?;
-    let ticks = parse_stat(&stat).context("/proc/PID/stat has another form")?;
-    let mut threads = Duration::ZERO;
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
-            threads += parse_schedstat(&text).unwrap_or_default();
-        }
-    }
-    Ok(threads.max(ticks))
-}
-
-/// The first number is the time on a processor.
-fn parse_schedstat(text: &str) -> Option<Duration> {
-    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
-}
-
-/// Fields 14 and 15, user and system time; the name in field 2 may hold spaces.
-fn parse_stat(text: &str) -> Option<Duration> {
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    Some(Duration::from_millis(10 * (ticks(14)? + ticks(15)?)))
 }
 
 /// Where the middle of a set of values lies, and its middle half.
@@ -85,13 +55,6 @@ pub(crate) fn as_f64(count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_is_read_past_a_name_with_spaces() {
-        let stat = "7 (a ) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(parse_stat(stat), Some(Duration::from_secs(3)));
-        assert_eq!(parse_schedstat("1500 20 3\n"), Some(Duration::from_nanos(1500)));
-    }
 
     #[test]
     fn the_median_of_an_even_count_is_between_the_middle_two() {

@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::PACKAGE;
 use super::figures::{Asked, CPU, Figure};
-use super::measure::{SLICE, Spread, as_f64, cpu_time, pinned};
+use super::measure::{SLICE, Spread, as_f64, pinned};
 use crate::http::Message;
 use crate::mcp::Connection;
+use crate::proc::cpu_time;
 use crate::project::{self, Profile, Project};
 use crate::server::{self, Server};
 use crate::services::{Backend, Host};

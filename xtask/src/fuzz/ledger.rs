@@ -25,22 +25,18 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn open(folder: &Path) -> Result<Self> {
         let file = folder.join("ledger.json");
-        let entries = match fs::read(&file) {
-            Ok(text) => serde_json::from_slice(&text).with_context(|| {
-                format!("{} is not what this command writes; remove it to begin anew", file.display())
-            })?,
-            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
-            Err(error) => return Err(error).with_context(|| format!("could not read {}", file.display())),
-        };
-        Ok(Self { file: Some(file), entries })
+        Ok(Self { entries: read(&file)?, file: Some(file) })
     }
 
     pub(super) fn entry(&self, name: &str) -> Found {
         self.entries.get(name).copied().unwrap_or_default()
     }
 
-    /// Adds a run, and keeps it.
+    /// Adds a run, and keeps it beside what another command may have kept meanwhile.
     pub(super) fn add(&mut self, name: &str, found: &Found) -> Result<Found> {
+        if let Some(file) = &self.file {
+            self.entries = read(file)?;
+        }
         let entry = self.entries.entry(name.to_owned()).or_default();
         entry.add(found);
         let entry = *entry;
@@ -65,6 +61,16 @@ impl Ledger {
             ]);
         }
         table
+    }
+}
+
+fn read(file: &Path) -> Result<BTreeMap<String, Found>> {
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).with_context(|| {
+            format!("{} is not what this command writes; remove it to begin anew", file.display())
+        }),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeMap::new()),
+        Err(error) => Err(error).with_context(|| format!("could not read {}", file.display())),
     }
 }
 
@@ -109,5 +115,18 @@ mod tests {
         assert!(entry.enough());
         assert_eq!((entry.edges, entry.corpus), (9, 3));
         assert!(Found { seconds: SECONDS, ..Found::default() }.enough());
+    }
+
+    #[test]
+    fn two_commands_at_a_time_keep_what_both_have_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut one, mut other) =
+            (Ledger::open(folder.path()).unwrap(), Ledger::open(folder.path()).unwrap());
+        let found = Found { runs: 7, ..Found::default() };
+        one.add("seal", &found).unwrap();
+        other.add("sql", &found).unwrap();
+        assert_eq!(one.add("seal", &found).unwrap().runs, 14);
+        let kept = Ledger::open(folder.path()).unwrap();
+        assert_eq!((kept.entry("seal").runs, kept.entry("sql").runs), (14, 7));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{OF_SQL, Target};
+use crate::proc;
 use crate::project::{self, Project};
 
 /// What counts the ways through the code, for libFuzzer to find new ones. No sanitizer: those want a nightly compiler,
@@ -95,7 +96,7 @@ impl Programs {
             let line = String::from_utf8_lossy(&line?).into_owned();
             if found.read(&line) {
                 // It is still there, and has nothing more to do.
-                found.seconds = processor(child.id()).unwrap_or_else(|| begun.elapsed().as_secs_f64());
+                found.seconds = proc::cpu_time(child.id()).unwrap_or_else(|_| begun.elapsed()).as_secs_f64();
             }
             if last.len() >= LINES {
                 last.pop_front();
@@ -144,19 +145,6 @@ impl Found {
     }
 }
 
-/// What a process has had of the processor, in seconds.
-fn processor(pid: u32) -> Option<f64> {
-    of_stat(&fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?)
-}
-
-/// The fields after the name, which may hold anything, its parenthesis too: time as user is the twelfth, as system the
-/// next, both in hundredths of a second.
-fn of_stat(stat: &str) -> Option<f64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let (user, system): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some((user + system) / 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,12 +158,5 @@ mod tests {
         assert!(!found.read("Done 91234 runs in 11 second(s)"));
         assert!(found.read("stat::number_of_executed_units: 91234"));
         assert_eq!(found, Found { runs: 91234, edges: 4321, corpus: 77, seconds: 0.0 });
-    }
-
-    #[test]
-    fn the_time_of_a_process_is_read() {
-        let stat = "412 (a (b) c) R 1 412 412 0 -1 4194304 97 0 0 0 1250 50 0 0 20 0 1 0 9 1 1";
-        assert_eq!(of_stat(stat), Some(13.0));
-        assert_eq!(of_stat("nothing"), None);
     }
 }

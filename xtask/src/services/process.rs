@@ -1,6 +1,5 @@
 //! A process that outlives us, and how to tell it from another that has its number.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -8,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
+
+use crate::proc;
 
 /// How long a server may take to put its things away.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,10 +23,10 @@ pub(super) struct Process {
 impl Process {
     /// The process of that number, if there is one.
     pub(super) fn of(pid: u32) -> Option<Self> {
-        let started = match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            Ok(stat) => parse_stat(&stat)?,
-            Err(_) if Path::new("/proc/self").exists() => return None,
-            Err(_) => ask_ps(pid)?,
+        let started = match proc::stat(pid) {
+            Some(stat) => start_time(&stat)?,
+            None if Path::new("/proc/self").exists() => return None,
+            None => ask_ps(pid)?,
         };
         Some(Self { pid, started })
     }
@@ -75,12 +76,10 @@ pub(super) fn stop(child: &mut Child, signal: &str) -> Result<()> {
     Ok(())
 }
 
-/// The start time, field 22; the name in field 2 may hold spaces. A process that only waits to be collected
-/// by its parent has ended.
-fn parse_stat(stat: &str) -> Option<String> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    (!matches!(state, "Z" | "X")).then(|| fields.nth(18).map(String::from))?
+/// When it was started. A process that only waits to be collected by its parent has ended.
+fn start_time(stat: &str) -> Option<String> {
+    let state = proc::field(stat, 3)?;
+    (!matches!(state, "Z" | "X")).then(|| proc::field(stat, 22).map(String::from))?
 }
 
 /// For systems without `/proc`.
@@ -112,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn the_start_time_is_found_behind_a_name_with_brackets() {
+    fn a_process_that_waits_to_be_collected_has_no_start_time() {
         let stat = "7 (a ) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 4711 1 1";
-        assert_eq!(parse_stat(stat).as_deref(), Some("4711"));
-        assert_eq!(parse_stat(&stat.replace(" S ", " Z ")), None);
+        assert_eq!(start_time(stat).as_deref(), Some("4711"));
+        assert_eq!(start_time(&stat.replace(" S ", " Z ")), None);
     }
 }

@@ -1,9 +1,6 @@
 //! What came of it, as it is kept.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::process::Command;
-use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -18,7 +15,8 @@ use super::tally::{Counts, Never, Slip};
 use super::visit::Kind;
 use super::window::Window;
 use crate::chaos::ledger::Audit;
-use crate::project::{self, Project};
+use crate::place::{Machine, Source};
+use crate::project::Project;
 
 /// All figures.
 #[derive(Debug, Default, Serialize)]
@@ -143,21 +141,14 @@ impl Latency {
 
 impl About {
     pub(super) fn new(project: &Project, options: &Options, seed: u64) -> Result<Self> {
-        let git = |arguments: &[&str]| {
-            project::read(Command::new("git").args(arguments).current_dir(&project.root))
-        };
-        let mut commit = git(&["rev-parse", "--short=12", "HEAD"])?.trim().to_owned();
-        if !git(&["status", "--porcelain", "--untracked-files=no"])?.trim().is_empty() {
-            commit.push_str(", with changes");
-        }
         let build = match (&options.binary, options.dev) {
             (Some(_), _) => "as given",
             (None, true) => "dev",
             (None, false) => "release",
         };
         Ok(Self {
-            commit,
-            machine: machine(),
+            commit: Source::read(project)?.short(),
+            machine: Machine::read()?.short(),
             build: build.into(),
             store: options.store.engine().name(),
             rate: options.rate,
@@ -165,21 +156,6 @@ impl About {
             seconds: 0.0,
         })
     }
-}
-
-/// Processors and memory; nothing that names it.
-fn machine() -> String {
-    let field = |file: &str, name: &str| {
-        let text = fs::read_to_string(file).ok()?;
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
-    };
-    let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into());
-    let count = thread::available_parallelism().map_or(1, usize::from);
-    let memory =
-        field("/proc/meminfo", "MemTotal").and_then(|it| it.trim_end_matches(" kB").parse::<f64>().ok());
-    let memory = memory.map_or(String::new(), |kib| format!(", {:.0} GiB", kib / 1024.0 / 1024.0));
-    format!("{count} × {processor}{memory}")
 }
 
 /// The windows by the clock of the samples.

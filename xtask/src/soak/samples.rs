@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::replicas::{COUNT, Replicas};
 use super::tally::Tally;
+use crate::proc::resident_mib;
 
 /// How often.
 pub(super) const EVERY: Duration = Duration::from_secs(5);
@@ -48,7 +49,12 @@ impl Samples {
         let at = began.elapsed().as_secs_f64();
         let body = |number: usize| {
             let life = replicas.life(number)?;
-            Some(Body { start: life.start, at, rss_mib: rss(life.pid)?, files: files(life.pid)? })
+            Some(Body {
+                start: life.start,
+                at,
+                rss_mib: resident_mib(life.pid).ok()?,
+                files: files(life.pid)?,
+            })
         };
         let figures: Vec<String> = (0..COUNT).filter_map(|number| figures(replicas, number)).collect();
         // All replicas say the same of one queue, some a little later.
@@ -69,15 +75,6 @@ impl Samples {
     pub(super) fn all(&self) -> Vec<Sample> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-}
-
-fn rss(pid: u32) -> Option<f64> {
-    parse_rss(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-}
-
-fn parse_rss(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? / 1024.0)
 }
 
 fn files(pid: u32) -> Option<usize> {
@@ -107,10 +104,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_and_a_gauge_are_read() {
-        assert_eq!(parse_rss("Name:\tx\nVmRSS:\t   20480 kB\nThreads:\t3\n"), Some(20.0));
+    fn a_gauge_is_read() {
         let figures = "antiphon_queue_depth{antiphon_state=\"leased\"} 3\nantiphon_queue_depth{antiphon_state=\"waiting\",x=\"y\"} 12\n";
         assert_eq!((depth(figures, "waiting"), depth(figures, "dead")), (Some(12), None));
-        assert!(rss(std::process::id()).is_some_and(|mib| mib > 1.0));
     }
 }

@@ -7,14 +7,13 @@ use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use self::part::{Length, Part};
-use self::place::{Machine, Source};
 use super::bars::bars;
 use super::figures::{Figure, missed};
+use crate::place::{Machine, Source};
 use crate::project::Project;
 
 mod page;
 mod part;
-mod place;
 mod sizing;
 
 const FIGURES: &str = "docs/reference/bench-figures.json";

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::part::Part;
-use super::place::Machine;
 use super::{FIGURES, Report, Section, picture_of};
 use crate::bench::figures::{Asked, Figure, short};
+use crate::place::Machine;
 
 /// Writes the whole page.
 pub(super) fn page(report: &Report) -> String {
@@ -65,7 +65,7 @@ fn summary(text: &mut String, report: &Report) {
                     if asked.is_empty() { "none asked".into() } else { format!("{met} of {}", asked.len()) };
                 let quick = if section.quick { ", quick" } else { "" };
                 let source = &section.source;
-                writeln!(text, "| {link} | {met} | {}{quick} | {} |", source.short(), source.date)
+                writeln!(text, "| {link} | {met} | `{}`{quick} | {} |", source.short(), source.date)
             }
         };
     }

@@ -18,7 +18,7 @@ pub(super) fn table(report: &Report) -> String {
             if let Some(what) = &figure.sizing {
                 let quick = if section.quick { ", quick" } else { "" };
                 // Writing to a string does not fail.
-                let _ = writeln!(rows, "| {what} | {} | {}{quick} |", plan(figure), section.source.short());
+                let _ = writeln!(rows, "| {what} | {} | `{}`{quick} |", plan(figure), section.source.short());
             }
         }
     }

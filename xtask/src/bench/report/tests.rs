@@ -68,7 +68,7 @@ fn what_was_measured_in_a_hurry_or_elsewhere_says_so() {
     report.put(hurried);
     let page = file(&report, "benchmarks.md").unwrap();
     assert!(page.contains("**Parts marked quick"), "{page}");
-    assert!(page.contains("`aaaaaaaaaa` and changes, quick |"), "{page}");
+    assert!(page.contains("`aaaaaaaaaa and changes`, quick |"), "{page}");
     assert!(page.contains("Machine for call: Some processor, 2 cores"), "{page}");
     assert!(page.contains("Machine for store: Some processor, 8 cores"), "{page}");
 }

@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Load, Programs, Wait};
-use crate::bench::measure::cpu_time;
 use crate::http::Message;
+use crate::proc::{cpu_time, peak_mib};
 use crate::server::{self, Server};
 
 /// How long anything may take before it is given up.
@@ -91,8 +91,8 @@ impl Engine {
     }
 
     /// The most that each had resident, added up.
-    pub(super) fn peak_rss_bytes(&self) -> Result<u64> {
-        Ok(peak_rss_bytes(self.server.pid())? + peak_rss_bytes(self.service.child.0.id())?)
+    pub(super) fn peak_mib(&self) -> Result<f64> {
+        Ok(peak_mib(self.server.pid())? + peak_mib(self.service.child.0.id())?)
     }
 
     /// The last lines of what both wrote.
@@ -232,13 +232,6 @@ impl Peer {
         self.send(path, body)?;
         self.receive()
     }
-}
-
-fn peak_rss_bytes(pid: u32) -> Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.context("/proc/PID/status has no VmHWM")? * 1024)
 }
 
 #[cfg(test)]

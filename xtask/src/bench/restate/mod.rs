@@ -81,7 +81,7 @@ pub(super) struct Figures {
     /// CPU time of server and service together, for each run.
     pub(super) cpu_per_run: Duration,
     /// The most memory that server and service had resident, added up.
-    pub(super) rss_bytes: u64,
+    pub(super) peak_mib: f64,
 }
 
 /// Measures Restate and prints what it did.
@@ -122,7 +122,7 @@ fn row(load: Load, figures: &Figures) -> [String; 9] {
         ms(figures.p50),
         ms(figures.p99),
         ms(figures.cpu_per_run),
-        (figures.rss_bytes >> 20).to_string(),
+        format!("{:.0}", figures.peak_mib),
     ]
 }
 
@@ -148,7 +148,7 @@ fn drive_and_count(engine: &Engine, load: Load) -> Result<Figures> {
         p50: percentile(&latencies, 50),
         p99: percentile(&latencies, 99),
         cpu_per_run: cpu.div_f64(as_f64(load.runs)),
-        rss_bytes: engine.peak_rss_bytes()?,
+        peak_mib: engine.peak_mib()?,
     })
 }
 

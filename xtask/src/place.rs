@@ -11,16 +11,16 @@ use crate::project::{self, Project};
 
 /// What was measured, and when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Source {
-    pub(super) commit: String,
+pub(crate) struct Source {
+    pub(crate) commit: String,
     /// The tree held more than the commit.
-    pub(super) dirty: bool,
+    pub(crate) dirty: bool,
     /// By the calendar, in UTC.
-    pub(super) date: String,
+    pub(crate) date: String,
 }
 
 impl Source {
-    pub(super) fn read(project: &Project) -> Result<Self> {
+    pub(crate) fn read(project: &Project) -> Result<Self> {
         let git = |arguments: &[&str]| {
             project::read(Command::new("git").args(arguments).current_dir(&project.root))
         };
@@ -35,26 +35,28 @@ impl Source {
     }
 
     /// The commit as people write it.
-    pub(super) fn short(&self) -> String {
+    pub(crate) fn short(&self) -> String {
         let commit: String = self.commit.chars().take(10).collect();
-        if self.dirty { format!("`{commit}` and changes") } else { format!("`{commit}`") }
+        if self.dirty { format!("{commit} and changes") } else { commit }
     }
 }
 
 /// The machine that it ran on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Machine {
-    pub(super) cpu: String,
-    pub(super) cores: usize,
-    pub(super) memory_mib: u64,
-    pub(super) kernel: String,
-    pub(super) rustc: String,
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) memory_mib: u64,
+    pub(crate) kernel: String,
+    pub(crate) rustc: String,
 }
 
 impl Machine {
-    pub(super) fn read() -> Result<Self> {
-        let read =
-            |path: &str| fs::read_to_string(path).with_context(|| format!("bench needs Linux's {path}"));
+    pub(crate) fn read() -> Result<Self> {
+        let read = |path: &str| {
+            fs::read_to_string(path)
+                .with_context(|| format!("which machine this is stands in Linux's {path}"))
+        };
         let memory = field(&read("/proc/meminfo")?, "MemTotal").context("/proc/meminfo has no MemTotal")?;
         let kib: u64 = memory.trim_end_matches(" kB").parse().context("MemTotal is no number")?;
         Ok(Self {
@@ -65,6 +67,11 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease")?.trim().into(),
             rustc: project::read(Command::new("rustc").arg("--version"))?.trim().into(),
         })
+    }
+
+    /// Processors and memory, as people say it.
+    pub(crate) fn short(&self) -> String {
+        format!("{} × {}, {} GiB", self.cores, self.cpu, (self.memory_mib + 512) / 1024)
     }
 }
 
@@ -90,12 +97,14 @@ mod tests {
     fn this_machine_has_memory_and_a_compiler() {
         let machine = Machine::read().unwrap();
         assert!(machine.memory_mib > 0 && machine.rustc.starts_with("rustc "), "{machine:?}");
+        let machine = Machine { cpu: "Some processor".into(), cores: 2, memory_mib: 23_999, ..machine };
+        assert_eq!(machine.short(), "2 × Some processor, 23 GiB");
     }
 
     #[test]
     fn a_commit_with_changes_says_so() {
         let source = Source { commit: "0123456789abcdef".into(), dirty: true, date: "2026-01-01".into() };
-        assert_eq!(source.short(), "`0123456789` and changes");
-        assert_eq!(Source { dirty: false, ..source }.short(), "`0123456789`");
+        assert_eq!(source.short(), "0123456789 and changes");
+        assert_eq!(Source { dirty: false, ..source }.short(), "0123456789");
     }
 }
