@@ -48,7 +48,9 @@ pub fn messages(data: &[u8]) {
 fn revised(bytes: &[u8]) {
     for revise in [revise::server_in, revise::server_out, revise::client_in, revise::client_out] {
         if let Some(revised) = revise(bytes) {
-            assert!(serde_json::from_slice::<IgnoredAny>(&revised).is_ok(), "what is revised is JSON");
+            // A byte order mark stays where it was: whether it is overlooked is for whoever reads the message next.
+            let json = revised.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&revised);
+            assert!(serde_json::from_slice::<IgnoredAny>(json).is_ok(), "what is revised is JSON");
         }
     }
     let _ = revise::asks_for_capabilities(bytes);
