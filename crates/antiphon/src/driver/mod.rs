@@ -295,6 +295,9 @@ async fn flush(run: &Run) {
 fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();
+        if state.deadlines.is_empty() {
+            return;
+        }
         let now = now_millis();
         // Who is cancelled waits for nothing.
         let cancelled = run.keeper().is_some_and(|keeper| keeper.is_cancelled());

@@ -12,6 +12,7 @@ use rmcp::transport::streamable_http_server::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::headers::SESSION;
 use crate::wire::Served;
 
 /// Answers requests.
@@ -41,7 +42,7 @@ impl<M: SessionManager> Doors<M> {
     }
 
     pub(super) async fn handle(&self, request: Request<Body>) -> Response {
-        let can_resume = self.shared && request.headers().contains_key("mcp-session-id");
+        let can_resume = self.shared && request.headers().contains_key(&SESSION);
         let is_call = request.method() == Method::POST && !can_resume;
         let door = if is_call { &self.calls } else { &self.streams };
         door.handle(request).await.into_response()

@@ -2,30 +2,11 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use axum::{
-    extract::Request,
-    http::{StatusCode, header},
-    response::{IntoResponse as _, Response},
-    routing::MethodRouter,
-};
-use http::{HeaderMap, request::Parts};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, session::SessionManager};
+use axum::extract::Request;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::net::{TcpListener, ToSocketAddrs};
 
-use super::{
-    ServeConfig, ServeError, Server, Shared, Shed,
-    doors::Doors,
-    local::LocalSessions,
-    replicas::Sessions,
-    revised::{self, Bodies, Question},
-    serve,
-};
-use crate::wire::Served;
-
-/// Marks what came over streamable HTTP, where a request may belong to no session. Over WebSocket and HTTP+SSE, whose
-/// messages bring their HTTP requests, too, every request does.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Streamable;
+use super::{ServeConfig, ServeError, Server, endpoint::Endpoint, replicas::Sessions, serve};
 
 /// How a server is served over HTTP.
 #[derive(Clone, Debug)]
@@ -193,13 +174,24 @@ impl HttpConfig {
 impl Server {
     /// The server as an axum router, to merge into an application of your own.
     pub fn router(&self, config: HttpConfig) -> axum::Router {
-        let endpoint = match &self.shared.replicas {
+        let (shared, settings) = (&self.shared, self.settings(&config));
+        // Routes are cloned for every request, so there is one handle in each.
+        let endpoint = match &shared.replicas {
             Some(replicas) if config.sessions => {
-                let sessions = Sessions::new(Arc::clone(&self.shared), replicas, &config);
-                let settings = self.settings(&config);
-                self.replicated(&config, settings, sessions)
+                let sessions = Sessions::new(Arc::clone(shared), replicas, &config);
+                let endpoint = Arc::new(Endpoint::replicated(shared, &config, settings, sessions));
+                axum::routing::any(move |request: Request| {
+                    let endpoint = Arc::clone(&endpoint);
+                    async move { endpoint.serve(request).await }
+                })
             }
-            _ => self.alone(&config, self.settings(&config)),
+            _ => {
+                let endpoint = Arc::new(Endpoint::alone(shared, &config, settings));
+                axum::routing::any(move |request: Request| {
+                    let endpoint = Arc::clone(&endpoint);
+                    async move { endpoint.serve(request).await }
+                })
+            }
         };
         let HttpConfig { path, .. } = config;
         #[cfg(feature = "auth")]
@@ -221,83 +213,6 @@ impl Server {
         settings.max_request_body_bytes = config.max_body_bytes;
         settings.cancellation_token = self.shared.shutdown.child_token();
         settings
-    }
-
-    fn handler(
-        &self,
-        config: &HttpConfig,
-    ) -> impl Fn() -> std::io::Result<Served> + Send + Sync + Clone + use<> {
-        let (shared, idle) = (Arc::clone(&self.shared), config.session_idle);
-        move || Ok(Served::new(Arc::clone(&shared)).with_session_idle(idle))
-    }
-
-    /// Sessions in the memory of this process.
-    fn alone(&self, config: &HttpConfig, settings: StreamableHttpServerConfig) -> MethodRouter {
-        let sessions = Arc::new(LocalSessions::new(Arc::clone(&self.shared), config));
-        // The SDK's own `Service` clones its configuration for every request; this clones a handle.
-        let doors = Arc::new(Doors::new(self.handler(config), &sessions, settings, false));
-        let shared = Arc::clone(&self.shared);
-        let has_owners = config.sessions && shared.has_principal();
-        let (bodies, most) = (Bodies::new(config), config.max_sessions);
-        axum::routing::any(move |request: Request| {
-            let (doors, bodies, sessions) = (Arc::clone(&doors), bodies.clone(), Arc::clone(&sessions));
-            let shared = Arc::clone(&shared);
-            async move {
-                let (parts, body) = request.into_parts();
-                let (parts, session) = session_of(parts);
-                if let Some(id) = session.filter(|_| has_owners)
-                    && !sessions.admits(&id, &parts)
-                {
-                    return NO_SESSION.into_response();
-                }
-                let question = match prepare(&shared, Request::from_parts(parts, body), &bodies).await {
-                    Ok(question) => question,
-                    Err(refused) => return refused,
-                };
-                if question.begins && sessions.count().await >= most {
-                    return too_many_sessions();
-                }
-                answer(&doors, question).await
-            }
-        })
-    }
-
-    /// Sessions that all replicas share.
-    fn replicated(
-        &self,
-        config: &HttpConfig,
-        mut settings: StreamableHttpServerConfig,
-        sessions: Arc<Sessions>,
-    ) -> MethodRouter {
-        settings.session_store = Some(Arc::clone(&sessions) as _);
-        // What a stream begins with must name its place in the log, which the SDK does not know.
-        settings.sse_retry = None;
-        let doors = Arc::new(Doors::new(self.handler(config), &sessions, settings, true));
-        let shared = Arc::clone(&self.shared);
-        let has_owners = shared.has_principal();
-        let (bodies, most) = (Bodies::new(config), config.max_sessions);
-        axum::routing::any(move |request: Request| {
-            let (doors, bodies, sessions) = (Arc::clone(&doors), bodies.clone(), Arc::clone(&sessions));
-            let shared = Arc::clone(&shared);
-            async move {
-                let (request, session) = match admit(&sessions, request, has_owners).await {
-                    Ok(admitted) => admitted,
-                    Err(refused) => return refused.into_response(),
-                };
-                let question = match prepare(&shared, request, &bodies).await {
-                    Ok(question) => question,
-                    Err(refused) => return refused,
-                };
-                if question.begins && sessions.count() >= most {
-                    return too_many_sessions();
-                }
-                let _first = match &session {
-                    Some(session) => sessions.restoring(session).await,
-                    None => None,
-                };
-                answer(&doors, question).await
-            }
-        })
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process is asked to
@@ -362,110 +277,4 @@ pub async fn shutdown_signal() {
         () = interrupt => {}
         () = terminate => {}
     }
-}
-
-/// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
-/// anybody knew; there, the error itself says it.
-fn advised(mut response: Response, shed: &Shed) -> Response {
-    let Some((own, seconds)) = shed.get() else { return response };
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
-        *response.status_mut() =
-            if own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
-    }
-    response
-}
-
-/// There is no room for one more session. Those that nobody uses are closed in a while.
-fn too_many_sessions() -> Response {
-    let after = [(header::RETRY_AFTER, "30")];
-    (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
-        .into_response()
-}
-
-type Refused = (StatusCode, &'static str);
-
-/// The SDK's own words for a session that is not there.
-const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
-
-/// A request as the SDK is to read it, if whoever sends it may.
-async fn prepare(
-    #[cfg_attr(not(feature = "auth"), expect(unused_variables, reason = "only auth looks"))] shared: &Shared,
-    request: Request,
-    bodies: &Bodies,
-) -> Result<Question, Response> {
-    let is_legacy = is_legacy(request.headers());
-    let read = revised::read(request, bodies).await?;
-    // Before it is revised: what it asks for is said in the client's words.
-    #[cfg(feature = "auth")]
-    if let Some(challenge) = super::auth::step_up(shared, &read, is_legacy) {
-        return Err(challenge);
-    }
-    Ok(read.question(is_legacy))
-}
-
-async fn answer<M: SessionManager>(doors: &Doors<M>, question: Question) -> Response {
-    let Question { mut request, asks, room: _room, .. } = question;
-    let shed = Shed::default();
-    request.extensions_mut().insert(Streamable);
-    request.extensions_mut().insert(shed.clone());
-    let response = Box::pin(doors.handle(request)).await;
-    let response = if asks { revised::answer(response).await } else { response };
-    advised(response, &shed)
-}
-
-/// The session that a request belongs to.
-///
-/// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
-/// says to ignore the header, so it is taken off.
-fn session_of(mut parts: Parts) -> (Parts, Option<String>) {
-    const SESSION: &str = "mcp-session-id";
-    if !may_have_session(&parts.headers) {
-        parts.headers.remove(SESSION);
-    }
-    let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
-    (parts, session)
-}
-
-/// Lets a request in, unless it uses a session of somebody else's.
-async fn admit(
-    sessions: &Sessions,
-    request: Request,
-    has_owners: bool,
-) -> Result<(Request, Option<String>), Refused> {
-    let failed = |error: antiphon_store::Error| {
-        tracing::error!(%error, "what replicas share cannot be reached");
-        (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
-    };
-    let (parts, body) = request.into_parts();
-    let (parts, session) = session_of(parts);
-    if !may_have_session(&parts.headers) {
-        // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
-        if parts.headers.get("mcp-method").is_some_and(|method| method == "subscriptions/listen") {
-            sessions.hears_changes().await.map_err(failed)?;
-        } else {
-            sessions.begin();
-        }
-        return Ok((Request::from_parts(parts, body), None));
-    }
-    sessions.ready().await.map_err(failed)?;
-    if let Some(id) = session.as_ref().filter(|_| has_owners)
-        && !sessions.admits(id, &parts).await.map_err(failed)?
-    {
-        return Err(NO_SESSION);
-    }
-    Ok((Request::from_parts(parts, body), session))
-}
-
-/// Whether a request is one of before 2026-07-28.
-fn is_legacy(headers: &HeaderMap) -> bool {
-    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
-    version.is_none_or(|version| version < "2026-07-28")
-}
-
-/// Whether a request may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the
-/// SDK takes that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
-fn may_have_session(headers: &HeaderMap) -> bool {
-    is_legacy(headers) || headers.get("mcp-method").is_none_or(|method| method == "initialize")
 }

@@ -7,6 +7,10 @@ mod changes;
 #[cfg(feature = "http")]
 mod doors;
 #[cfg(feature = "http")]
+mod endpoint;
+#[cfg(feature = "http")]
+pub(crate) mod headers;
+#[cfg(feature = "http")]
 mod health;
 #[cfg(feature = "http")]
 mod http;
@@ -40,11 +44,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 #[cfg(feature = "auth")]
 pub(crate) use self::auth::scope_problem;
 #[cfg(feature = "http")]
+pub(crate) use self::endpoint::Streamable;
+#[cfg(feature = "http")]
 pub use self::health::Health;
-#[cfg(feature = "http")]
-pub(crate) use self::http::Streamable;
-#[cfg(feature = "http")]
-pub(crate) use self::limits::Shed;
 pub use self::{
     builder::{BuildError, ServerBuilder},
     changes::Changes,

@@ -15,7 +15,11 @@ use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode, header, request::Parts};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::HttpConfig;
+use super::{
+    HttpConfig,
+    endpoint::may_have_session,
+    headers::{METHOD, SESSION},
+};
 
 /// A request as the SDK is to read it.
 pub(super) struct Question {
@@ -97,14 +101,16 @@ impl Read {
             Self::Whole { parts, bytes, room } => (parts, bytes, room),
             Self::Not(request) => return Question { request, asks: false, begins: false, room: None },
         };
-        let asks = revise::asks_for_capabilities(&bytes);
-        let begins = asks && !parts.headers.contains_key("mcp-session-id");
+        let asks = || revise::asks_for_capabilities(&bytes);
         if !is_legacy {
-            // A request of 2026-07-28 says in a header what it is.
-            let discovers = parts.headers.get("mcp-method").is_some_and(|it| it == "server/discover");
+            // A request of 2026-07-28 says in a header what it is; the SDK refuses one whose body says otherwise.
+            let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
+            let begins = may_have_session(&parts.headers, is_legacy) && has_none(&parts) && asks();
             let request = Request::from_parts(parts, Body::from(bytes));
-            return Question { request, asks: discovers, begins: begins && !discovers, room };
+            return Question { request, asks: discovers, begins, room };
         }
+        let asks = asks();
+        let begins = asks && has_none(&parts);
         let body = match revise::server_in(&bytes) {
             Some(revised) => {
                 parts.headers.insert(header::CONTENT_LENGTH, revised.len().into());
@@ -114,6 +120,11 @@ impl Read {
         };
         Question { request: Request::from_parts(parts, body), asks, begins, room }
     }
+}
+
+/// Whether it names no session.
+fn has_none(parts: &Parts) -> bool {
+    !parts.headers.contains_key(&SESSION)
 }
 
 /// What was read of a body.
@@ -127,14 +138,14 @@ enum Collected {
 
 async fn collect(body: Body, bodies: &Bodies) -> Collected {
     let mut chunks = body.into_data_stream();
-    let mut bytes = BytesMut::new();
+    let mut read = Pieces::default();
     let mut room: Option<OwnedSemaphorePermit> = None;
     while let Some(chunk) = chunks.next().await {
         match chunk {
-            Ok(chunk) if chunk.len() <= bodies.max_bytes - bytes.len() => {
-                bytes.extend_from_slice(&chunk);
+            Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
+                read.push(chunk);
                 let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-                let takes = if bytes.len() > SMALL { bytes.len().div_ceil(KIB) } else { 0 };
+                let takes = if read.len() > SMALL { read.len().div_ceil(KIB) } else { 0 };
                 let more = u32::try_from(takes.saturating_sub(taken)).unwrap_or(u32::MAX);
                 if more > 0 {
                     let Ok(more) = Arc::clone(&bodies.room).try_acquire_many_owned(more) else {
@@ -147,12 +158,41 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
                 }
             }
             other => {
-                let read = stream::iter([Ok(bytes.freeze()), other]);
-                return Collected::Not(Body::from_stream(read.chain(chunks)));
+                let begun = stream::iter([Ok(read.into_bytes()), other]);
+                return Collected::Not(Body::from_stream(begun.chain(chunks)));
             }
         }
     }
-    Collected::Whole(bytes.freeze(), room)
+    Collected::Whole(read.into_bytes(), room)
+}
+
+/// The pieces of a body. Mostly there is one, and that is not copied.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    /// All of them, where there are more.
+    all: BytesMut,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&piece);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
 }
 
 /// The response to a question about capabilities, as the client is to read it. It ends by itself, so it

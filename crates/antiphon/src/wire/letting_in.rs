@@ -62,8 +62,8 @@ pub(super) fn refusal(shared: &Shared, refused: &Refused, extensions: &Extension
 #[cfg(feature = "http")]
 fn tell(refused: &Refused, extensions: &Extensions) {
     let parts = extensions.get::<http::request::Parts>();
-    if let Some(shed) = parts.and_then(|parts| parts.extensions.get::<crate::server::Shed>()) {
-        shed.set(refused);
+    if let Some(streamable) = parts.and_then(|parts| parts.extensions.get::<crate::server::Streamable>()) {
+        streamable.shed.set(refused);
     }
 }
 

@@ -173,7 +173,7 @@ impl Link {
             && !self.is_of_task()
             && parts.is_some_and(|parts| {
                 let streamable = parts.extensions.get::<crate::server::Streamable>().is_some();
-                streamable && !parts.headers.contains_key("mcp-session-id")
+                streamable && !parts.headers.contains_key(&crate::server::headers::SESSION)
             })
     }
 

@@ -6,7 +6,11 @@ use serde::Deserialize;
 
 use super::{Identity, Inner, Refusal};
 use crate::{
-    server::{Shared, revised::Read},
+    server::{
+        Shared,
+        headers::{METHOD, NAME},
+        revised::Read,
+    },
     tool::Tool,
 };
 
@@ -105,9 +109,8 @@ struct Called {
 impl Called {
     /// What a request of 2026-07-28 says in its headers. The SDK refuses one whose body says otherwise.
     fn of_headers(headers: &HeaderMap) -> Option<Self> {
-        let text =
-            |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
-        Some(Self { method: text("mcp-method")?, name: text("mcp-name") })
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        Some(Self { method: text(&METHOD)?, name: text(&NAME) })
     }
 
     /// What a message says in its body. `None` for what asks for nothing.

@@ -39,6 +39,15 @@ pub(super) struct Guest {
     leave: CancellationToken,
 }
 
+/// How a connection is asked to leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Leave {
+    /// Another needs the place, or the server ends: when nothing is in hand.
+    Soon,
+    /// The server has ended.
+    Now,
+}
+
 /// A connection's place, for as long as it has one.
 pub(super) struct Seat {
     guests: Arc<Guests>,
@@ -119,17 +128,16 @@ impl Seat {
         &self.guest
     }
 
-    /// Another needs the place, or the server ends.
-    pub(super) async fn asked_to_leave(&self) {
-        tokio::select! {
-            () = self.guest.leave.cancelled() => {}
-            () = self.guests.closing.cancelled() => {}
+    /// Ends when the connection is asked to leave, in that way.
+    pub(super) async fn request(&self, leave: Leave) -> Leave {
+        match leave {
+            Leave::Soon => tokio::select! {
+                () = self.guest.leave.cancelled() => {}
+                () = self.guests.closing.cancelled() => {}
+            },
+            Leave::Now => self.guests.evicted.cancelled().await,
         }
-    }
-
-    /// The server has ended.
-    pub(super) async fn evicted(&self) {
-        self.guests.evicted.cancelled().await;
+        leave
     }
 }
 

@@ -6,6 +6,7 @@ mod stall;
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::{Router, extract::ConnectInfo};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::Request;
 use hyper::{
     body::Incoming,
@@ -22,7 +23,7 @@ use tokio::{
 };
 
 use self::{
-    guests::{Guests, Held, Seat},
+    guests::{Guests, Held, Leave, Seat},
     stall::Impatient,
 };
 
@@ -174,23 +175,21 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
         .header_read_timeout(config.head_timeout)
         .max_header_size(config.head_bytes);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
-    let mut leaving = false;
+    // A set polls only what was woken: the connection moves all the time, and to look at a token takes a lock.
+    let mut requests = FuturesUnordered::from_iter([seat.request(Leave::Soon), seat.request(Leave::Now)]);
     loop {
         tokio::select! {
+            biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, %peer, "a connection ended badly");
                 }
                 return;
             }
-            () = seat.asked_to_leave(), if !leaving => {
-                if !guest.is_busy() {
-                    return;
-                }
-                leaving = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            () = seat.evicted() => return,
+            Some(leave) = requests.next() => match leave {
+                Leave::Soon if guest.is_busy() => connection.as_mut().graceful_shutdown(),
+                Leave::Soon | Leave::Now => return,
+            },
         }
     }
 }

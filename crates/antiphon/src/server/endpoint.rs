@@ -1,0 +1,223 @@
+//! One request over streamable HTTP, from who sends it to its answer.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::Request,
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, request::Parts};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, session::SessionManager};
+
+use super::{
+    HttpConfig, Shared,
+    doors::Doors,
+    headers::{METHOD, SESSION, VERSION},
+    limits::Shed,
+    local::LocalSessions,
+    replicas::Sessions,
+    revised::{self, Bodies, Question},
+};
+use crate::wire::Served;
+
+/// Marks what came over streamable HTTP, where a request may belong to no session, and tells whoever answers that it was
+/// refused. Over WebSocket and HTTP+SSE, whose messages bring their HTTP requests, too, every request has a session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streamable {
+    pub(crate) shed: Shed,
+}
+
+/// What answers requests, with the sessions of one process or of all replicas.
+pub(super) struct Endpoint<M> {
+    shared: Arc<Shared>,
+    doors: Doors<M>,
+    sessions: Arc<M>,
+    bodies: Bodies,
+    /// Whether a session is somebody's.
+    has_owners: bool,
+    max_sessions: usize,
+}
+
+impl<M: SessionManager> Endpoint<M> {
+    fn new(
+        shared: &Arc<Shared>,
+        config: &HttpConfig,
+        settings: StreamableHttpServerConfig,
+        sessions: Arc<M>,
+        is_shared: bool,
+    ) -> Self {
+        let (handled, idle) = (Arc::clone(shared), config.session_idle);
+        let handler = move || Ok(Served::new(Arc::clone(&handled)).with_session_idle(idle));
+        Self {
+            shared: Arc::clone(shared),
+            doors: Doors::new(handler, &sessions, settings, is_shared),
+            sessions,
+            bodies: Bodies::new(config),
+            has_owners: config.sessions && shared.has_principal(),
+            max_sessions: config.max_sessions,
+        }
+    }
+
+    /// A request as the SDK is to read it, if whoever sends it may.
+    async fn prepare(&self, request: Request, is_legacy: bool) -> Result<Question, Response> {
+        let read = revised::read(request, &self.bodies).await?;
+        // Before it is revised: what it asks for is said in the client's words.
+        #[cfg(feature = "auth")]
+        if let Some(challenge) = super::auth::step_up(&self.shared, &read, is_legacy) {
+            return Err(challenge);
+        }
+        Ok(read.question(is_legacy))
+    }
+
+    async fn answer(&self, question: Question) -> Response {
+        let Question { mut request, asks, room: _room, .. } = question;
+        let streamable = Streamable::default();
+        request.extensions_mut().insert(streamable.clone());
+        let response = Box::pin(self.doors.handle(request)).await;
+        let response = if asks { revised::answer(response).await } else { response };
+        advised(response, &streamable.shed)
+    }
+}
+
+impl Endpoint<LocalSessions> {
+    /// With sessions in the memory of this process.
+    pub(super) fn alone(
+        shared: &Arc<Shared>,
+        config: &HttpConfig,
+        settings: StreamableHttpServerConfig,
+    ) -> Self {
+        let sessions = Arc::new(LocalSessions::new(Arc::clone(shared), config));
+        Self::new(shared, config, settings, sessions, false)
+    }
+
+    pub(super) async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let is_legacy = is_legacy(&parts.headers);
+        let (parts, session) = session_of(parts, is_legacy);
+        if let Some(id) = session.filter(|_| self.has_owners)
+            && !self.sessions.admits(&id, &parts)
+        {
+            return NO_SESSION.into_response();
+        }
+        let question = match self.prepare(Request::from_parts(parts, body), is_legacy).await {
+            Ok(question) => question,
+            Err(refused) => return refused,
+        };
+        if question.begins && self.sessions.count().await >= self.max_sessions {
+            return too_many_sessions();
+        }
+        self.answer(question).await
+    }
+}
+
+impl Endpoint<Sessions> {
+    /// With sessions that all replicas share.
+    pub(super) fn replicated(
+        shared: &Arc<Shared>,
+        config: &HttpConfig,
+        mut settings: StreamableHttpServerConfig,
+        sessions: Arc<Sessions>,
+    ) -> Self {
+        settings.session_store = Some(Arc::clone(&sessions) as _);
+        // What a stream begins with must name its place in the log, which the SDK does not know.
+        settings.sse_retry = None;
+        Self::new(shared, config, settings, sessions, true)
+    }
+
+    pub(super) async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let is_legacy = is_legacy(&parts.headers);
+        let (parts, session) = match self.admit(parts, is_legacy).await {
+            Ok(admitted) => admitted,
+            Err(refused) => return refused.into_response(),
+        };
+        let question = match self.prepare(Request::from_parts(parts, body), is_legacy).await {
+            Ok(question) => question,
+            Err(refused) => return refused,
+        };
+        if question.begins && self.sessions.count() >= self.max_sessions {
+            return too_many_sessions();
+        }
+        let _first = match &session {
+            Some(session) => self.sessions.restoring(session).await,
+            None => None,
+        };
+        self.answer(question).await
+    }
+
+    /// Lets a request in, unless it uses a session of somebody else's.
+    async fn admit(&self, parts: Parts, is_legacy: bool) -> Result<(Parts, Option<String>), Refused> {
+        let failed = |error: antiphon_store::Error| {
+            tracing::error!(%error, "what replicas share cannot be reached");
+            (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
+        };
+        let (parts, session) = session_of(parts, is_legacy);
+        if !may_have_session(&parts.headers, is_legacy) {
+            // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
+            if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
+                self.sessions.hears_changes().await.map_err(failed)?;
+            } else {
+                self.sessions.begin();
+            }
+            return Ok((parts, None));
+        }
+        self.sessions.ready().await.map_err(failed)?;
+        if let Some(id) = session.as_ref().filter(|_| self.has_owners)
+            && !self.sessions.admits(id, &parts).await.map_err(failed)?
+        {
+            return Err(NO_SESSION);
+        }
+        Ok((parts, session))
+    }
+}
+
+/// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
+/// anybody knew; there, the error itself says it.
+fn advised(mut response: Response, shed: &Shed) -> Response {
+    let Some((own, seconds)) = shed.get() else { return response };
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+        *response.status_mut() =
+            if own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// There is no room for one more session. Those that nobody uses are closed in a while.
+fn too_many_sessions() -> Response {
+    let after = [(header::RETRY_AFTER, "30")];
+    (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
+        .into_response()
+}
+
+type Refused = (StatusCode, &'static str);
+
+/// The SDK's own words for a session that is not there.
+const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
+
+/// The session that a request belongs to.
+///
+/// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
+/// says to ignore the header, so it is taken off.
+fn session_of(mut parts: Parts, is_legacy: bool) -> (Parts, Option<String>) {
+    if !may_have_session(&parts.headers, is_legacy) {
+        parts.headers.remove(&SESSION);
+        return (parts, None);
+    }
+    let session = parts.headers.get(&SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
+    (parts, session)
+}
+
+/// Whether a request is one of before 2026-07-28.
+fn is_legacy(headers: &HeaderMap) -> bool {
+    let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
+    version.is_none_or(|version| version < "2026-07-28")
+}
+
+/// Whether a request may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the
+/// SDK takes that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
+pub(super) fn may_have_session(headers: &HeaderMap, is_legacy: bool) -> bool {
+    is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize")
+}
