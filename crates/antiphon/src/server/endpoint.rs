@@ -30,6 +30,7 @@ pub(crate) struct Streamable {
 
 /// What answers requests, with the sessions of one process or of all replicas.
 pub(super) struct Endpoint<M> {
+    #[cfg(feature = "auth")]
     shared: Arc<Shared>,
     doors: Doors<M>,
     sessions: Arc<M>,
@@ -50,6 +51,7 @@ impl<M: SessionManager> Endpoint<M> {
         let (handled, idle) = (Arc::clone(shared), config.session_idle);
         let handler = move || Ok(Served::new(Arc::clone(&handled)).with_session_idle(idle));
         Self {
+            #[cfg(feature = "auth")]
             shared: Arc::clone(shared),
             doors: Doors::new(handler, &sessions, settings, is_shared),
             sessions,
