@@ -78,6 +78,8 @@ const OWN_HOLDERS: usize = 3;
 
 /// Runs `tool` until it returns or waits for answers only.
 ///
+/// Most tools return at once. This future is moved about before it begins, so what they do not need is boxed in it.
+///
 /// A panic in the tool becomes an error: a request that is never answered is worse than a wrong one.
 pub(crate) async fn drive<T>(
     run: &Run,
@@ -246,7 +248,7 @@ async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
         let Some(key) = state.deliver() else { return Ok(false) };
         (state.written_now(), state.take_waker(&key))
     };
-    keeper.save(&journal).await?;
+    Box::pin(keeper.save(&journal)).await?;
     waker.into_iter().for_each(Waker::wake);
     Ok(true)
 }
@@ -256,7 +258,7 @@ async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
     let Some(keeper) = run.keeper() else { return Ok(()) };
     let journal = run.state().write_ahead();
     match journal {
-        Some(journal) => keeper.save(&journal).await,
+        Some(journal) => Box::pin(keeper.save(&journal)).await,
         None => Ok(()),
     }
 }
@@ -286,7 +288,7 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 
 async fn flush(run: &Run) {
     for note in run.take_notes() {
-        run.link.send(note).await;
+        Box::pin(run.link.send(note)).await;
     }
 }
 
@@ -330,7 +332,7 @@ async fn sleep_or_never(duration: Option<Duration>) {
 
 async fn keep_alive(run: &Run, every: Option<Duration>) {
     sleep_or_never(every).await;
-    run.link.ping(every.unwrap_or_default()).await;
+    Box::pin(run.link.ping(every.unwrap_or_default())).await;
 }
 
 fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {
