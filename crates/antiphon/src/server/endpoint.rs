@@ -62,14 +62,14 @@ impl<M: SessionManager> Endpoint<M> {
     }
 
     /// A request as the SDK is to read it, if whoever sends it may.
-    async fn prepare(&self, request: Request, is_legacy: bool) -> Result<Question, Response> {
+    async fn prepare(&self, request: Request, said: Said) -> Result<Question, Response> {
         let read = revised::read(request, &self.bodies).await?;
         // Before it is revised: what it asks for is said in the client's words.
         #[cfg(feature = "auth")]
-        if let Some(challenge) = super::auth::step_up(&self.shared, &read, is_legacy) {
+        if let Some(challenge) = super::auth::step_up(&self.shared, &read, said.is_legacy) {
             return Err(challenge);
         }
-        Ok(read.question(is_legacy))
+        Ok(read.question(said))
     }
 
     async fn answer(&self, question: Question) -> Response {
@@ -95,14 +95,14 @@ impl Endpoint<LocalSessions> {
 
     pub(super) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let is_legacy = is_legacy(&parts.headers);
-        let (parts, session) = session_of(parts, is_legacy);
+        let said = Said::of(&parts.headers);
+        let (parts, session) = session_of(parts, said);
         if let Some(id) = session.filter(|_| self.has_owners)
             && !self.sessions.admits(&id, &parts)
         {
             return NO_SESSION.into_response();
         }
-        let question = match self.prepare(Request::from_parts(parts, body), is_legacy).await {
+        let question = match self.prepare(Request::from_parts(parts, body), said).await {
             Ok(question) => question,
             Err(refused) => return refused,
         };
@@ -129,12 +129,12 @@ impl Endpoint<Sessions> {
 
     pub(super) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
-        let is_legacy = is_legacy(&parts.headers);
-        let (parts, session) = match self.admit(parts, is_legacy).await {
+        let said = Said::of(&parts.headers);
+        let (parts, session) = match self.admit(parts, said).await {
             Ok(admitted) => admitted,
             Err(refused) => return refused.into_response(),
         };
-        let question = match self.prepare(Request::from_parts(parts, body), is_legacy).await {
+        let question = match self.prepare(Request::from_parts(parts, body), said).await {
             Ok(question) => question,
             Err(refused) => return refused,
         };
@@ -149,13 +149,13 @@ impl Endpoint<Sessions> {
     }
 
     /// Lets a request in, unless it uses a session of somebody else's.
-    async fn admit(&self, parts: Parts, is_legacy: bool) -> Result<(Parts, Option<String>), Refused> {
+    async fn admit(&self, parts: Parts, said: Said) -> Result<(Parts, Option<String>), Refused> {
         let failed = |error: antiphon_store::Error| {
             tracing::error!(%error, "what replicas share cannot be reached");
             (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
         };
-        let (parts, session) = session_of(parts, is_legacy);
-        if !may_have_session(&parts.headers, is_legacy) {
+        let (parts, session) = session_of(parts, said);
+        if !said.may_have_session {
             // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
             if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
                 self.sessions.hears_changes().await.map_err(failed)?;
@@ -203,8 +203,8 @@ const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not foun
 ///
 /// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
 /// says to ignore the header, so it is taken off.
-fn session_of(mut parts: Parts, is_legacy: bool) -> (Parts, Option<String>) {
-    if !may_have_session(&parts.headers, is_legacy) {
+fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
+    if !said.may_have_session {
         parts.headers.remove(&SESSION);
         return (parts, None);
     }
@@ -212,14 +212,21 @@ fn session_of(mut parts: Parts, is_legacy: bool) -> (Parts, Option<String>) {
     (parts, session)
 }
 
-/// Whether a request is one of before 2026-07-28.
-fn is_legacy(headers: &HeaderMap) -> bool {
-    let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
-    version.is_none_or(|version| version < "2026-07-28")
+/// What the headers of a request say of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// It is one of before 2026-07-28.
+    pub(super) is_legacy: bool,
+    /// It may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the SDK takes
+    /// that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
+    pub(super) may_have_session: bool,
 }
 
-/// Whether a request may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the
-/// SDK takes that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
-pub(super) fn may_have_session(headers: &HeaderMap, is_legacy: bool) -> bool {
-    is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize")
+impl Said {
+    fn of(headers: &HeaderMap) -> Self {
+        let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
+        let is_legacy = version.is_none_or(|version| version < "2026-07-28");
+        let may_have_session = is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize");
+        Self { is_legacy, may_have_session }
+    }
 }

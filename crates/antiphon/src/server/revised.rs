@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     HttpConfig,
-    endpoint::may_have_session,
+    endpoint::Said,
     headers::{METHOD, SESSION},
 };
 
@@ -96,16 +96,16 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Resp
 }
 
 impl Read {
-    pub(super) fn question(self, is_legacy: bool) -> Question {
+    pub(super) fn question(self, said: Said) -> Question {
         let (mut parts, bytes, room) = match self {
             Self::Whole { parts, bytes, room } => (parts, bytes, room),
             Self::Not(request) => return Question { request, asks: false, begins: false, room: None },
         };
         let asks = || revise::asks_for_capabilities(&bytes);
-        if !is_legacy {
+        if !said.is_legacy {
             // A request of 2026-07-28 says in a header what it is; the SDK refuses one whose body says otherwise.
             let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
-            let begins = may_have_session(&parts.headers, is_legacy) && has_none(&parts) && asks();
+            let begins = said.may_have_session && has_none(&parts) && asks();
             let request = Request::from_parts(parts, Body::from(bytes));
             return Question { request, asks: discovers, begins, room };
         }
