@@ -49,11 +49,13 @@ mod machine;
 #[cfg(feature = "__mutations")]
 mod mutation;
 mod op;
+mod turn;
 
 pub use error::{Drift, FormatError};
 pub use journal::{Asked, Entry, FORMAT, Failure, Journal, Outcome};
 pub use key::Key;
-pub use machine::{Advance, Blocked, Machine, Suspension, Tally, Turn};
+pub use machine::Machine;
 #[cfg(feature = "__mutations")]
 pub use mutation::Mutation;
 pub use op::{Fingerprint, Kind, Op, canonical};
+pub use turn::{Advance, Blocked, Suspension, Tally, Turn};

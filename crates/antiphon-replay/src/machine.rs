@@ -7,7 +7,9 @@ use serde_json::Value;
 
 #[cfg(feature = "__mutations")]
 use crate::Mutation;
-use crate::{Asked, Drift, Entry, Failure, Journal, Key, Kind, Op, Outcome};
+use crate::{
+    Advance, Asked, Blocked, Drift, Entry, Failure, Journal, Key, Kind, Op, Outcome, Suspension, Tally, Turn,
+};
 
 /// A question may be reworded this often before its run is given up as volatile.
 const REWORDINGS: u8 = 2;
@@ -60,20 +62,6 @@ pub struct Machine {
     mutation: Option<Mutation>,
 }
 
-/// What a leg has done so far, for whoever counts: what was brought is not new, however often it is replayed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tally {
-    /// Entries of the journal that were handed over again.
-    pub replayed: u64,
-    /// Questions that were answered, or could not be.
-    pub asks: u64,
-    /// Steps that were taken.
-    pub steps: u64,
-    /// Turns of loops.
-    pub folds: u64,
-}
-
 #[derive(Debug)]
 struct Slot {
     op: Op,
@@ -95,47 +83,6 @@ enum State {
         /// Whether it is in the journal; see [`Machine::settle`].
         recorded: bool,
     },
-}
-
-/// What a future of the code has to do, having been polled.
-#[derive(Debug, PartialEq)]
-pub enum Turn {
-    /// It already happened: this came of it.
-    Ready(Outcome),
-    /// It has not happened yet and may now: do it, then call [`Machine::finish`].
-    Start,
-    /// Not yet.
-    Wait,
-}
-
-/// What the driver has to do, the code being at rest.
-#[derive(Debug, PartialEq)]
-pub enum Advance {
-    /// A completion was handed over: wake its future and poll the code again.
-    Deliver(Key),
-    /// The journal is drained and the steps the code waits for may start: wake everything and poll
-    /// again.
-    Opened,
-    /// There is nothing to hand over.
-    Blocked(Blocked),
-}
-
-/// Why nothing moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Blocked {
-    /// Questions that wait for an answer.
-    pub asks: usize,
-    /// Steps that are being taken.
-    pub running: usize,
-}
-
-/// A run at rest: what to ask, and what to keep until the answers come.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Suspension {
-    /// The journal to bring back with the answers.
-    pub journal: Journal,
-    /// The questions, by key.
-    pub asks: BTreeMap<Key, Value>,
 }
 
 impl Machine {
