@@ -176,14 +176,14 @@ mod tests {
         ];
         let pages: BTreeMap<PathBuf, Page> =
             texts.iter().map(|(name, text)| (PathBuf::from(name), Page::read(text))).collect();
-        let folder = std::env::temp_dir().join(format!("antiphon-book-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
         for (name, text) in texts {
-            let file = folder.join(name);
+            let file = folder.path().join(name);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        fs::create_dir_all(folder.join("deploy")).unwrap();
-        let book = Book { root: &folder, pages: &pages };
+        fs::create_dir_all(folder.path().join("deploy")).unwrap();
+        let book = Book { root: folder.path(), pages: &pages };
         let name = Path::new("docs/guides/b.md");
         let mut complaints = book.unlisted();
         complaints.extend(pages[name].links.iter().filter_map(|link| book.broken(name, link)));

@@ -12,7 +12,7 @@ use tokio::{
     process::Command,
 };
 
-use super::world::folder;
+use crate::support::Folder;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -20,7 +20,8 @@ fn mode(path: &Path) -> u32 {
 
 #[tokio::test]
 async fn browser_is_led_to_the_page_without_telling_others_the_token() {
-    let folder = folder();
+    let folder = Folder::new();
+    let folder = folder.path();
     // A browser that notes what it is to open, and tells when it has.
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let browser = folder.join(program);
@@ -30,7 +31,7 @@ async fn browser_is_led_to_the_page_without_telling_others_the_token() {
     let made = Command::new("mkfifo").arg(&noted).status().await.unwrap();
     assert!(made.success());
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-    command.arg("studio").env("ANTIPHON_CONFIG_DIR", &folder).env("PATH", &folder).env("NOTED", &noted);
+    command.arg("studio").env("ANTIPHON_CONFIG_DIR", folder).env("PATH", folder).env("NOTED", &noted);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();

@@ -11,7 +11,8 @@ use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::json;
 use tokio::process::Command;
 
-use self::world::{BOTH, Studio, answer, folder, guarded, kitchen};
+use self::world::{BOTH, Studio, answer, guarded, kitchen};
+use crate::support::Folder;
 
 #[tokio::test]
 async fn who_has_no_token_or_is_another_page_is_turned_away() {
@@ -168,12 +169,12 @@ async fn what_is_too_large_or_no_json_is_refused() {
 
 #[tokio::test]
 async fn servers_are_listed_without_their_secrets() {
-    let folder = folder();
+    let folder = Folder::new();
     let servers = json!({"mcpServers": {
         "till": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer sesame"}},
         "files": {"command": "files", "args": ["--all"], "env": {"KEY": "sesame"}},
     }});
-    std::fs::write(folder.join("servers.json"), servers.to_string()).unwrap();
+    folder.file("servers.json", &servers.to_string());
     let studio = Studio::start_in(&folder, &["till"]).await;
     let (_, known) = studio.get("/api/servers").await;
     assert_eq!((&known["first"], &known["servers"][0]["name"]), (&json!("till"), &json!("files")), "{known}");
@@ -189,8 +190,9 @@ async fn servers_are_listed_without_their_secrets() {
 
 #[tokio::test]
 async fn server_that_is_not_there_is_said_before_a_page_is_opened() {
+    let folder = Folder::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-    command.args(["studio", "--no-open", "nowhere"]).env("ANTIPHON_CONFIG_DIR", folder());
+    command.args(["studio", "--no-open", "nowhere"]).env("ANTIPHON_CONFIG_DIR", folder.path());
     let output = command.output().await.unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());

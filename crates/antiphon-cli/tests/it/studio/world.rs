@@ -1,11 +1,6 @@
 //! A running `antiphon studio`, a server for it to talk to, and a model.
 
-use std::{
-    path::PathBuf,
-    process::Stdio,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{process::Stdio, time::Duration};
 
 use antiphon::{HttpConfig, Server, TaskConfig, TaskPolicy, prelude::*};
 use axum::{Json, Router, routing::post};
@@ -16,6 +11,8 @@ use tokio::{
     net::TcpListener,
     process::{Child, Command},
 };
+
+use crate::support::Folder;
 
 pub(super) const BOTH: [&str; 2] = ["2026-07-28", "2025-11-25"];
 
@@ -80,6 +77,8 @@ pub(super) async fn model() -> String {
 /// The command, running.
 pub(super) struct Studio {
     _child: Child,
+    /// Its configuration, unless the test has brought its own.
+    _folder: Option<Folder>,
     pub(super) base: String,
     pub(super) token: String,
     client: Client,
@@ -87,12 +86,14 @@ pub(super) struct Studio {
 
 impl Studio {
     pub(super) async fn start(arguments: &[&str]) -> Self {
-        Self::start_in(&folder(), arguments).await
+        let folder = Folder::new();
+        let studio = Self::start_in(&folder, arguments).await;
+        Self { _folder: Some(folder), ..studio }
     }
 
-    pub(super) async fn start_in(folder: &PathBuf, arguments: &[&str]) -> Self {
+    pub(super) async fn start_in(folder: &Folder, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_antiphon"));
-        command.args(["studio", "--no-open"]).args(arguments).env("ANTIPHON_CONFIG_DIR", folder);
+        command.args(["studio", "--no-open"]).args(arguments).env("ANTIPHON_CONFIG_DIR", folder.path());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         let mut line = String::new();
@@ -101,7 +102,7 @@ impl Studio {
         assert!(base.starts_with("http://127.0.0.1:"), "{base}");
         assert!(token.len() >= 32, "{token}");
         let client = Client::builder().no_proxy().build().unwrap();
-        Self { _child: child, base: base.to_owned(), token: token.to_owned(), client }
+        Self { _child: child, _folder: None, base: base.to_owned(), token: token.to_owned(), client }
     }
 
     pub(super) fn bare(&self, method: Method, path: &str) -> RequestBuilder {
@@ -165,15 +166,6 @@ pub(super) fn guarded(response: &Response) {
     assert_eq!(header("x-content-type-options"), Some("nosniff"));
     assert_eq!(header("referrer-policy"), Some("no-referrer"));
     assert_eq!(header("cache-control"), Some("no-store"));
-}
-
-/// An empty folder for the configuration.
-pub(super) fn folder() -> PathBuf {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let number = LAST.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("antiphon-studio-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// What happens in a session.

@@ -9,6 +9,8 @@ use antiphon_store::{
 
 use super::server::Server;
 
+const SMALL_MESSAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/nats/small-messages.conf");
+
 #[tokio::test]
 async fn credentials_in_the_url_are_used_and_not_shown() {
     let Some(server) = Server::start(&["--user", "us@er", "--pass", "hush:hush"]) else { return };
@@ -47,16 +49,10 @@ async fn replicas_are_refused_where_two_writers_could_win() {
 
 #[tokio::test]
 async fn server_that_takes_only_small_messages_is_refused() {
-    let Some(server) = Server::start(&["-c", &small_messages()]) else { return };
+    let Some(server) = Server::start(&["-c", SMALL_MESSAGES]) else { return };
     let refused = Nats::connect(NatsConfig::new(server.url())).await;
     assert!(
         matches!(&refused, Err(Error::Config { problem }) if problem.contains("max_payload")),
         "{refused:?}"
     );
-}
-
-fn small_messages() -> String {
-    let path = std::env::temp_dir().join(format!("antiphon-nats-small-{}.conf", std::process::id()));
-    std::fs::write(&path, "max_payload: 65536\n").unwrap();
-    path.to_string_lossy().into_owned()
 }
