@@ -79,13 +79,13 @@ fn oldest_rust(project: &Project, crates: &[Published]) -> Result<Outcome> {
     }
     let (mut checked, mut missing) = (Vec::new(), Vec::new());
     for (version, names) in versions {
-        if !toolchains.lines().any(|line| line.starts_with(version)) {
+        let Some(toolchain) = toolchain(&toolchains, version) else {
             missing.push(format!("`rustup toolchain install {version} --profile minimal`"));
             continue;
-        }
+        };
         let mut command = Command::new("rustup");
         project::without_our_package(&mut command);
-        command.args(["run", version, "cargo", "check", "--quiet"]).current_dir(&project.root);
+        command.args(["run", toolchain, "cargo", "check", "--quiet"]).current_dir(&project.root);
         command.env_remove("RUSTUP_TOOLCHAIN").env("CARGO_TARGET_DIR", project.target.join("oldest"));
         for name in &names {
             command.args(["--package", name]);
@@ -100,6 +100,16 @@ fn oldest_rust(project: &Project, crates: &[Published]) -> Result<Outcome> {
         eprintln!("not checked; run {how}");
     }
     Ok(Outcome::Found(checked.join(", ")))
+}
+
+/// The toolchain of this version among those that rustup lists. `rustup run` wants its whole name: one that was
+/// installed as 1.95.0 is not found as 1.95.
+fn toolchain<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
+    let mut names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    let is_of = |name: &&str| {
+        name.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+    };
+    names.find(is_of)
 }
 
 /// What changed since the last release must be allowed by its number.
@@ -192,5 +202,14 @@ mod tests {
         let expected = "[features]\ndefault = []\n[dependencies]\nurl = \"2\"\n";
         assert_eq!(without_examples(manifest).unwrap(), expected);
         without_examples(expected).unwrap_err();
+    }
+
+    #[test]
+    fn a_toolchain_is_found_by_its_version_and_run_by_its_whole_name() {
+        let listed =
+            "stable-x86_64-unknown-linux-gnu (default)\n1.95.0-x86_64-unknown-linux-gnu (active)\n1.9\n";
+        assert_eq!(toolchain(listed, "1.95"), Some("1.95.0-x86_64-unknown-linux-gnu"));
+        assert_eq!(toolchain(listed, "1.9"), Some("1.9"));
+        assert_eq!(toolchain(listed, "1.90"), None);
     }
 }
