@@ -19,7 +19,8 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::world::{BOTH, Studio, model, serve};
+use super::world::{BOTH, Studio, model};
+use crate::support::serve_router;
 
 /// What it says on its stream, and whether its first sample was answered.
 struct Late {
@@ -76,7 +77,7 @@ async fn what_is_approved_for_a_call_is_not_for_what_comes_after_it() {
     let (says, said) = mpsc::unbounded_channel();
     let late = Arc::new(Late { says, said: Mutex::new(Some(said)), answered: Notify::new() });
     let router = Router::new().route("/mcp", post(hear).get(talk)).with_state(Arc::clone(&late));
-    let session = studio.connect(&(serve(router).await + "/mcp"), BOTH[1]).await;
+    let session = studio.connect(&(serve_router(router).await + "/mcp"), BOTH[1]).await;
     let mut events = studio.events(&session, 0).await;
     studio.call(&session, "rhyme").await;
     let ask = events.until("ask").await;

@@ -12,7 +12,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::support::Folder;
+use crate::support::{Folder, serve_router};
 
 pub(super) const BOTH: [&str; 2] = ["2026-07-28", "2025-11-25"];
 
@@ -35,14 +35,6 @@ async fn pay(ctx: &Ctx, (): ()) -> Result<String> {
 
 async fn rhyme(ctx: &Ctx, (): ()) -> Result<String> {
     Ok(ctx.sample("A word that rhymes with day?").await?.text())
-}
-
-/// Serves `router` and says where.
-pub(super) async fn serve(router: Router) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-    url
 }
 
 /// A server with tools that ask.
@@ -71,7 +63,7 @@ pub(super) async fn model() -> String {
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
     });
     let completions = post(|| async move { Json(reply) });
-    serve(Router::new().route("/v1/chat/completions", completions)).await + "/v1"
+    serve_router(Router::new().route("/v1/chat/completions", completions)).await + "/v1"
 }
 
 /// The command, running.
