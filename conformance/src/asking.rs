@@ -9,6 +9,7 @@ use antiphon::{Capability, ServerBuilder, prelude::*};
 pub(crate) fn add_to(server: ServerBuilder) -> ServerBuilder {
     server
         .tool(Tool::new("test_sampling", "Asks the client's model what you ask", sampling))
+        .tool(Tool::new("test_sampling_data", "Asks the client's model for data", data))
         .tool(Tool::new("test_missing_capability", "Needs a client with a model", summary))
         .tool(Tool::new("test_streaming_elicitation", "Asks for your name", greeting))
         .tool(Tool::new("test_input_required_result_elicitation", "Asks for your name", greeting))
@@ -34,6 +35,19 @@ struct Question {
 async fn sampling(ctx: &Ctx, arguments: Question) -> Result<String> {
     let reply = ctx.sample(arguments.prompt).max_tokens(100).await?;
     Ok(format!("LLM response: {}", reply.text()))
+}
+
+/// What the model is asked for. It goes out as the tool `__schema__`.
+#[derive(Deserialize, JsonSchema)]
+struct Trip {
+    /// A city.
+    destination: String,
+}
+
+/// Asked once: a client that does not know what to do with tools shows it.
+async fn data(ctx: &Ctx, _: ()) -> Result<String> {
+    let trip = ctx.sample_schema::<Trip>("Where to?").retries(0).max_tokens(100).await?;
+    Ok(format!("The model chose {}", trip.parsed.destination))
 }
 
 /// A client without a model is told what it lacks: nothing is to be done here.

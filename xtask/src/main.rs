@@ -15,9 +15,11 @@ mod contract;
 #[cfg(test)]
 mod deploy;
 mod events;
+mod field;
 mod fuzz;
 mod http;
 mod interop;
+mod layers;
 mod mcp;
 mod models;
 mod place;
@@ -31,6 +33,7 @@ mod results;
 mod server;
 mod services;
 mod soak;
+mod source;
 mod studio;
 mod table;
 mod threats;
@@ -56,10 +59,16 @@ enum Chore {
     Conformance(conformance::Leg),
     /// Hold every transport to the streaming contract, on both revisions.
     Contract,
+    /// Check each feature of each crate alone.
+    Features,
+    /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
+    Field(field::Options),
     /// Feed what reads from outside with whatever may come, for a while.
     Fuzz(fuzz::Options),
     /// Talk to servers and clients of other makers, both ways.
     Interop(interop::Options),
+    /// Show which modules import each other, and reject more such imports than the baseline allows.
+    Layers(layers::Options),
     /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
     Models(models::Options),
     /// Write the pages that enumerate: features, configuration, errors, what is on the wire, what is public.
@@ -104,8 +113,11 @@ fn run(chore: &Chore) -> Result<()> {
         Chore::Chaos(kind) => chaos::main(kind),
         Chore::Conformance(leg) => conformance::main(leg),
         Chore::Contract => contract::main(),
+        Chore::Features => verify::features_alone(),
+        Chore::Field(options) => field::main(options),
         Chore::Fuzz(options) => fuzz::main(options),
         Chore::Interop(options) => interop::main(options),
+        Chore::Layers(options) => layers::main(options),
         Chore::Models(options) => models::main(options),
         Chore::Reference(options) => reference::main(options),
         Chore::Release(options) => release::main(options),

@@ -14,6 +14,10 @@ use crate::project::{self, Project};
 const LAST: u16 = 423;
 const TABLE: &str = "conformance/requirements.toml";
 const SUITE: &str = "conformance:";
+/// The cells of the streaming contract in which the transport rejects the revision. They run no behaviour.
+const REFUSED: &str = "::legacy_sse::2026_07_28";
+/// How a test says that it lacks a service or a model, on a line of its output.
+const SKIPPED: &str = "skipped: ";
 
 /// Reads the table, the list of tests and the last reports, and compares them.
 pub(crate) fn main() -> Result<()> {
@@ -30,7 +34,8 @@ pub(crate) fn main() -> Result<()> {
     ensure!(
         tally.complaints.is_empty(),
         "{} rows of {TABLE} are not backed by tests; correct the table, or run `cargo xtask verify` and \
-         `cargo xtask conformance` for server and client if their reports are old",
+         `cargo xtask conformance` for server and client if their reports are old; tests that were skipped need \
+         `cargo xtask services`, `cargo xtask models` and ANTIPHON_MCP_SCHEMA_DIR",
         tally.complaints.len()
     );
     Ok(())
@@ -61,6 +66,8 @@ struct Evidence {
     tests: BTreeSet<String>,
     /// Those that passed in the last `cargo xtask verify`.
     passed: BTreeSet<String>,
+    /// Those of them that lacked a service or a model, and why: they tested nothing.
+    skipped: BTreeMap<String, String>,
     /// Conformance scenarios that passed in the last run.
     scenarios: BTreeSet<String>,
 }
@@ -83,6 +90,7 @@ impl Evidence {
         Ok(Self {
             tests: listed_tests(&listed)?,
             passed: passed_tests(&junit)?,
+            skipped: skipped_tests(&junit)?,
             scenarios: conformance::passed_scenarios(project)?.into_iter().collect(),
         })
     }
@@ -96,6 +104,14 @@ impl Evidence {
         }
         if !self.tests.contains(name) {
             return Some(format!("there is no test `{name}`; see `cargo nextest list --all-features`"));
+        }
+        if name.ends_with(REFUSED) {
+            return Some(format!(
+                "`{name}` only tests that a transport rejects the revision; cite another cell"
+            ));
+        }
+        if let Some(why) = self.skipped.get(name) {
+            return Some(format!("test `{name}` was skipped in the last `cargo xtask verify`: {why}"));
         }
         let hint = "did not pass in the last `cargo xtask verify`";
         (!self.passed.contains(name)).then(|| format!("test `{name}` {hint}"))
@@ -152,22 +168,36 @@ fn listed_tests(json: &str) -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The tests of a `JUnit` report that neither failed nor were skipped.
+/// The tests of a `JUnit` report that neither failed nor were left out.
 pub(crate) fn passed_tests(xml: &str) -> Result<BTreeSet<String>> {
     let document = roxmltree::Document::parse(xml).context("the test report is not XML")?;
-    let mut passed = BTreeSet::new();
-    for case in document.descendants().filter(|node| node.has_tag_name("testcase")) {
-        let bad = |node: roxmltree::Node<'_, '_>| {
-            ["failure", "error", "skipped"].iter().any(|it| node.has_tag_name(*it))
-        };
-        if case.children().any(bad) {
-            continue;
-        }
-        if let (Some(binary), Some(test)) = (case.attribute("classname"), case.attribute("name")) {
-            passed.insert(format!("{binary} {test}"));
-        }
-    }
-    Ok(passed)
+    Ok(passed_cases(&document).map(|(name, _)| name).collect())
+}
+
+/// The tests of a `JUnit` report that passed without the service or model they need, and the reason that each printed.
+fn skipped_tests(xml: &str) -> Result<BTreeMap<String, String>> {
+    let document = roxmltree::Document::parse(xml).context("the test report is not XML")?;
+    let why = |case: roxmltree::Node<'_, '_>| {
+        let output = case
+            .children()
+            .filter(|node| ["system-out", "system-err"].iter().any(|stream| node.has_tag_name(*stream)));
+        let mut lines = output.filter_map(|node| node.text()).flat_map(str::lines);
+        lines.find_map(|line| line.strip_prefix(SKIPPED)).map(str::to_owned)
+    };
+    Ok(passed_cases(&document).filter_map(|(name, case)| Some((name, why(case)?))).collect())
+}
+
+fn passed_cases<'a, 'input>(
+    document: &'a roxmltree::Document<'input>,
+) -> impl Iterator<Item = (String, roxmltree::Node<'a, 'input>)> {
+    let bad = |node: roxmltree::Node<'_, '_>| {
+        ["failure", "error", "skipped"].iter().any(|it| node.has_tag_name(*it))
+    };
+    let cases = document.descendants().filter(|node| node.has_tag_name("testcase"));
+    cases.filter(move |case| !case.children().any(bad)).filter_map(|case| {
+        let (binary, test) = (case.attribute("classname")?, case.attribute("name")?);
+        Some((format!("{binary} {test}"), case))
+    })
 }
 
 #[cfg(test)]
@@ -179,12 +209,25 @@ mod tests {
         <testcase name="m::good" classname="a::it"/>
         <testcase name="m::flaky" classname="a::it"><flakyFailure/><system-out>x</system-out></testcase>
         <testcase name="m::bad" classname="a::it"><failure message="no"/></testcase>
+        <testcase name="m::alone" classname="a::it"><system-out>running 1 test</system-out>
+        <system-err>skipped: A_URL is not set; start it
+</system-err></testcase>
+        <testcase name="tasks::legacy_sse::2026_07_28" classname="a::it"/>
         </testsuite></testsuites>"#;
 
     fn evidence() -> Evidence {
         Evidence {
-            tests: ["a::it m::good", "a::it m::bad", "a::it m::new"].map(String::from).into(),
+            tests: [
+                "a::it m::good",
+                "a::it m::bad",
+                "a::it m::new",
+                "a::it m::alone",
+                "a::it tasks::legacy_sse::2026_07_28",
+            ]
+            .map(String::from)
+            .into(),
             passed: passed_tests(JUNIT).unwrap(),
+            skipped: skipped_tests(JUNIT).unwrap(),
             scenarios: ["2025-11-25/ping", "client/2025-11-25/initialize"].map(String::from).into(),
         }
     }
@@ -217,6 +260,25 @@ mod tests {
             let tally = with("R-001", proven(&["a::it m::good", name]));
             assert_eq!((tally.proven, tally.complaints.len()), (0, 1), "{name}");
         }
+    }
+
+    #[test]
+    fn a_test_without_its_service_is_no_proof() {
+        let tally = with("R-001", proven(&["a::it m::good", "a::it m::alone"]));
+        assert_eq!(tally.proven, 0);
+        assert_eq!(
+            tally.complaints,
+            [
+                "R-001: test `a::it m::alone` was skipped in the last `cargo xtask verify`: A_URL is not set; start it"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cell_that_is_refused_is_no_proof() {
+        let tally = with("R-001", proven(&["a::it m::good", "a::it tasks::legacy_sse::2026_07_28"]));
+        assert_eq!((tally.proven, tally.complaints.len()), (0, 1));
+        assert!(tally.complaints[0].contains("cite another cell"), "{tally:?}");
     }
 
     #[test]

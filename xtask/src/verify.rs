@@ -24,6 +24,9 @@ pub(crate) struct Options {
     /// Leave out docs, licences and features one by one.
     #[arg(long)]
     quick: bool,
+    /// Leave out features one by one: `cargo xtask features` checks them every night.
+    #[arg(long)]
+    no_features: bool,
 }
 
 type Check = fn(&mut Verification) -> Result<Outcome>;
@@ -52,10 +55,11 @@ enum Outcome {
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut verification =
         Verification { project: Project::open()?, models: Models::default(), services: None };
-    let quick: [(&str, Check); 13] = [
+    let quick: [(&str, Check); 14] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
+        ("layers", |it| Ok(Outcome::Found(crate::layers::check(&it.project)?))),
         ("threat model", |it| Ok(Outcome::Found(crate::threats::check(&it.project)?))),
         ("book", |it| Ok(Outcome::Found(crate::book::check(&it.project)?))),
         ("reference", |it| Ok(Outcome::Found(crate::reference::check(&it.project)?))),
@@ -72,7 +76,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("each feature alone", |it| Ok(Outcome::Found(each_feature(&it.project, light)?))),
         ("licences and bans", |it| deny(&it.project)),
     ];
-    let steps = quick.into_iter().chain(slow.into_iter().filter(|_| !options.quick));
+    let slow = slow
+        .into_iter()
+        .filter(|(name, _)| !(options.quick || options.no_features && *name == "each feature alone"));
+    let steps = quick.into_iter().chain(slow);
 
     let mut table = Table::new(["verify", "seconds", "result"]);
     for (name, check) in steps {
@@ -268,6 +275,12 @@ fn unique_crates(tree: &str) -> BTreeSet<String> {
 /// rest, and `cargo xtask release` checks them.
 fn light(package: &str) -> bool {
     !["antiphon-snapshot", "antiphon-cli"].contains(&package)
+}
+
+/// Checks each feature of every crate alone, and prints their number.
+pub(crate) fn features_alone() -> Result<()> {
+    println!("{}", each_feature(&Project::open()?, |_| true)?);
+    Ok(())
 }
 
 /// Checks each feature of these crates by itself.

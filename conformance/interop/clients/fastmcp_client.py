@@ -6,15 +6,23 @@ import warnings
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import StdioTransport
-from mcp import ClientSession
-from shared import ARGS, HTTP, MODERN, TARGET, count_calls, fill_in, logged, progressed, run, sampled, show
+from mcp import ClientSession, types
+from shared import ARGS, HTTP, MODERN, TARGET, called, count_calls, fill_in, logged, progressed, run, sampled, show
 
 
 async def elicit(_message, _type, params, _context):
     return ElicitResult(action="accept", content=fill_in(params.requested_schema))
 
 
-async def sample(messages, _params, _context):
+async def sample(messages, params, _context):
+    if params.tools:
+        sampled(messages)
+        call = types.ToolUseContent(
+            type="tool_use", id="call_1", name=params.tools[0].name, input=called(params.tools[0])
+        )
+        return types.CreateMessageResultWithTools(
+            role="assistant", model="scripted", content=[call], stop_reason="toolUse"
+        )
     return sampled(messages)
 
 
@@ -24,6 +32,7 @@ async def main() -> None:
         mode="auto" if MODERN else "legacy",
         elicitation_handler=elicit,
         sampling_handler=sample,
+        sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
         log_handler=logged,
     ) as client:
         tools = await client.list_tools()

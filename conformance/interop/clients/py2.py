@@ -4,7 +4,7 @@ import asyncio
 import warnings
 
 from mcp import Client, ClientSession, StdioServerParameters, types
-from shared import ARGS, HTTP, MODERN, TARGET, count_calls, fill_in, logged, progressed, run, sampled, show
+from shared import ARGS, HTTP, MODERN, TARGET, called, count_calls, fill_in, logged, progressed, run, sampled, show
 
 
 async def elicit(_context, params):
@@ -12,6 +12,14 @@ async def elicit(_context, params):
 
 
 async def sample(_context, params):
+    if params.tools:
+        sampled(params.messages)
+        call = types.ToolUseContent(
+            type="tool_use", id="call_1", name=params.tools[0].name, input=called(params.tools[0])
+        )
+        return types.CreateMessageResultWithTools(
+            role="assistant", model="scripted", content=[call], stop_reason="toolUse"
+        )
     content = types.TextContent(type="text", text=sampled(params.messages))
     return types.CreateMessageResult(role="assistant", model="scripted", content=content)
 
@@ -22,6 +30,7 @@ async def main() -> None:
         mode="2026-07-28" if MODERN else "legacy",
         elicitation_callback=elicit,
         sampling_callback=sample,
+        sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
         logging_callback=logged,
         log_level="info",
     ) as client:

@@ -19,9 +19,18 @@ export function elicited(request) {
   return { action: 'accept', content: fillIn(request.params.requestedSchema) };
 }
 
+// A client that knows nothing of data: it offers its model the tools it was sent, and the model calls the first.
 export function sampled(request) {
   const { text } = [request.params.messages.at(-1).content].flat()[0];
   heard.sampled.push(text);
+  const [tool] = request.params.tools ?? [];
+  if (tool) {
+    heard.tools.push(tool.name);
+    const [property] = Object.keys(tool.inputSchema.properties);
+    const input = { [property]: answers[property] };
+    const content = [{ type: 'tool_use', id: 'call_1', name: tool.name, input }];
+    return { model: 'scripted', role: 'assistant', stopReason: 'toolUse', content };
+  }
   return { model: 'scripted', role: 'assistant', content: { type: 'text', text: `I was asked: ${text}` } };
 }
 
@@ -52,7 +61,7 @@ export function print(line) {
 // Makes the calls one after the other and prints a line for each.
 export async function run(call) {
   for (const { cell, tool, arguments: given } of plan) {
-    heard = { asked: [], sampled: [], calls: counted, progress: 0, logs: 0 };
+    heard = { asked: [], sampled: [], tools: [], calls: counted, progress: 0, logs: 0 };
     let result;
     try {
       const { content, structuredContent, isError } = await call(tool, given);

@@ -32,6 +32,14 @@ def sampled(messages):
     return f"I was asked: {text}"
 
 
+def called(tool):
+    """What a model calls that is offered a tool: a client knows nothing of data, and passes it on."""
+    heard["tools"].append(tool.name)
+    schema = getattr(tool, "input_schema", None) or tool.inputSchema
+    name = next(iter(schema["properties"]))
+    return {name: ANSWERS[name]}
+
+
 async def progressed(*_):
     heard["progress"] += 1
 
@@ -60,7 +68,7 @@ def show(line):
 async def run(call):
     """Makes the calls one after the other and prints a line for each."""
     for planned in json.loads(CALLS):
-        heard.update(asked=[], sampled=[], calls=0, progress=0, logs=0)
+        heard.update(asked=[], sampled=[], tools=[], calls=0, progress=0, logs=0)
         try:
             content, structured, is_error = await call(planned["tool"], planned["arguments"])
             text = "\n".join(it.text for it in content if it.type == "text")

@@ -11,7 +11,7 @@ countCalls(transport);
 const client = new Client(
   { name: 'ts2', version: '1' },
   {
-    capabilities: { elicitation: {}, sampling: {} },
+    capabilities: { elicitation: {}, sampling: { tools: {} } },
     versionNegotiation: { mode: modern ? { pin: modern } : 'legacy' },
   },
 );

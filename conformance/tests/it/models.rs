@@ -24,12 +24,12 @@ use rmcp::{
 use serde_json::{Value, json};
 
 /// Where a model is served, if it is.
-#[expect(clippy::print_stdout, reason = "who runs the tests should know what they do not check")]
+#[expect(clippy::print_stderr, reason = "who runs the tests should know what they do not check")]
 fn served(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok();
     if url.is_none() {
         assert!(std::env::var_os("CI").is_none(), "{variable} is not set; run `cargo xtask models`");
-        println!("nothing is tested: {variable} is not set; run `cargo xtask models`");
+        eprintln!("skipped: {variable} is not set; run `cargo xtask models`");
     }
     url
 }
@@ -198,7 +198,7 @@ struct Pick {
 }
 
 #[tokio::test]
-async fn a_smart_and_a_naive_client_give_the_same_with_a_real_model() -> Result<()> {
+async fn a_smart_and_a_naive_client_give_the_same_with_llama_cpp() -> Result<()> {
     async fn pick(ctx: &Ctx, _: ()) -> antiphon::Result<Json<Value>> {
         let reply = ctx.sample_schema::<Pick>("CALL: pick a cell").max_tokens(400).await?;
         let roles: Vec<_> = reply.exchange.messages.iter().map(|message| message.role).collect();

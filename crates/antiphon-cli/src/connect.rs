@@ -210,7 +210,7 @@ fn remove(app: &App, name: &str) -> Result<Outcome> {
     app.config.keep(name, None)?;
     let value = json!({"removed": name, "file": path.display().to_string()});
     if app.json {
-        print::line(&format!("{value:#}"));
+        print::json(&format!("{value:#}"));
     } else {
         eprintln!("`{name}` is no longer in {}", path.display());
     }

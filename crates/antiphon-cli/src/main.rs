@@ -92,8 +92,10 @@ fn main() -> ExitCode {
     let ended = App::new(global).and_then(|app| {
         runtime.block_on(async {
             tokio::select! {
-                ended = command.run(&app) => ended,
+                // First, so that the handler is there before the command leaves anything to remove.
+                biased;
                 _ = tokio::signal::ctrl_c() => Ok(Outcome::Interrupted),
+                ended = command.run(&app) => ended,
             }
         })
     });

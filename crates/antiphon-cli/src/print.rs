@@ -1,6 +1,7 @@
 //! What people and programs read.
 
 use std::{
+    fmt::Write as _,
     io::{self, Write as _},
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -22,7 +23,7 @@ pub(crate) fn trimmed(table: &Table) -> String {
 
 /// A value for programs, or text for people.
 pub(crate) fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
-    if json { line(&format!("{value:#}")) } else { line(&text()) }
+    if json { self::json(&format!("{value:#}")) } else { line(&text()) }
 }
 
 /// A line on standard output. Whoever reads it may have had enough (`| head`): that is no failure.
@@ -43,14 +44,46 @@ pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Text from a server, made safe to print: without what would move the cursor, colour the screen, or show text in
-/// another order than it has.
+/// Text from a server, made safe to print: without what would move the cursor, colour the screen, show text in another
+/// order than it has, or hide text from whoever reads it.
 pub(crate) fn clean(text: &str) -> String {
-    let unsafe_to_print = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if unsafe_to_print(c) { '\u{fffd}' } else { c }).collect()
+    let replaced = |c: char| is_deceptive(c) && c != '\n' && c != '\t' && !joins(c);
+    text.chars().map(|c| if replaced(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// A line of JSON on standard output.
+pub(crate) fn json(json: &str) {
+    line(&clean_json(json));
+}
+
+/// JSON, safe to print: what could deceive whoever reads it is escaped, so the value stays the same. Outside strings
+/// JSON has no such characters but white space.
+fn clean_json(json: &str) -> String {
+    let mut cleaned = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\r' => cleaned.push(' '),
+            c if c == '\n' || c == '\t' || !is_deceptive(c) => cleaned.push(c),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(cleaned, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    cleaned
+}
+
+/// Whether a character steers a terminal, turns text round, or is not seen: controls, directions, zero width, tags.
+fn is_deceptive(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Whether a character joins others, as scripts and emoji need it: text without it would be another.
+fn joins(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
 }
 
 /// The first line of a text.
@@ -67,5 +100,19 @@ mod tests {
         assert_eq!(clean("a\u{1b}[2J\r\u{7}b\n\tc\u{9b}d"), "a\u{fffd}[2J\u{fffd}\u{fffd}b\n\tc\u{fffd}d");
         assert_eq!(clean("moc.\u{202e}live\u{2066}"), "moc.\u{fffd}live\u{fffd}");
         assert_eq!(clean("שלום ✓"), "שלום ✓");
+        assert_eq!(clean("pay\u{200b}pal\u{e0041}\u{feff}"), "pay\u{fffd}pal\u{fffd}\u{fffd}");
+        assert_eq!(clean("👩\u{200d}🚀"), "👩\u{200d}🚀");
+    }
+
+    #[test]
+    fn json_of_servers_is_escaped_and_stays_equal() {
+        let value = serde_json::json!({
+            "a\u{9b}31m": ["moc.\u{202e}live", "zero\u{200b}width\u{feff}", "tag\u{e0041}", "e\u{301}👩\u{200d}🚀"],
+            "plain": "שלום ✓\n",
+        });
+        let printed = clean_json(&format!("{value:#}"));
+        assert!(printed.chars().all(|c| c == '\n' || !is_deceptive(c)), "{printed}");
+        assert!(printed.contains("tag\\udb40\\udc41") && printed.contains("שלום ✓"), "{printed}");
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), value);
     }
 }

@@ -128,7 +128,15 @@ impl Answering {
             let (Some(pages), Some(page)) = (&self.pages, Page::read(params)) else {
                 return Err(undeclared("url"));
             };
+            // In a session, the server can tell when the user is done with the page. That can be before `open` returns.
+            let visit = page.elicitation_id.clone().filter(|_| key.is_none());
+            if let Some(id) = &visit {
+                self.visits.begin(id);
+            }
             let agreed = pages.open(page).await;
+            if let (Some(id), false) = (&visit, agreed) {
+                self.visits.forget(id);
+            }
             return Ok(json!({"action": if agreed { "accept" } else { "decline" }}));
         }
         if self.forms.is_empty() {

@@ -1,7 +1,7 @@
 //! Pages the person is sent to: to sign in, to pay, to enter what must not pass through the host.
 
 use std::{
-    collections::BTreeMap,
+    collections::VecDeque,
     fmt,
     future::Future,
     sync::{Arc, Mutex, PoisonError},
@@ -54,25 +54,47 @@ where
     }
 }
 
-/// Which visits are over.
+/// The visits whose end the server has not told of, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Visits {
-    open: Arc<Mutex<BTreeMap<String, watch::Sender<bool>>>>,
+    open: Arc<Mutex<VecDeque<Visit>>>,
 }
+
+struct Visit {
+    id: String,
+    over: watch::Sender<bool>,
+}
+
+/// How many visits are kept: a server need not tell of their end.
+const MAX_VISITS: usize = 256;
 
 impl Visits {
     /// Begins to wait for the end of a visit. Call it before the page is opened: the end may come at
     /// once.
     pub(crate) fn begin(&self, id: &str) -> watch::Receiver<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.entry(id.to_owned()).or_insert_with(|| watch::channel(false).0).subscribe()
+        if let Some(visit) = open.iter().find(|visit| visit.id == id) {
+            return visit.over.subscribe();
+        }
+        if open.len() >= MAX_VISITS {
+            open.pop_front();
+        }
+        let (over, heard) = watch::channel(false);
+        open.push_back(Visit { id: id.to_owned(), over });
+        heard
+    }
+
+    /// The user did not go.
+    pub(crate) fn forget(&self, id: &str) {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|visit| visit.id != id);
     }
 
     /// The server says that a visit is over. An id nobody knows is ignored.
     pub(crate) fn complete(&self, id: &str) -> bool {
-        let known = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.iter().position(|visit| visit.id == id).and_then(|at| open.remove(at));
         if let Some(visit) = &known {
-            visit.send_replace(true);
+            visit.over.send_replace(true);
         }
         known.is_some()
     }
@@ -81,5 +103,23 @@ impl Visits {
 impl fmt::Debug for Visits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Visits").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_drop_the_oldest_beyond_their_limit() {
+        let visits = Visits::default();
+        for number in 0..=MAX_VISITS {
+            drop(visits.begin(&number.to_string()));
+        }
+        assert!(!visits.complete("0"));
+        assert!(visits.complete("1"));
+        assert!(!visits.complete("1"), "it ends once");
+        visits.forget("2");
+        assert!(!visits.complete("2"));
     }
 }

@@ -17,7 +17,7 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 ///
 /// What a request will cost is known when it is over, so the request that crosses the bound is still
 /// answered, with those on their way beside it; the next is not, with an [`Error::Limit`] that names the
-/// bound.
+/// bound. If a provider does not say how many tokens a request cost, they are [estimated](Reply::tokens).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -114,10 +114,9 @@ impl<M: Model> Model for Budgeted<M> {
         Box::pin(async move {
             self.take()?;
             let reply = self.model.reply(request).await?;
-            let usage = reply.usage().unwrap_or_default();
+            let tokens = reply.tokens(request);
             let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-            spent.tokens =
-                spent.tokens.saturating_add(usage.input_tokens).saturating_add(usage.output_tokens);
+            spent.tokens = spent.tokens.saturating_add(tokens);
             drop(spent);
             Ok(reply)
         })
@@ -161,6 +160,19 @@ mod tests {
         assert!(model.reply(&Request::prompt("Hi")).await.is_ok());
         assert!(model.reply(&Request::prompt("Hi")).await.is_ok());
         let error = model.reply(&Request::prompt("Hi")).await.unwrap_err();
+        assert_eq!(error, Error::Limit("the operator's limit of 60 tokens is reached".into()));
+    }
+
+    #[tokio::test]
+    async fn reply_without_usage_counts_for_an_estimate() {
+        let silent = Scripted::new().otherwise(|_| Ok(Reply::new("m", "word ".repeat(40))));
+        let model = Budgeted::new(silent, Budget::total().with_max_tokens(60));
+        let request = Request::prompt("Count the stars.");
+        let reply = model.reply(&request).await.unwrap();
+        assert_eq!(reply.usage(), None);
+        let about = reply.tokens(&request);
+        assert!((60..200).contains(&about), "{about}");
+        let error = model.reply(&request).await.unwrap_err();
         assert_eq!(error, Error::Limit("the operator's limit of 60 tokens is reached".into()));
     }
 

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::message::{Block, IntoBlocks, Message, Role, ToolCall, one_or_many};
+use crate::{
+    message::{Block, IntoBlocks, Message, Role, ToolCall, one_or_many},
+    request::Request,
+};
 
 /// Why a model stopped. MCP leaves the list open: anything else is passed on as it came.
 pub mod stop {
@@ -38,6 +41,9 @@ pub struct Reply {
     #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
 }
+
+/// How many bytes of JSON are about a token.
+const TOKEN_BYTES: usize = 4;
 
 /// Where a reply's `_meta` says what it cost.
 pub const USAGE_META: &str = "antiphon/usage";
@@ -75,6 +81,19 @@ impl Reply {
     /// What the reply cost, if its provider said so.
     pub fn usage(&self) -> Option<Usage> {
         Usage::deserialize(self.meta.get(USAGE_META)?).ok()
+    }
+
+    /// How many tokens the request and the reply cost: as the provider says, or an estimate if it does not say.
+    ///
+    /// The estimate is a token for each 4 bytes of JSON, so that a provider without usage is not free of charge for those
+    /// who limit tokens.
+    pub fn tokens(&self, request: &Request) -> u64 {
+        if let Some(usage) = self.usage() {
+            return usage.input_tokens.saturating_add(usage.output_tokens);
+        }
+        let bytes = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
+        let bytes = bytes(serde_json::to_vec(request)) + bytes(serde_json::to_vec(&self.content));
+        bytes.div_ceil(TOKEN_BYTES) as u64
     }
 
     /// Its text blocks, joined by line breaks.

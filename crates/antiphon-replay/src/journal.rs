@@ -154,7 +154,7 @@ pub enum Outcome {
 }
 
 /// An error, as far as it can be recorded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The error and its causes, in words.
     #[serde(rename = "m")]
@@ -165,6 +165,10 @@ pub struct Failure {
     /// Whether trying again is pointless.
     #[serde(rename = "t", default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
+    /// The kind of error, in the driver's own encoding. `None` for a plain error, and in journals that were written
+    /// before this field existed.
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Value>,
 }
 
 /// A question that is out with the client.

@@ -18,7 +18,8 @@ pub struct SnapshotConfig {
     pub page_rows: usize,
     /// How hard zstd tries, 1 to 22. Default: 1.
     pub compression: i32,
-    /// How many bytes are sent to the object store at a time. Default: 8 MiB, the least S3 takes is 5.
+    /// How many bytes are sent to the object store at a time: the length of each part of an upload but the last.
+    /// Default: 8 MiB, the least S3 takes is 5.
     pub part_bytes: usize,
     /// How many bytes of footers are kept at hand. Default: 64 MiB.
     pub cache_bytes: u64,
@@ -35,10 +36,11 @@ pub struct SnapshotConfig {
     pub spill_bytes: u64,
     /// How long one query, sort, filter or grouping may take. Default: 2 minutes.
     pub query_time: Duration,
-    /// How many queries, sorts, filters and groupings one tenant may have at once. Those who are in no tenant share
-    /// them. Default: 2.
+    /// How many queries, sorts, filters and groupings one tenant may have at once. Where there is no tenant, each
+    /// principal may have as many, and callers without a principal share them. Default: 2.
     pub queries_per_tenant: usize,
-    /// How many of them a process does at once. Default: 4.
+    /// How many of them a process does at once. Each has two threads of its own, which the first one starts; there are 64
+    /// threads at most. Default: 4.
     pub queries: usize,
 }
 

@@ -4,7 +4,7 @@ use antiphon_results::{
     DualResponseError, Owner, Rows,
     snapshot::{
         Abilities, Aggregate, Begun, ColumnStats, Export, ExportFormat, ExportRequest, Intake, IntakeOptions,
-        Manifest, SnapshotId, SnapshotPage, SnapshotStore, View,
+        Manifest, SnapshotId, SnapshotPage, SnapshotStore, Taken, View,
     },
 };
 use async_trait::async_trait;
@@ -14,10 +14,12 @@ use moka::future::Cache;
 use url::Url;
 
 use crate::{
+    clock::StoreClock,
     config::SnapshotConfig,
     error::Result,
     opened::Opened,
     store::{Bucket, Store},
+    usage::SharedUsage,
 };
 
 /// Keeps snapshots on an object store.
@@ -35,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) config: SnapshotConfig,
     /// Footers, by folder.
     pub(crate) cache: Cache<String, Arc<Opened>>,
+    pub(crate) usage: SharedUsage,
+    pub(crate) clock: StoreClock,
     #[cfg(feature = "sql")]
     pub(crate) engine: crate::sql::Engine,
 }
@@ -124,6 +128,8 @@ impl Snapshots {
             store,
             config,
             cache,
+            usage: SharedUsage::default(),
+            clock: StoreClock::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -214,7 +220,11 @@ impl SnapshotStore for Snapshots {
     }
 
     async fn usage(&self, tenant: Option<&str>) -> Result<u64, DualResponseError> {
-        Ok(crate::sweep::usage(&self.inner, tenant).await?)
+        Ok(crate::usage::of_tenant(&self.inner, tenant).await?)
+    }
+
+    async fn usage_of(&self, owner: &Owner) -> Result<Taken, DualResponseError> {
+        Ok(crate::usage::of(&self.inner, owner).await?)
     }
 }
 

@@ -6,6 +6,7 @@
 //! {prefix}/{place}/{set}/parts/{writer}…   rows whose columns were not all known yet, until they are one file
 //! {…}/{writer}.takes-{bytes}               a view is being made that takes so much, at most; empty
 //! {…}.upload                               the id of an upload that is not finished, so that anybody can remove it
+//! {prefix}/{place}/{set}/owner-{share}-{writer}   whose it is, if not all of the place's; empty
 //! {prefix}/{place}/{set}/manifest.json     what is known of them; a snapshot is there when this is
 //! {prefix}/{place}/{set}/stats.json        what is in the columns, once somebody asked
 //! {prefix}/{place}/{set}/views/{key}/…     the same for each view
@@ -62,6 +63,14 @@ pub(crate) fn takes(path: &Path) -> Option<u64> {
     path.filename()?.split_once(TAKES)?.1.parse().ok()
 }
 
+/// What a file is called that says whose a snapshot is.
+const OWNER: &str = "owner-";
+
+/// Whose a snapshot is, if this file says so.
+pub(crate) fn share_of(path: &Path) -> Option<&str> {
+    path.filename()?.strip_prefix(OWNER)?.split_once('-').map(|(share, _)| share)
+}
+
 impl Place {
     pub(crate) fn of(prefix: &Path, id: &SnapshotId) -> Self {
         Self { folder: prefix.clone().join(id.place.as_str()).join(id.set.as_str()) }
@@ -80,6 +89,11 @@ impl Place {
 
     pub(crate) fn intent(&self) -> Path {
         self.folder.clone().join("intent.json")
+    }
+
+    /// Says whose the snapshot is, and is its writer's.
+    pub(crate) fn owner(&self, share: &str, writer: &str) -> Path {
+        self.folder.clone().join(format!("{OWNER}{share}-{writer}"))
     }
 
     /// The rows, as the manifest names them.

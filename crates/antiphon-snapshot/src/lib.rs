@@ -130,6 +130,7 @@
 //! reads Parquet reads these files; their names are no promise, so ask a manifest and not the folder.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod clock;
 mod config;
 mod error;
 mod ingest;
@@ -141,6 +142,7 @@ mod read;
 mod sql;
 mod store;
 mod sweep;
+mod usage;
 mod writer;
 
 #[cfg(feature = "mysql")]

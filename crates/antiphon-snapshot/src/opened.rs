@@ -115,14 +115,15 @@ impl Opened {
         manifest
     }
 
-    /// A reader of the stored file.
+    /// A reader of the stored file that sends its requests on this runtime.
     #[cfg(feature = "sql")]
-    pub(crate) fn reader(&self, inner: &Inner) -> crate::read::StoredFile {
+    pub(crate) fn reader(&self, inner: &Inner, requests: tokio::runtime::Handle) -> crate::read::StoredFile {
         crate::read::StoredFile {
             objects: Arc::clone(&inner.store.objects),
             path: self.data.clone(),
             bytes: self.manifest.bytes,
             metadata: Arc::clone(self.metadata.metadata()),
+            requests,
         }
     }
 }

@@ -1,6 +1,11 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use crate::{bus::Bus, queue::Queue, steady::Steady, store::Store};
+use crate::{
+    bus::Bus,
+    queue::Queue,
+    steady::{Steady, SteadyConfig},
+    store::Store,
+};
 
 /// A store, a queue and a bus: what a server is given to share with its replicas.
 ///
@@ -14,12 +19,13 @@ pub struct Backend {
     pub queue: Arc<dyn Queue>,
     /// Where replicas tell each other.
     pub bus: Arc<dyn Bus>,
+    patience: Option<Duration>,
 }
 
 impl Backend {
     /// Joins the three.
     pub fn new(store: impl Store, queue: impl Queue, bus: impl Bus) -> Self {
-        Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus) }
+        Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus), patience: None }
     }
 
     /// Takes the bus of another kind.
@@ -36,14 +42,25 @@ impl Backend {
         self
     }
 
+    /// Sets for how long [`steady`](Self::steady) makes a call again that fails for want of the backend, and so for how
+    /// long a server's calls outlast a failover. Default: 30 seconds.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
+        self
+    }
+
     /// Tries again what failed, and settles what became uncertain: see [`Steady`]. What servers are given
     /// is made steady by them; do it yourself for what you keep beside it.
     #[must_use]
     pub fn steady(self) -> Self {
+        let mut config = SteadyConfig::default();
+        config.patience = self.patience.unwrap_or(config.patience);
         Self {
-            store: Arc::new(Steady::new(self.store)),
-            queue: Arc::new(Steady::new(self.queue)),
-            bus: Arc::new(Steady::new(self.bus)),
+            store: Arc::new(Steady::new(self.store).with_config(config.clone())),
+            queue: Arc::new(Steady::new(self.queue).with_config(config.clone())),
+            bus: Arc::new(Steady::new(self.bus).with_config(config)),
+            patience: self.patience,
         }
     }
 }

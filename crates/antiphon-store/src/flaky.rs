@@ -117,6 +117,10 @@ macro_rules! flaky {
 
 #[async_trait]
 impl<T: Store + ?Sized> Store for Flaky<T> {
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         flaky!(self, self.inner.get(key))
     }
@@ -139,6 +143,10 @@ impl<T: Store + ?Sized> Store for Flaky<T> {
 
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
         flaky!(self, self.inner.claim_expired(prefix, lease, limit))
+    }
+
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        flaky!(self, self.inner.remove_expired(prefix, limit))
     }
 
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
@@ -194,6 +202,10 @@ impl<T: Queue + ?Sized> Queue for Flaky<T> {
 
     async fn depth(&self, queue: &str) -> Result<Depth> {
         flaky!(self, self.inner.depth(queue))
+    }
+
+    async fn ping(&self) -> Result<()> {
+        flaky!(self, self.inner.ping())
     }
 }
 

@@ -85,6 +85,8 @@ mod memory;
 mod queue;
 mod steady;
 mod store;
+#[cfg(any(feature = "nats", feature = "tls"))]
+mod tls;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -102,7 +104,9 @@ pub use self::{
     bus::{BUFFER, Bus, Event, Feed, MAX_EVENT, Subscription, check_event},
     error::{Error, Result},
     memory::{Memory, MemoryBus, MemoryQueue, MemoryStore},
-    queue::{DeadJob, Depth, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig, check_job},
+    queue::{
+        DeadJob, Depth, EXACT_DEPTH, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig, check_job,
+    },
     steady::{Steady, SteadyConfig},
     store::{Cursor, ENTRY_COST, MAX_VALUE, Page, Record, Revision, Store, check_entries, check_value},
 };

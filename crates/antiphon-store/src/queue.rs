@@ -11,6 +11,9 @@ use crate::{
 /// The most bytes of one job's payload. A job names its data; it does not carry them.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 
+/// Up to how many jobs of each kind [`Queue::depth`] counts exactly.
+pub const EXACT_DEPTH: u64 = 4_000;
+
 /// Hands jobs to workers, each to one at a time, until they are done.
 ///
 /// # Contract
@@ -29,6 +32,8 @@ pub const MAX_PAYLOAD: usize = 64 * 1024;
 /// - **Delay.** A delayed job is not leased before its time.
 /// - **Dead letters.** A job that was leased [`QueueConfig::max_attempts`] times and not acknowledged is not
 ///   leased again: it is dead, and stays until it is [revived](Self::revive) or [discarded](Self::discard).
+/// - **Counting.** [`depth`](Self::depth) is exact up to [`EXACT_DEPTH`] jobs of each kind. Its cost, and that of
+///   [`ping`](Self::ping), [`push`](Self::push) and [`lease`](Self::lease), does not grow with the queue.
 /// - Names of queues and ids of jobs are [names of one segment](crate::name::check_segment); a payload holds up
 ///   to [`MAX_PAYLOAD`] bytes.
 ///
@@ -68,8 +73,19 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// Removes a dead job. `false` if there is no such dead job.
     async fn discard(&self, queue: &str, id: &str) -> Result<bool>;
 
-    /// How many jobs there are. A number for people and gauges: it may be a moment old.
+    /// Returns how many jobs there are, for people and gauges. The numbers may be a moment old.
+    ///
+    /// The call costs about the same however long the queue is: a backend counts at least [`EXACT_DEPTH`] jobs
+    /// of each kind, and may estimate what is beyond ([`Depth::estimated`]).
     async fn depth(&self, queue: &str) -> Result<Depth>;
+
+    /// Returns `Ok` if the backend answers. Health checks call it every few seconds, so its cost must not
+    /// depend on how many jobs there are.
+    ///
+    /// The default implementation calls [`depth`](Self::depth) on a queue that nobody uses.
+    async fn ping(&self) -> Result<()> {
+        self.depth("ping").await.map(drop)
+    }
 }
 
 /// What all openings of a queue agree on.
@@ -215,6 +231,9 @@ pub struct Depth {
     pub leased: u64,
     /// Dead.
     pub dead: u64,
+    /// Whether a number above [`EXACT_DEPTH`] was estimated, not counted. An estimate is as good as the
+    /// engine's statistics: PostgreSQL's may be minutes old.
+    pub estimated: bool,
 }
 
 /// Refuses what no backend has to take. For those who write one.

@@ -4,6 +4,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use tokio::time::Instant;
 
 use crate::{
     bus::{Bus, Subscription},
@@ -12,8 +13,8 @@ use crate::{
     store::{Cursor, MAX_VALUE, Page, Record, Revision, Store, fits},
 };
 
-/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and makes a call that failed again, a few times, with
-/// pauses between.
+/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and makes a call that failed again, with pauses between, until it
+/// succeeds or its [patience](SteadyConfig::patience) is over.
 ///
 /// A write whose answer was lost may have been done: made again, it meets itself. So every value and
 /// every entry is *stamped* with sixteen random bytes, and a conflict after a lost answer is settled by
@@ -37,7 +38,10 @@ pub struct Steady<T: ?Sized> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SteadyConfig {
-    /// How often a call is made at most. Default: 8.
+    /// For how long a call is made again, counted from its beginning. An attempt that has begun by then is not cut
+    /// short. Default: 30 seconds, which outlasts the failover of a database with a standby.
+    pub patience: Duration,
+    /// How often a call is made at most, if that is sooner. Default: no limit.
     pub attempts: u32,
     /// The pause after the first failure; it doubles with each, and a random part is taken off. Default:
     /// 10 milliseconds.
@@ -48,7 +52,12 @@ pub struct SteadyConfig {
 
 impl Default for SteadyConfig {
     fn default() -> Self {
-        Self { attempts: 8, pause: Duration::from_millis(10), max_pause: Duration::from_secs(2) }
+        Self {
+            patience: Duration::from_secs(30),
+            attempts: u32::MAX,
+            pause: Duration::from_millis(10),
+            max_pause: Duration::from_secs(2),
+        }
     }
 }
 
@@ -72,24 +81,30 @@ impl<T: ?Sized> Steady<T> {
         self
     }
 
-    /// Makes a call until it succeeds, is refused, or has failed too often. Says whether an answer was lost
+    /// Makes a call until it succeeds, is refused, or has failed for too long. Says whether an answer was lost
     /// on the way; a failure after that is uncertain, whatever the last attempt says of itself.
     async fn persist<R, F>(&self, mut call: impl FnMut() -> F) -> (Result<R>, bool)
     where
         F: Future<Output = Result<R>>,
     {
         let mut lost = false;
+        let began = Instant::now();
         let mut pause = self.config.pause;
-        for attempt in 1.. {
+        for attempt in 1_u32.. {
+            // Replicas that failed together must not come back together.
+            let wait = pause.mul_f64(0.5 + fraction() / 2.0);
             match call().await {
-                Err(error) if error.is_transient() && attempt < self.config.attempts => {
+                Err(error)
+                    if error.is_transient()
+                        && attempt < self.config.attempts
+                        && began.elapsed() + wait < self.config.patience =>
+                {
                     lost |= matches!(error, Error::Backend { .. });
                     tracing::debug!(%error, attempt, "a call to the backend failed and is made again");
                 }
                 ended => return (ended.map_err(|error| if lost { uncertain(error) } else { error }), lost),
             }
-            // Replicas that failed together must not come back together.
-            tokio::time::sleep(pause.mul_f64(0.5 + fraction() / 2.0)).await;
+            tokio::time::sleep(wait).await;
             pause = (pause * 2).min(self.config.max_pause);
         }
         unreachable!("the last attempt ends the loop")
@@ -122,6 +137,10 @@ struct Unsettled(#[source] Error);
 
 #[async_trait]
 impl<T: Store + ?Sized> Store for Steady<T> {
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         self.persist(|| self.inner.get(key)).await.0?.map(unstamp).transpose()
     }
@@ -170,6 +189,10 @@ impl<T: Store + ?Sized> Store for Steady<T> {
         // Claims whose answer was lost lapse; the next ones are others.
         let claimed = self.persist(|| self.inner.claim_expired(prefix, lease, limit)).await.0?;
         claimed.into_iter().map(unstamp).collect()
+    }
+
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        self.persist(|| self.inner.remove_expired(prefix, limit)).await.0
     }
 
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
@@ -246,6 +269,10 @@ impl<T: Queue + ?Sized> Queue for Steady<T> {
 
     async fn depth(&self, queue: &str) -> Result<Depth> {
         self.persist(|| self.inner.depth(queue)).await.0
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.persist(|| self.inner.ping()).await.0
     }
 }
 

@@ -2,6 +2,7 @@ use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 
 use crate::error::{Error, Result};
 
@@ -11,6 +12,12 @@ pub const MAX_VALUE: usize = 512 * 1024;
 
 /// What an entry of a log costs beside its bytes: so many empty ones are too many, too.
 pub const ENTRY_COST: usize = 16;
+
+/// How long [`Store::remove_expired`] holds the records that it deletes one by one.
+const REMOVAL_LEASE: Duration = Duration::from_secs(60);
+
+/// How many records it deletes at the same time.
+const REMOVED_ABREAST: usize = 32;
 
 /// Keeps records and logs that all replicas see.
 ///
@@ -28,6 +35,8 @@ pub const ENTRY_COST: usize = 16;
 /// - It is *kept* until somebody deletes it: [`claim_expired`](Self::claim_expired) gives it to one claimer
 ///   at a time, who removes what hangs on it and then deletes it at its revision. A claim that does not lead
 ///   to a deletion lapses, and the record can be claimed again.
+/// - Where nothing hangs on records, [`remove_expired`](Self::remove_expired) deletes many of them at once. It
+///   leaves alone what lives and what somebody has claimed.
 /// - A backend may drop what has been expired for very long (a day at least), if nobody claims it.
 /// - A write without a `ttl` never expires, whatever the record had before.
 ///
@@ -74,6 +83,28 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Takes up to `limit` expired records under `prefix`, which nobody else is then given for `lease`.
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>>;
 
+    /// Deletes up to `limit` expired records under `prefix` that nobody has claimed, and returns how many there
+    /// were. Call it until it returns 0. Use it only for records on which nothing hangs: the caller does not see
+    /// which records go.
+    ///
+    /// The default implementation claims the records and deletes them one by one.
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        let expired = self.claim_expired(prefix, REMOVAL_LEASE, limit).await?;
+        let deletions =
+            expired.into_iter().map(|record| async move { self.delete(&record.key, record.revision).await });
+        let deleted: Vec<_> = stream::iter(deletions).buffer_unordered(REMOVED_ABREAST).collect().await;
+        let mut removed = 0;
+        for deletion in deleted {
+            match deletion {
+                Ok(()) => removed += 1,
+                // Somebody has created the record anew.
+                Err(Error::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(removed)
+    }
+
     /// Adds `entries` to a log that has exactly `at` of them, and returns how many it then has.
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64>;
 
@@ -82,6 +113,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Removes a log, if there is one.
     async fn delete_log(&self, log: &str) -> Result<()>;
+
+    /// Whether other processes can see what is written, and this one after a restart. A store in memory says no; a wrapper
+    /// says what it wraps says.
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 /// A value, where it is and at which revision.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The `Host` headers of this machine, which a server answers unless others are named.
 pub fn loopback_hosts() -> Vec<String> {
@@ -18,6 +19,68 @@ pub fn loopback_origins() -> Vec<String> {
         .iter()
         .flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")])
         .collect()
+}
+
+/// The authenticated caller of a request, for the endpoints behind a middleware that knows callers: the middleware puts
+/// it into the request's extensions.
+///
+/// An HTTP+SSE session accepts messages only from the caller who opened it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller(pub Arc<str>);
+
+/// How long a connection can stay open. A middleware puts it into a request's extensions and ends it when the caller's
+/// credentials end; a WebSocket then closes with 1008. Cloning it clones the handle.
+///
+/// ```
+/// use antiphon_transport::guard::Lease;
+///
+/// let (lease, watch) = Lease::new();
+/// assert!(!lease.is_over());
+/// watch.end();
+/// assert!(lease.is_over());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Lease {
+    over: CancellationToken,
+    _holders: Arc<DropGuard>,
+}
+
+/// The other side of a [`Lease`].
+#[derive(Debug)]
+pub struct LeaseWatch {
+    over: CancellationToken,
+    released: CancellationToken,
+}
+
+impl Lease {
+    /// Makes a lease, and the handle that ends it.
+    pub fn new() -> (Self, LeaseWatch) {
+        let (over, released) = (CancellationToken::new(), CancellationToken::new());
+        let holders = Arc::new(released.clone().drop_guard());
+        (Self { over: over.clone(), _holders: holders }, LeaseWatch { over, released })
+    }
+
+    /// Waits until the lease is over.
+    pub async fn ended(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// Whether the lease is over.
+    pub fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+}
+
+impl LeaseWatch {
+    /// Ends the lease.
+    pub fn end(&self) {
+        self.over.cancel();
+    }
+
+    /// Waits until nobody holds the lease.
+    pub async fn released(&self) {
+        self.released.cancelled().await;
+    }
 }
 
 /// Why a request is not answered: the status, and a sentence. `axum` takes it for a response.

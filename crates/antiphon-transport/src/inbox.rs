@@ -13,6 +13,8 @@ use rmcp::{
 };
 use serde::{Deserialize, de::IgnoredAny};
 
+#[cfg(feature = "__server")]
+use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, revise};
 
 /// The code of an error that a transport, not the peer, has to tell. JSON-RPC leaves it to us.
@@ -150,6 +152,49 @@ impl Inbox {
     }
 }
 
+/// The memory that messages of a server's clients can take.
+#[cfg(feature = "__server")]
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    /// What one can take.
+    pub(crate) max_parsed: usize,
+    /// What all can take together.
+    pub(crate) budget: MemoryBudget,
+}
+
+/// For servers, which do not trust whoever sends a message with their memory.
+#[cfg(feature = "__server")]
+impl Inbox {
+    /// Reads a message if there is memory for it. What is delivered takes its share until that is dropped.
+    pub(crate) fn judge_within(
+        &self,
+        bytes: &[u8],
+        room: &Room,
+    ) -> (Verdict<rmcp::RoleServer>, Option<Share>) {
+        let weight = Weight::of(bytes);
+        if let Err(too_heavy) = weight.check(room.max_parsed) {
+            let error = ErrorData::invalid_request(too_heavy.to_string(), None);
+            return (unread(bytes, error), None);
+        }
+        let Some(mut share) = room.budget.take(weight.parsed()) else {
+            const BUSY: &str = "messages take too much memory at once; try again later";
+            return (unread(bytes, ErrorData::new(ErrorCode(TRANSPORT_ERROR), BUSY, None)), None);
+        };
+        let verdict = self.judge(bytes);
+        share.shrink(weight.kept());
+        (verdict, Some(share))
+    }
+}
+
+/// What becomes of a message that is not read, because of `error`.
+#[cfg(feature = "__server")]
+fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
+    match serde_json::from_slice::<Shape>(bytes) {
+        Ok(shape) => shape.verdict(error),
+        Err(_) => answer(Refusal { id: None, error }),
+    }
+}
+
 /// For clients, whose connection may be followed by another.
 #[cfg(feature = "__client")]
 impl Inbox {
@@ -260,21 +305,28 @@ fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
         };
         return answer(refusal);
     };
-    let unusable = matches!(shape.id, Some(Id::Unusable(_)));
-    let id = match shape.id {
-        Some(Id::Number(number)) => Some(RequestId::Number(number)),
-        Some(Id::Text(text)) => Some(RequestId::String(text.into())),
-        Some(Id::Unusable(_)) | None => None,
-    };
-    match (id, shape.method.is_some()) {
-        // Somebody here waits for this answer and would wait forever.
-        (Some(id), false) if shape.result.is_some() || shape.error.is_some() => {
-            let error = ErrorData::internal_error("the peer's answer cannot be read", None);
-            Verdict::Deliver(JsonRpcMessage::error(error, Some(id)))
+    shape.verdict(ErrorData::new(ErrorCode::INVALID_REQUEST, "not a JSON-RPC message", None))
+}
+
+impl Shape {
+    /// What becomes of the message, which is not delivered because of `error`.
+    fn verdict<R: Role>(self, error: ErrorData) -> Verdict<R> {
+        let unusable = matches!(self.id, Some(Id::Unusable(_)));
+        let id = match self.id {
+            Some(Id::Number(number)) => Some(RequestId::Number(number)),
+            Some(Id::Text(text)) => Some(RequestId::String(text.into())),
+            Some(Id::Unusable(_)) | None => None,
+        };
+        match (id, self.method.is_some()) {
+            // Somebody here waits for this answer and would wait forever.
+            (Some(id), false) if self.result.is_some() || self.error.is_some() => {
+                let error = ErrorData::internal_error("the peer's answer cannot be read", None);
+                Verdict::Deliver(JsonRpcMessage::error(error, Some(id)))
+            }
+            // Nobody waits for what becomes of a notification.
+            (None, true) if !unusable => Verdict::Ignore,
+            (id, _) => answer(Refusal { id, error }),
         }
-        // Nobody waits for what becomes of a notification.
-        (None, true) if !unusable => Verdict::Ignore,
-        (id, _) => answer(Refusal::new(id, ErrorCode::INVALID_REQUEST, "not a JSON-RPC message")),
     }
 }
 
@@ -334,6 +386,40 @@ mod tests {
         let cancelled = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
         check(&inbox, cancelled, "deliver");
         check(&inbox, &ping(4), "deliver");
+    }
+
+    #[test]
+    fn message_is_read_only_if_there_is_memory_for_it() {
+        let inbox = Inbox::new(8, false);
+        let room = Room { max_parsed: 1 << 20, budget: MemoryBudget::new(2 << 20) };
+        let call = |id: i64, params: &str| {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"x","params":{{"a":{params}}}}}"#)
+        };
+        let dense = format!("[{}0]", "0,".repeat(100_000));
+        let (verdict, _) = inbox.judge_within(call(1, &dense).as_bytes(), &room);
+        let Verdict::Answer(refusal) = verdict else { panic!("{verdict:?}") };
+        assert_eq!(
+            (refusal.id, refusal.error.code),
+            (Some(RequestId::Number(1)), ErrorCode::INVALID_REQUEST)
+        );
+        assert!(refusal.error.message.contains("`max_parsed_bytes`"), "{}", refusal.error.message);
+        let long = call(2, &format!("\"{}\"", "x".repeat(200_000)));
+        let (verdict, share) = inbox.judge_within(long.as_bytes(), &room);
+        assert!(matches!(verdict, Verdict::Deliver(_)), "{verdict:?}");
+        let others = room.budget.take(1 << 20).unwrap();
+        let again = long.replace(":2,", ":3,");
+        let (verdict, _) = inbox.judge_within(again.as_bytes(), &room);
+        let Verdict::Answer(refusal) = verdict else { panic!("{verdict:?}") };
+        assert_eq!((refusal.id, refusal.error.code.0), (Some(RequestId::Number(3)), TRANSPORT_ERROR));
+        drop((share, others));
+        assert!(matches!(inbox.judge_within(again.as_bytes(), &room), (Verdict::Deliver(_), Some(_))));
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":9,"result":{{"a":{dense}}}}}"#);
+        assert!(matches!(
+            inbox.judge_within(answer.as_bytes(), &room),
+            (Verdict::Deliver(JsonRpcMessage::Error(_)), _)
+        ));
+        let note = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":{dense}}}}}"#);
+        assert!(matches!(inbox.judge_within(note.as_bytes(), &room), (Verdict::Ignore, None)));
     }
 
     #[cfg(feature = "__client")]

@@ -21,6 +21,8 @@ pub mod sse;
 pub mod trace;
 #[cfg(feature = "__websocket")]
 pub mod websocket;
+#[cfg(feature = "revise")]
+pub mod weight;
 
 pub use error::{Error, Result};
 #[cfg(feature = "__core")]

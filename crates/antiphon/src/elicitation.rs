@@ -15,6 +15,9 @@ pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 /// The notification a server sends when a page is done with its visitor.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
+/// The longest elicitation ID whose completion is sent to a client, in bytes.
+pub(crate) const MAX_ELICITATION_ID: usize = 1024;
+
 /// A page a person has to visit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use antiphon_replay::{Drift, Failure};
+use antiphon_replay::Drift;
 
 use crate::{ctx::SampleValidationError, elicitation::UrlElicitation};
 
@@ -34,7 +34,7 @@ pub enum ErrorKind {
     Declined(String),
     /// The person dismissed the question with this key.
     Dismissed(String),
-    /// The answer to the question with this key did not fit its schema, twice.
+    /// The answer to the question with this key did not fit its form or its check, however often it was asked.
     InvalidAnswer {
         /// The question's key.
         key: String,
@@ -258,30 +258,6 @@ impl Error {
     pub fn is_terminal(&self) -> bool {
         self.0.terminal
     }
-
-    pub(crate) fn to_failure(&self) -> Failure {
-        let (message, code) = match &self.0.kind {
-            ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
-            ErrorKind::Model(tried) => (tried.clone(), Some(NO_MODEL)),
-            ErrorKind::Indeterminate(step) => (step.clone(), Some(INDETERMINATE)),
-            ErrorKind::Cancelled => ("the run was cancelled".to_owned(), Some(CANCELLED)),
-            ErrorKind::Unanswered => (self.to_string(), Some(UNANSWERED)),
-            _ => (format!("{self:#}"), None),
-        };
-        Failure { message, code, terminal: self.0.terminal }
-    }
-
-    pub(crate) fn from_failure(failure: Failure) -> Self {
-        let error = match failure.code {
-            Some(NO_MODEL) => Self::new(ErrorKind::Model(failure.message)),
-            Some(INDETERMINATE) => Self::new(ErrorKind::Indeterminate(failure.message)),
-            Some(CANCELLED) => Self::new(ErrorKind::Cancelled),
-            Some(UNANSWERED) => Self::new(ErrorKind::Unanswered),
-            Some(code) => Self::new(ErrorKind::Client { code, message: failure.message }),
-            None => Self::tool(failure.message),
-        };
-        if failure.terminal { error.terminal() } else { error }
-    }
 }
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
@@ -294,16 +270,6 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Error {
         Self(Box::new(Inner { kind, source: Some(source), terminal: false }))
     }
 }
-
-/// How a journal tells [`ErrorKind::Model`] from an error of the client's. No JSON-RPC code is this
-/// small.
-const NO_MODEL: i32 = i32::MIN;
-/// The same for [`ErrorKind::Indeterminate`].
-const INDETERMINATE: i32 = i32::MIN + 1;
-/// The same for [`ErrorKind::Cancelled`].
-const CANCELLED: i32 = i32::MIN + 2;
-/// The same for [`ErrorKind::Unanswered`].
-const UNANSWERED: i32 = i32::MIN + 3;
 
 /// `{}` says the error; `{:#}` says its causes too.
 impl fmt::Display for Error {

@@ -1,7 +1,8 @@
-//! MCP tools that **hold a conversation**, in straight-line async Rust.
+//! A server framework for the [Model Context Protocol](https://modelcontextprotocol.io) (MCP):
+//! tools that ask questions while they run, as plain async Rust.
 //!
-//! A tool is an async function. It asks a person with [`Ctx::elicit`] and a model with
-//! [`Ctx::sample`], and goes on when the answer is there:
+//! A tool is an async function. It asks the user with [`Ctx::elicit`] and a model with
+//! [`Ctx::sample`], and continues with the answer:
 //!
 //! ```
 //! use antiphon::prelude::*;
@@ -24,11 +25,14 @@
 //! # }
 //! ```
 //!
-//! The same function runs **live** for a 2025-11-25 client, which is sent the question and answers
-//! it, and **by replay** for a 2026-07-28 client, where a server cannot send requests: the tool is
-//! dropped, what it has seen travels sealed in the client's hands, and the function runs again from
-//! the top, on whichever replica the answer reaches, until it is where it was. Nothing is kept on
-//! the server, and nothing needs to be run beside it.
+//! The same function runs on both protocol revisions (MCP versions):
+//!
+//! - **2025-11-25, live**: the server sends the question in the client's session, and the function
+//!   waits in memory. Without a backend, several replicas need sticky routing by `Mcp-Session-Id`.
+//! - **2026-07-28, by replay**: a server cannot send requests. The function is dropped at the question,
+//!   and the server returns the encrypted journal of the run to the client. The client calls again with
+//!   the answer, and any replica runs the function from the top with the journal's results. The server
+//!   stores nothing between two questions.
 //!
 //! # The parts
 //!
@@ -68,10 +72,12 @@ mod driver;
 pub mod elicitation;
 mod error;
 mod exchange;
+mod failure;
 mod function;
 #[cfg(feature = "__fuzz")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod jitter;
 mod keep;
 mod ladder;
 pub mod model;
@@ -104,9 +110,10 @@ pub use crate::telemetry::Prometheus;
 pub use crate::telemetry::Telemetry;
 pub use crate::{
     ctx::{
-        Answer, Branch, Ctx, Elicit, ElicitUrl, ElicitValue, Elicited, Level, ParseError, Progress, Prompted,
-        Root, Roots, Sample, SampleConfig, SampleMethod, SampleValidationError, Sampled, SampledCalls,
-        SampledParsed, SampledSchema, SampledTools, SampledValue, Sleep, Step, ToolCalls, UrlElicited,
+        Answer, Branch, Ctx, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, Level, ParseError,
+        Progress, Prompted, Root, Roots, Sample, SampleConfig, SampleMethod, SampleValidationError, Sampled,
+        SampledCalls, SampledParsed, SampledSchema, SampledTools, SampledValue, Sleep, Step, ToolCalls,
+        UrlElicited,
     },
     error::{Capability, Error, ErrorKind, Result},
     exchange::{AnyExchange, ElicitExchange, Exchange, History, HistoryError, OpenExchange, SampleExchange},
@@ -123,6 +130,8 @@ pub use crate::{
         ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,
     },
 };
+#[cfg(feature = "http")]
+pub use antiphon_transport::weight::MemoryBudget;
 
 /// What almost every tool needs.
 pub mod prelude {

@@ -41,6 +41,8 @@ pub(crate) struct Run {
     /// When it may become a task, and how.
     promoting: Option<Promoting>,
     promotion: Mutex<Option<Promotion>>,
+    /// The steps under way that may be taken at most once, by their idempotency key, while the run is not a task.
+    claiming: Mutex<BTreeMap<String, String>>,
 }
 
 pub(crate) struct State {
@@ -90,6 +92,7 @@ impl Run {
             kept: tokio::sync::Notify::new(),
             promoting: None,
             promotion: Mutex::new(None),
+            claiming: Mutex::default(),
         }
     }
 
@@ -138,6 +141,18 @@ impl Run {
         let keeper = promotion.promote(self, place).await?;
         self.keep(keeper);
         Ok(())
+    }
+
+    /// A step that may be taken at most once is under way, until what is returned is dropped.
+    pub(crate) fn claiming(self: &Arc<Self>, idempotency_key: &str, step: &str) -> Claiming {
+        let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        claiming.insert(idempotency_key.to_owned(), step.to_owned());
+        Claiming { run: Arc::clone(self), idempotency_key: idempotency_key.to_owned() }
+    }
+
+    /// The steps under way that may be taken at most once.
+    pub(crate) fn claims_under_way(&self) -> BTreeMap<String, String> {
+        self.claiming.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// From now on the run is a task.
@@ -305,6 +320,10 @@ impl Run {
         }
     }
 
+    pub(crate) fn has_notes(&self) -> bool {
+        !self.state().outbox.is_empty()
+    }
+
     pub(crate) fn take_notes(&self) -> Vec<Note> {
         let mut state = self.state();
         if state.dropped_notes > 0 {
@@ -315,6 +334,19 @@ impl Run {
             state.dropped_notes = 0;
         }
         std::mem::take(&mut state.outbox)
+    }
+}
+
+/// A step under way that may be taken at most once.
+pub(crate) struct Claiming {
+    run: Arc<Run>,
+    idempotency_key: String,
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        let mut claiming = self.run.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        claiming.remove(&self.idempotency_key);
     }
 }
 

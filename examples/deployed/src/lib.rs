@@ -2,6 +2,7 @@
 //! their share, what it tells goes to a log, to a collector of spans and to whoever scrapes it, and when it is asked to end
 //! it ends in peace.
 
+mod errands;
 mod settings;
 mod tools;
 mod traces;
@@ -9,14 +10,20 @@ mod traces;
 use std::{future::Future, time::Duration};
 
 use antiphon::{
-    Health, HttpConfig, Limits, Prometheus, Quota, Rate, SealConfig, ServeConfig, Telemetry,
-    auth::{ApiKey, Auth},
+    Health, HttpConfig, Limits, Prometheus, Quota, Rate, SealConfig, ServeConfig, Server, TaskConfig,
+    Telemetry,
+    auth::{ApiKey, Auth, Introspection},
     sampling::Budget,
 };
 use antiphon_results::{DualResponseServer, DualResponseServerOptions, SharedStore};
 use antiphon_snapshot::Snapshots;
 use antiphon_store::{Backend, QueueConfig};
+use antiphon_transport::{
+    sse::{self, SseConfig},
+    websocket::{self, WebSocketConfig},
+};
 use anyhow::Context as _;
+use axum::Router;
 use tokio::net::TcpListener;
 
 pub use self::{settings::Settings, traces::Traces};
@@ -30,57 +37,89 @@ pub async fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let backend = Backend::connect(&settings.store, "onboarding", QueueConfig::default())
+    let lease = Duration::from_secs(settings.lease);
+    let backend = Backend::connect(&settings.store, "onboarding", QueueConfig::default().with_lease(lease))
         .await
         .context("STORE_URL names no store that can be reached")?;
     let metrics = Prometheus::new("onboarding")?;
     let auth = auth(&settings)?;
     let results = results(&settings, &backend, auth.as_ref())?;
     let limits = limits(&settings);
-    let mut seal = SealConfig::default();
+    let mut seal = SealConfig::default()
+        .with_ttl(Duration::from_secs(settings.seal_life))
+        .with_skew(Duration::from_secs(settings.seal_skew));
     if let Some(keys) = settings.keys {
         seal = seal.with_keys(keys);
     }
+    // A worker reports six times during its lease, so that one late report costs nothing.
+    let life = Duration::from_secs(settings.task_life);
+    let tasks = TaskConfig::default()
+        .with_ttl(life)
+        .with_beat(lease / 6)
+        .with_workers(settings.workers)
+        .with_backlog(settings.backlog)
+        .with_repair_interval(Duration::from_secs(settings.repair_interval))
+        .with_audit_interval(Duration::from_secs(settings.audit_interval));
+    let drain = Duration::from_secs(settings.drain);
     let mut builder = tools::add(onboarding::server())
+        .with_drain(drain)
+        .with_tasks(tasks)
         .with_backend(backend)
         .with_seal(seal)
         .with_limits(limits)
-        .with_replica(settings.replica)
+        .with_replica(settings.replica.clone())
         .with_telemetry(Telemetry::new(&metrics));
-    if let Some(auth) = auth {
-        builder = builder.with_auth(auth);
+    if let Some(auth) = &auth {
+        builder = builder.with_auth(auth.clone());
     }
     if let Some(orders) = &settings.orders {
         builder = tools::add_orders(builder, orders);
+    }
+    if let Some(ledger) = &settings.effects {
+        builder = errands::add(builder, ledger, &settings.replica, settings.issuer.is_some());
     }
     if let Some(results) = &results {
         builder = tools::add_results(builder, results.clone());
     }
     let server = builder.build()?;
 
-    // Probes and figures have a port of their own, which no balancer leads to. It is open to the very end.
-    let health = server.health(Health::default().with_metrics(&metrics));
+    // The port of the clients is open before `/readyz` can say that the server is ready.
+    let clients = bind(&settings.listen).await?;
+    // Probes and metrics have their own port, which no load balancer leads to. It is open to the very end.
+    let mut health = server.health(Health::default().with_metrics(&metrics));
+    if let Some(token) = &settings.operators {
+        health = health.merge(server.operators(token)?);
+    }
     let listener = bind(&settings.health).await?;
     let watched = tokio::spawn(async move { axum::serve(listener, health).await });
 
     let mut config = HttpConfig::default();
+    let mut sockets = WebSocketConfig::default().with_tasks(true);
+    let mut events = SseConfig::default().with_tasks(true);
     if !settings.hosts.is_empty() {
-        config = config.with_allowed_hosts(settings.hosts);
+        config = config.with_allowed_hosts(settings.hosts.clone());
+        sockets = sockets.with_allowed_hosts(settings.hosts.clone());
+        events = events.with_allowed_hosts(settings.hosts);
     }
-    let listener = bind(&settings.listen).await?;
     let mut app = server.router(config);
     if let Some(results) = &results {
         app = app.nest("/resources", results.router());
     }
-    let ending = server.clone();
-    let ends = async move {
-        shutdown.await;
-        // Open event streams would keep the server from ending for as long as their clients like.
-        ending.shut_down();
-    };
-    antiphon::serve(listener, app, ServeConfig::default(), ends).await;
-    // What this process works on for others comes to its end, too; what does not in time goes on elsewhere.
-    server.work(std::future::ready(())).await;
+    // Other transports than streamable HTTP, behind the same authentication.
+    let mut others = Router::new();
+    if settings.websocket {
+        others = others.merge(over_websocket(server.clone(), sockets));
+    }
+    if settings.sse {
+        others = others.merge(over_sse(server.clone(), events));
+    }
+    app = app.merge(match &auth {
+        Some(auth) => others.layer(auth.layer()),
+        None => others,
+    });
+    // It completes the requests in flight, and returns the jobs of unfinished legs to the queue.
+    let serving = ServeConfig::default().with_drain(Duration::from_secs(settings.drain));
+    server.serve_router(clients, app, serving, shutdown).await;
     if let Some(results) = results {
         results.shutdown().await?;
     }
@@ -88,13 +127,50 @@ pub async fn serve(
     Ok(())
 }
 
-/// Who may call; nobody is asked where no keys are given out.
+/// Clients over WebSocket, one connection each.
+fn over_websocket(server: Server, config: WebSocketConfig) -> Router {
+    websocket::router(config, move |transport| {
+        let server = server.clone();
+        async move {
+            if let Err(error) = server.serve_over(transport).await {
+                tracing::warn!(%error, "a WebSocket connection ended badly");
+            }
+        }
+    })
+}
+
+/// Clients over HTTP+SSE, one session each.
+fn over_sse(server: Server, config: SseConfig) -> Router {
+    sse::router(config, move |transport| {
+        let server = server.clone();
+        async move {
+            if let Err(error) = server.serve_over(transport).await {
+                tracing::warn!(%error, "an HTTP+SSE session ended badly");
+            }
+        }
+    })
+}
+
+/// Returns how callers authenticate; `None` only if the settings explicitly allow anybody.
 fn auth(settings: &Settings) -> anyhow::Result<Option<Auth>> {
     let keys: Vec<_> = settings.api_keys.iter().map(|(who, hash)| ApiKey::hashed(who, hash)).collect();
-    if keys.is_empty() {
+    if keys.is_empty() && settings.issuer.is_none() {
+        anyhow::ensure!(
+            settings.anybody,
+            "the server has no authentication: set API_KEYS, OAUTH_ISSUER, or ALLOW_ANYBODY=1"
+        );
+        tracing::warn!("every caller is served without authentication, because ALLOW_ANYBODY is 1");
         return Ok(None);
     }
-    Ok(Some(Auth::builder(format!("{}/mcp", settings.public)).with_api_keys(keys).build()?))
+    let check = Duration::from_secs(settings.token_check);
+    let mut auth = Auth::builder(format!("{}/mcp", settings.public)).with_api_keys(keys).with_recheck(check);
+    if let (Some(issuer), Some((id, secret))) = (&settings.issuer, &settings.client) {
+        let introspection = Introspection::new(issuer, id, secret)
+            .with_leeway(Duration::from_secs(settings.seal_skew))
+            .with_cache(check);
+        auth = auth.with_introspection(introspection);
+    }
+    Ok(Some(auth.build()?))
 }
 
 /// What each caller may take.

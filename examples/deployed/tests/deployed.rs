@@ -25,7 +25,10 @@ impl Drop for Running {
 fn start(listen: SocketAddr, health: SocketAddr, variables: &[(&str, &str)]) -> Running {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deployed"));
     command.env("LISTEN", listen.to_string()).env("HEALTH_LISTEN", health.to_string());
-    command.env_remove("RUST_LOG").envs(variables.iter().copied());
+    for name in ["ALLOW_ANYBODY", "API_KEYS", "RUST_LOG"] {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied());
     Running(command.stderr(Stdio::piped()).spawn().unwrap())
 }
 
@@ -52,7 +55,7 @@ fn ready(address: SocketAddr) -> bool {
 #[test]
 fn it_is_started_probed_scraped_and_asked_to_end() {
     let (listen, health) = (free(), free());
-    let mut running = start(listen, health, &[("REPLICA", "a")]);
+    let mut running = start(listen, health, &[("REPLICA", "a"), ("ALLOW_ANYBODY", "1")]);
     assert!(ready(health), "it never was ready");
     assert_eq!(get(health, "/livez").unwrap().0, 200);
     let (status, figures) = get(health, "/metrics").unwrap();
@@ -77,11 +80,28 @@ fn where_keys_are_given_out_nobody_is_served_without_one() {
     assert_eq!(get(listen, "/resources/rs_anything").unwrap().0, 401);
 }
 
-#[test]
-fn a_replica_without_the_common_keys_does_not_start() {
-    let mut running = start(free(), free(), &[("STORE_URL", "redis://127.0.0.1:1")]);
-    assert!(!running.0.wait().unwrap().success());
+/// What the program writes before it ends with an error.
+fn refusal(variables: &[(&str, &str)]) -> String {
+    let mut running = start(free(), free(), variables);
+    assert!(!running.0.wait().unwrap().success(), "it started with {variables:?}");
     let mut said = String::new();
     running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn replica_without_the_shared_keys_does_not_start() {
+    let said = refusal(&[("STORE_URL", "redis://127.0.0.1:1"), ("ALLOW_ANYBODY", "1")]);
     assert!(said.contains("SEAL_KEYS"), "{said}");
+}
+
+#[test]
+fn server_without_authentication_does_not_start() {
+    let said = refusal(&[]);
+    assert!(said.contains("API_KEYS") && said.contains("ALLOW_ANYBODY=1"), "{said}");
+    // A secret that failed to render.
+    for empty in ["", ","] {
+        let said = refusal(&[("API_KEYS", empty), ("ALLOW_ANYBODY", "1")]);
+        assert!(said.contains("API_KEYS"), "{said}");
+    }
 }

@@ -32,7 +32,10 @@ async fn main() -> anyhow::Result<()> {
     let server = server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let routes = axum::Router::new().nest("/resources", results.router());
     let app = if listen.is_some() { routes.merge(server.router(HttpConfig::default())) } else { routes };
-    let serving = tokio::spawn(antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()));
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await }
+    });
 
     let mcp = listen.map(|_| format!("http://{address}/mcp"));
     if let Some(rows) = rows {

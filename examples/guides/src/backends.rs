@@ -1,7 +1,7 @@
 use antiphon_store::nats::{Nats, NatsConfig};
 
 // ANCHOR: postgres
-use antiphon::{ServerBuilder, prelude::*};
+use antiphon::{KeyRing, SealConfig, ServerBuilder, prelude::*};
 use antiphon_store::{
     Backend, QueueConfig,
     postgres::{Postgres, PostgresConfig},
@@ -10,7 +10,9 @@ use antiphon_store::{
 async fn trips() -> Result<ServerBuilder> {
     let url = std::env::var("DATABASE_URL")?;
     let backend = Postgres::connect(PostgresConfig::new(url)).await?.backend(QueueConfig::default());
-    Ok(Server::builder("trips", "1.0.0").with_backend(backend))
+    let keys: KeyRing = std::env::var("SEAL_KEYS")?.parse()?; // the same for all replicas
+    let seal = SealConfig::default().with_keys(keys);
+    Ok(Server::builder("trips", "1.0.0").with_backend(backend).with_seal(seal))
 }
 // ANCHOR_END: postgres
 

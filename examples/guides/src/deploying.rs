@@ -1,6 +1,10 @@
-use antiphon::{Health, HttpConfig, KeyRing, Prometheus, SealConfig, ServerBuilder, prelude::*};
+use antiphon::{
+    Health, HttpConfig, KeyRing, Prometheus, SealConfig, ServeConfig, ServerBuilder, prelude::*,
+    shutdown_signal,
+};
 use antiphon_store::Backend;
 use axum::Router;
+use tokio::net::TcpListener;
 
 // ANCHOR: seal
 fn trips(secret: [u8; 32]) -> ServerBuilder {
@@ -20,6 +24,13 @@ fn probes(server: &Server, metrics: &Prometheus) -> Router {
     server.health(Health::default().with_metrics(metrics))
 }
 // ANCHOR_END: health
+
+// ANCHOR: drain
+async fn serve(server: Server, rows: Router, listener: TcpListener) {
+    let app = server.router(HttpConfig::default()).nest("/resources", rows);
+    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
+}
+// ANCHOR_END: drain
 
 // ANCHOR: hosts
 fn on_the_internet() -> HttpConfig {

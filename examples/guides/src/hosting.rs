@@ -30,7 +30,7 @@ fn my_chat(model: impl Model, ask_me: impl Approval) -> Host {
     Host::builder("my-chat", "1.0.0")
         .with_model(model) // answers samples
         .with_approval(ask_me) // and a person looks at them
-        .with_form("pick_move", board) // a form of your own, by its key
+        .with_form("pickMove", board) // a form of your own, by its key
         .with_forms(dialog) // every other form, by its fields
         .with_pages(browser) // pages: sign in, pay
         .with_roots([Root::new("file:///home/ada/project")])

@@ -10,6 +10,7 @@ mod hosting;
 mod limits;
 mod migrating;
 mod models;
+mod pages;
 mod results;
 mod tasks;
 mod telemetry;

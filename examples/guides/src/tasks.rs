@@ -30,19 +30,20 @@ async fn send_welcome(_: &str) -> Result<()> {
 // ANCHOR: onboard
 use std::time::Duration;
 
-use antiphon::{ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
 
 async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
-    let account: String = ctx.step("account", || create_account(&new.name)).await?; // once
-    let approval = ctx.elicit::<Approval>("May they start?").await?.accepted()?; // a person, some day
+    let account: String = ctx.step("account", || create_account(&new.name)).await?; // recorded
+    let approval = ctx.elicit::<Approval>("May they start?").await?.accepted()?; // a user, some day
     ctx.sleep(Duration::from_secs(7 * 24 * 3600)).await?; // nothing in memory
     ctx.step("welcome", || send_welcome(&account)).await?;
     Ok(format!("{} has desk {}", new.name, approval.desk))
 }
 
-fn server(backend: Backend) -> ServerBuilder {
+fn server(backend: Backend, keys: KeyRing) -> ServerBuilder {
     Server::builder("onboarding", "1.0.0")
         .with_backend(backend) // without one, tasks end with the process
+        .with_seal(SealConfig::default().with_keys(keys)) // the same for all replicas
         .with_tasks(TaskConfig::default())
         .tool(Tool::new("onboard", "Takes on a colleague", onboard).with_tasks(TaskPolicy::Always))
 }

@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
     let server = server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let app = server.router(HttpConfig::default()).nest("/resources", results.router());
     eprintln!("listening on http://{address}/mcp, result sets at {}", results.base_url());
-    antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()).await;
+    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
     results.shutdown().await?;
     Ok(())
 }

@@ -55,6 +55,8 @@ async fn model_gets_a_preview_and_the_person_every_row() {
         .otherwise(|_| Ok(Reply::new("scripted", "There they are.")));
     let host = Host::builder("chat", "1.0.0").build();
     let connection = host.connect(Endpoint::http(format!("http://{address}/mcp"))).await.unwrap();
+    let about = connection.server().await;
+    assert_eq!((about.name.as_deref(), about.version.as_deref()), (Some("ipeds-reporting"), Some("1.0.0")));
     let shown = Mutex::new(Vec::new());
     let said = chat::answer(&model, &connection, "Show me public universities in California", |set, rows| {
         shown.lock().unwrap().push((chat::table(set, rows), rows.len() as u64));

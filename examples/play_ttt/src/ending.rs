@@ -15,6 +15,14 @@ enum Outcome {
     Cancelled,
 }
 
+/// How many of the model's replies were what they were asked to be. The others were replaced: no strategy, or the first
+/// free cell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Fitted {
+    pub(crate) strategies: u32,
+    pub(crate) moves: u32,
+}
+
 /// The result of the tool.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Ending {
@@ -26,10 +34,12 @@ pub(crate) struct Ending {
     /// The three cells that won.
     line: Option<[usize; 3]>,
     message: String,
+    /// How many strategies and moves of the model fitted.
+    fitted: Fitted,
 }
 
 impl Ending {
-    pub(crate) fn new(you: Mark, board: Board, cancelled: bool) -> Self {
+    pub(crate) fn new(you: Mark, board: Board, fitted: Fitted, cancelled: bool) -> Self {
         let (winner, line) = board.won().unzip();
         let (outcome, message) = match winner {
             Some(winner) if winner == you => (Outcome::YouWin, format!("You win with {you}.")),
@@ -37,7 +47,7 @@ impl Ending {
             None if cancelled => (Outcome::Cancelled, "The game was called off.".into()),
             None => (Outcome::Draw, "A draw.".into()),
         };
-        Self { outcome, winner, you, model: you.other(), board, line, message }
+        Self { outcome, winner, you, model: you.other(), board, line, message, fitted }
     }
 }
 

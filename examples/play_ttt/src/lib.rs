@@ -8,12 +8,13 @@ mod ending;
 use std::time::Duration;
 
 use antiphon::{
-    ErrorKind, History, Level, ServerBuilder, TaskConfig, handoff, prelude::*, sampling::ToolDefinition,
+    ElicitKey, ErrorKind, History, Level, ServerBuilder, TaskConfig, handoff, prelude::*,
+    sampling::ToolDefinition,
 };
 use serde_json::{Map, Value, json};
 
 pub use crate::board::{Board, Mark};
-use crate::ending::Ending;
+use crate::ending::{Ending, Fitted};
 
 /// How to begin.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,6 +57,12 @@ struct PickMove {
     cell: usize,
 }
 
+/// The key under which a client can have a board of its own.
+const PICK_MOVE: ElicitKey<PickMove> = ElicitKey::new("pickMove");
+
+/// How often the person is asked again for a cell that is free.
+const PERSON_RETRIES: u32 = 20;
+
 /// A game under way. Everything in it follows from what was recorded.
 #[derive(Debug)]
 struct Game {
@@ -64,6 +71,7 @@ struct Game {
     last: Option<usize>,
     strategy: Option<String>,
     history: History,
+    fitted: Fitted,
 }
 
 async fn play_ttt(ctx: &Ctx, Play { seed }: Play) -> Result<Ending> {
@@ -71,7 +79,7 @@ async fn play_ttt(ctx: &Ctx, Play { seed }: Play) -> Result<Ending> {
         ctx,
         || async { Ok(toss(seed)) },
         async |ctx, you| play(ctx, *you).await,
-        |you: Mark, (board, cancelled)| async move { Ok(Ending::new(you, board, cancelled)) },
+        |you: Mark, (board, fitted, cancelled)| async move { Ok(Ending::new(you, board, fitted, cancelled)) },
     )
     .await
 }
@@ -84,34 +92,39 @@ pub fn toss(seed: Option<i64>) -> Mark {
 }
 
 /// Plays until there is nothing left to play for, or the person has enough of it.
-async fn play(ctx: &Ctx, you: Mark) -> Result<(Board, bool)> {
-    let mut game = Game { board: Board::default(), you, last: None, strategy: None, history: History::new() };
+async fn play(ctx: &Ctx, you: Mark) -> Result<(Board, Fitted, bool)> {
+    let mut game = Game {
+        board: Board::default(),
+        you,
+        last: None,
+        strategy: None,
+        history: History::new(),
+        fitted: Fitted::default(),
+    };
     let mut turn = Mark::X;
     while !game.board.is_over() {
         let cell = if turn == you { game.ask_person(ctx).await? } else { Some(game.ask_model(ctx).await?) };
-        let Some(cell) = cell else { return Ok((game.board, true)) };
+        let Some(cell) = cell else { return Ok((game.board, game.fitted, true)) };
         game.board.place(cell, turn).map_err(Error::tool)?;
         game.last = Some(cell);
         turn = turn.other();
     }
-    Ok((game.board, false))
+    Ok((game.board, game.fitted, false))
 }
 
 impl Game {
     /// The person's move; none if they do not want to go on.
     async fn ask_person(&mut self, ctx: &Ctx) -> Result<Option<usize>> {
-        let mut message = format!("Your turn. You play {}.", self.you);
-        loop {
-            let asked = ctx.elicit::<PickMove>(&message).key("pickMove").context(&self.shown()).await?;
-            let Elicited::Accept(answer) = asked else { return Ok(None) };
-            let cell = answer.value.cell;
-            let Err(taken) = self.board.check(cell) else {
-                let board = Map::from_iter([("board".to_owned(), json!(self.board))]);
-                self.history.push(answer.exchange().with_arguments(board))?;
-                return Ok(Some(cell));
-            };
-            message = format!("That will not do: {taken}. You play {}.", self.you);
-        }
+        let asked = ctx
+            .elicit_as(PICK_MOVE, format!("Your turn. You play {}.", self.you))
+            .context(&self.shown())
+            .check(|picked| self.board.check(picked.cell))
+            .retries(PERSON_RETRIES)
+            .await?;
+        let Elicited::Accept(answer) = asked else { return Ok(None) };
+        let board = Map::from_iter([("board".to_owned(), json!(self.board))]);
+        self.history.push(answer.exchange().with_arguments(board))?;
+        Ok(Some(answer.value.cell))
     }
 
     /// The model's move: a strategy first, then a cell.
@@ -136,6 +149,7 @@ impl Game {
             let call = plan.calls.first();
             let reason = call.arguments.values().find_map(Value::as_str).unwrap_or_default();
             self.strategy = Some(format!("{}: {reason}", call.name));
+            self.fitted.strategies += 1;
             self.history.push(plan.exchange.close_with(|call| format!("Good: {}.", call.name)))?;
         }
         // Small models copy what they see: they are shown what fits.
@@ -150,6 +164,7 @@ impl Game {
             .retries(3)
             .await;
         let Some(picked) = unless_too_weak(picked)? else { return Ok(free[0]) };
+        self.fitted.moves += 1;
         self.history.push(picked.exchange)?;
         Ok(picked.parsed.cell)
     }
@@ -180,7 +195,8 @@ fn strategies() -> [ToolDefinition; 2] {
 pub fn server() -> ServerBuilder {
     // A game has more turns than a client of 2026-07-28 has rounds: it becomes a task on the way.
     let tasks = TaskConfig::default().with_poll_interval(Duration::from_millis(200));
-    let tool = Tool::new("play_ttt", "Plays a game of tic-tac-toe: you against a model", play_ttt);
+    let tool = Tool::new("play_ttt", "Plays a game of tic-tac-toe: you against a model", play_ttt)
+        .elicits_as(PICK_MOVE);
     // It has no secrets, and `antiphon studio` shows how it is played.
     Server::builder("play_ttt", "1.0.0").with_tasks(tasks).with_traces(true).tool(tool)
 }

@@ -87,7 +87,7 @@ pub(super) fn bars(title: &str, figures: &[Figure]) -> Option<String> {
     }
     let _ = write!(
         svg,
-        r##"<text x="16" y="{:.1}" font-size="12" fill="#444">Ours by what stands beside it. Black line: the limit. Blue: met; red: not met; grey: no limit was asked for.</text></svg>"##,
+        r##"<text x="16" y="{:.1}" font-size="12" fill="#444">Ratio of Antiphon to the baseline. Lower is better; for rates (jobs, legs, streams), higher is better. Black line: limit. Blue: met. Orange: not met. Grey: no limit.</text></svg>"##,
         height - 14.0
     );
     svg.push('\n');

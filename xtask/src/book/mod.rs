@@ -53,6 +53,23 @@ fn pages(project: &Project) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     gather(&project.root.join("docs"), &mut files)?;
     files.extend(BESIDE.iter().map(|name| project.root.join(name)));
+    files.extend(readmes(&project.root)?);
+    Ok(files)
+}
+
+/// The README of every crate and example. That of `antiphon` is the repository's.
+fn readmes(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for room in ["crates", "examples"] {
+        let folder = root.join(room);
+        for entry in fs::read_dir(&folder).with_context(|| format!("could not read {}", folder.display()))? {
+            let package = entry?.path();
+            if package.join("Cargo.toml").is_file() && package.file_name() != Some("antiphon".as_ref()) {
+                files.push(package.join("README.md"));
+            }
+        }
+    }
+    files.sort();
     Ok(files)
 }
 
@@ -74,7 +91,7 @@ pub(crate) fn check(project: &Project) -> Result<String> {
     for (name, page) in &pages {
         let wrong = page.links.iter().filter_map(|link| Some((link.line, book.broken(name, link)?)));
         let snippets = page.snippets.iter().filter_map(|snippet| {
-            let problem = snippets::problem(&project.root, name, snippet, tested.contains(name))?;
+            let problem = snippets::problem(&project.root, snippet, tested.contains(name))?;
             Some((snippet.line, problem))
         });
         let told = wrong.chain(snippets).map(|(line, what)| format!("{}:{line}: {what}", name.display()));

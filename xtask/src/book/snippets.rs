@@ -1,7 +1,7 @@
 //! Whether what a page shows is compiled, or says why it is not.
 //!
-//! A page shows a part of a source in one of two ways. It includes it, as mdBook does; or, to be read elsewhere too, it
-//! repeats it under `<!-- from: path:part -->`, and then both must be the same.
+//! A page repeats a source under `<!-- from: path:part -->`, or a whole file under `<!-- from: path -->`, and both must be
+//! the same. It does not include it as mdBook does: GitHub, where people read these pages too, shows the include itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,15 +16,9 @@ use super::plain;
 const ROOMS: [&str; 4] = ["bench", "conformance", "crates", "examples"];
 
 /// What is wrong with a snippet, if something is. `tested` says whether its page is one of doc tests.
-pub(super) fn problem(root: &Path, page: &Path, snippet: &Snippet, tested: bool) -> Option<String> {
-    let lines = || snippet.code.lines().filter(|line| !line.trim().is_empty());
-    let folder = page.parent().unwrap_or(Path::new(""));
-    let missing = |(path, part): (&str, Option<&str>)| {
-        let file = plain(&folder.join(path));
-        part.map_or_else(|| whole(root, &file), |name| self::part(root, &file, name)).err()
-    };
-    if let Some(problem) = lines().filter_map(included).find_map(missing) {
-        return Some(problem);
+pub(super) fn problem(root: &Path, snippet: &Snippet, tested: bool) -> Option<String> {
+    if snippet.code.lines().any(|line| line.trim().starts_with("{{#include ")) {
+        return Some("GitHub shows the include itself: repeat the source, `<!-- from: path:part -->`".into());
     }
     if let Some(source) = snippet.source() {
         return match repeated(root, source) {
@@ -33,7 +27,7 @@ pub(super) fn problem(root: &Path, page: &Path, snippet: &Snippet, tested: bool)
             Err(problem) => Some(problem),
         };
     }
-    if !snippet.is_rust() || lines().all(|line| included(line).is_some()) {
+    if !snippet.is_rust() {
         return None;
     }
     if snippet.is_ignored() {
@@ -47,16 +41,12 @@ pub(super) fn problem(root: &Path, page: &Path, snippet: &Snippet, tested: bool)
     })
 }
 
-/// What a line includes: a path, and which part of it.
-fn included(line: &str) -> Option<(&str, Option<&str>)> {
-    let inner = line.trim().strip_prefix("{{#include ")?.strip_suffix("}}")?.trim();
-    Some(inner.split_once(':').map_or((inner, None), |(path, part)| (path, Some(part))))
-}
-
-/// What `path:part` has, from the root of the repository.
+/// The content of `path:part`, or of `path`, from the root of the repository.
 pub(super) fn repeated(root: &Path, source: &str) -> Result<String, String> {
-    let (path, name) = source.split_once(':').ok_or_else(|| format!("`{source}` names no part"))?;
-    part(root, Path::new(path), name)
+    match source.split_once(':') {
+        Some((path, name)) => part(root, Path::new(path), name),
+        None => Ok(whole(root, Path::new(source))?.trim_end().to_owned() + "\n"),
+    }
 }
 
 fn whole(root: &Path, file: &Path) -> Result<String, String> {
@@ -151,18 +141,18 @@ mod tests {
     fn check(info: &str, code: &str, comment: Option<&str>, tested: bool) -> Option<String> {
         let (info, code) = (info.to_owned(), code.to_owned());
         let snippet = Snippet { line: 1, info, code, comment: comment.map(ToOwned::to_owned) };
-        problem(root(), Path::new("docs/page.md"), &snippet, tested)
+        problem(root(), &snippet, tested)
     }
 
     // ANCHOR: here
-    const HERE: &str = "{{#include ../src/book/snippets.rs:here}}";
+    const HERE: &str = "what stands between the anchors";
     // ANCHOR_END: here
 
     const FROM: &str = "from: src/book/snippets.rs:here";
 
     #[test]
-    fn snippet_is_included_repeated_tested_or_says_why_not() {
-        assert_eq!(check("rust", HERE, None, false), None);
+    fn snippet_is_repeated_tested_or_says_why_not() {
+        assert!(HERE.contains("anchors"));
         let same = part(root(), Path::new("src/book/snippets.rs"), "here").unwrap();
         assert!(same.starts_with("const HERE"), "the margin is taken off: {same}");
         assert_eq!(check("rust", &same, Some(FROM), false), None);
@@ -172,15 +162,24 @@ mod tests {
         assert_eq!(check("rust,ignore", "let a = …;", Some("ignored: a sketch"), false), None);
         assert!(check("rust,ignore", "let a = …;", None, false).unwrap().contains("say why"));
         assert!(check("rust", "fn a() {}", None, false).unwrap().contains("nothing compiles it"));
-        assert!(check("rust", &format!("{HERE}\nlet b = 1;"), None, false).is_some());
     }
 
     #[test]
     fn what_is_shown_is_there() {
-        let gone = check("text", "{{#include ../src/gone.txt}}", None, false);
+        let gone = check("text", "", Some("from: src/gone.txt"), false);
         assert_eq!(gone.unwrap(), "`src/gone.txt` is shown and not there");
-        let part = check("rust", "{{#include ../src/book/snippets.rs:gone}}", None, false);
+        let part = check("rust", "", Some("from: src/book/snippets.rs:gone"), false);
         assert_eq!(part.unwrap(), "`src/book/snippets.rs` has no part `gone`");
+        let whole = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert_eq!(check("toml", &whole, Some("from: Cargo.toml"), false), None);
+    }
+
+    #[test]
+    fn include_is_rejected_because_github_does_not_resolve_it() {
+        let included = "{{#include ../src/book/snippets.rs:here}}";
+        for info in ["rust", "text"] {
+            assert!(check(info, included, None, true).unwrap().contains("repeat"), "{info}");
+        }
     }
 
     #[test]

@@ -240,7 +240,8 @@ fn opaque(scene: &Scene) -> Result<()> {
     let token = scene.token("opaque", &scene.resource(), "reports:read")?;
     ensure!(!token.contains('.'), "it is signed: {token}");
     let who = scene.reads_as(&token)?;
-    ensure!(who == format!("{}#opaque", scene.issuer()), "it is {who}'s");
+    // The token names no subject, so it is the client's own.
+    ensure!(who == format!("{}?client_id#opaque", scene.issuer()), "it is {who}'s");
     scene.is_refused(&scene.token("opaque", OTHER, "reports:read")?)?;
     scene.is_refused("a-token-of-nobodys")?;
     let revoked = scene.ask_authority("/token/revocation", "opaque", format!("token={token}"))?;

@@ -20,15 +20,33 @@ fn three_replicas_share_a_store_and_its_settings_are_the_programs() {
     assert!(server["deploy"]["resources"]["limits"]["memory"].as_str().is_some());
     let settings = keys(&server["environment"]);
     assert!(settings.contains(&"STORE_URL") && settings.contains(&"SEAL_KEYS"), "{settings:?}");
-    for name in settings {
+    for name in &settings {
         assert!(is_setting(name), "`{name}` is nothing that `examples/deployed` reads");
     }
-    // Whoever forgets a secret is told, and is not given one that everybody knows.
-    for name in ["SEAL_KEYS", "STORE_URL"] {
+    // A missing secret is an error: there is no default that everybody knows, and no server without authentication.
+    assert!(!settings.contains(&"ALLOW_ANYBODY") && settings.contains(&"CALLER_RATE"), "{settings:?}");
+    for name in ["API_KEYS", "SEAL_KEYS", "STORE_URL"] {
         assert!(server["environment"][name].as_str().unwrap().contains(":?"), "{name}");
     }
     let dockerfile = server["build"]["dockerfile"].as_str().unwrap();
     assert!(root().join(dockerfile).is_file(), "{dockerfile}");
+}
+
+#[test]
+fn store_accepts_the_connections_of_all_replicas() {
+    let compose = yaml(COMPOSE);
+    let replicas = compose["services"]["server"]["deploy"]["replicas"].as_i64().unwrap();
+    let command = strings(&compose["services"]["postgres"]["command"]);
+    let most = command.iter().find_map(|it| it.strip_prefix("max_connections=")).unwrap();
+    // Each replica has a pool, and one connection that listens.
+    let config = text("crates/antiphon-store/src/postgres/config.rs");
+    let pool =
+        config.lines().find_map(|line| line.trim().strip_prefix("max_connections: ")?.strip_suffix(','));
+    let each = pool.unwrap().parse::<i64>().unwrap() + 1;
+    assert!(most.parse::<i64>().unwrap() >= (replicas + 1) * each, "{most}");
+    let scaler = text("deploy/kubernetes/autoscaler.yaml");
+    let largest = yaml("deploy/kubernetes/autoscaler.yaml")["spec"]["maxReplicas"].as_i64().unwrap() + 1;
+    assert!(scaler.contains(&format!("need {}", largest * each)), "the comment says another number");
 }
 
 #[test]

@@ -159,7 +159,11 @@ fn settings_of_the_pods_are_settings_of_the_program() {
         .chain(secret)
         .chain(own.iter().filter_map(|it| it["name"].as_str()))
         .collect();
-    assert!(names.contains(&"SEAL_KEYS") && names.contains(&"STORE_URL") && names.len() > 5, "{names:?}");
+    for name in ["API_KEYS", "CALLER_RATE", "PUBLIC_URL", "SEAL_KEYS", "STORE_URL"] {
+        assert!(names.contains(&name), "{name} is missing: {names:?}");
+    }
+    assert!(!names.contains(&"ALLOW_ANYBODY"), "the ingress would lead anybody to it");
+    assert!(said.contains("sslmode=verify-full"), "the store's certificate is not verified");
     for name in names {
         assert!(is_setting(name), "`{name}` is nothing that `examples/deployed` reads");
     }

@@ -134,6 +134,16 @@ fn every_query_asks_for_metrics_that_are_told_by_labels_that_they_have() {
 }
 
 #[test]
+fn dashboard_shows_every_metric_of_the_reference() {
+    let dashboard = text("deploy/grafana/antiphon.json");
+    for name in metrics().keys() {
+        let name =
+            ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        assert!(dashboard.contains(name), "no panel shows `{name}`");
+    }
+}
+
+#[test]
 fn every_alert_has_a_name_of_its_own_and_says_what_to_do() {
     let alerts = yaml("deploy/prometheus/alerts.yml");
     let mut names = BTreeSet::new();

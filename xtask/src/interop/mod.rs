@@ -28,8 +28,8 @@ use crate::server::{self, Server};
 
 const LIMIT: Duration = Duration::from_mins(1);
 const HOST: [Cell; 6] = [Cell::List, Cell::Call, Cell::Ask, Cell::Sample, Cell::Progress, Cell::Log];
-const SERVER: [Cell; 7] =
-    [Cell::List, Cell::Call, Cell::Ask, Cell::Sample, Cell::Progress, Cell::Log, Cell::Tour];
+const SERVER: [Cell; 8] =
+    [Cell::List, Cell::Call, Cell::Ask, Cell::Sample, Cell::Data, Cell::Progress, Cell::Log, Cell::Tour];
 
 /// Options of `cargo xtask interop`.
 #[derive(Debug, clap::Args)]

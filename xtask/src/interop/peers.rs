@@ -16,6 +16,7 @@ const NO_SESSIONS: &str = "HTTP+SSE is nothing but a session, and 2026-07-28 has
 const OLD: &str = "knows no revision after 2025-11-25";
 const NOBODY: &str = "declares no elicitation";
 const NO_MODEL: &str = "declares no sampling";
+const NO_TOOLS: &str = "declares no tools in sampling";
 const SILENT: &str = "prints results, and nothing of what is said beside them";
 
 /// What runs a script.
@@ -61,7 +62,8 @@ impl Client {
         match (self.script, era, cell) {
             ("ts1.mjs" | "py1.py", Era::Modern, _) => Some(OLD),
             ("inspector.mjs", _, Cell::Ask | Cell::Tour) => Some(NOBODY),
-            ("inspector.mjs" | "mcpdo.mjs", _, Cell::Sample) => Some(NO_MODEL),
+            ("inspector.mjs" | "mcpdo.mjs", _, Cell::Sample | Cell::Data) => Some(NO_MODEL),
+            ("ts1.mjs" | "py1.py", _, Cell::Data) => Some(NO_TOOLS),
             ("inspector.mjs" | "mcpdo.mjs", _, Cell::Progress | Cell::Log) => Some(SILENT),
             _ => None,
         }
@@ -172,13 +174,16 @@ impl Server {
 
 /// What is called on our everything server.
 pub(crate) fn our_calls() -> Vec<Call> {
-    calls([
+    let mut calls = calls([
         ("test_simple_text", json!({}), "This is a simple text response for testing."),
         ("test_input_required_result_elicitation", json!({}), "Hello, Ada!"),
         ("test_sampling", json!({"prompt": "a haiku"}), "LLM response: I was asked: a haiku"),
         ("test_tool_with_progress", json!({}), "All done"),
         ("test_tool_with_logging", json!({}), "Logged three messages"),
-    ])
+    ]);
+    let (tool, arguments) = ("test_sampling_data", json!({}));
+    calls.push(Call { cell: Cell::Data, tool, arguments, text: "The model chose Lisbon" });
+    calls
 }
 
 /// What is called on the `tour` example.

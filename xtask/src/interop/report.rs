@@ -18,6 +18,8 @@ pub(crate) enum Cell {
     Ask,
     /// A tool that asks the model.
     Sample,
+    /// A tool that asks the model for data: the client is sent the tool `__schema__`, of which it knows nothing.
+    Data,
     /// A tool that says how far it is.
     Progress,
     /// A tool that logs.
@@ -33,6 +35,7 @@ impl Cell {
             Self::Call => "call",
             Self::Ask => "ask",
             Self::Sample => "sample",
+            Self::Data => "data",
             Self::Progress => "progress",
             Self::Log => "log",
             Self::Tour => "tour",
@@ -97,6 +100,9 @@ pub(crate) struct Line {
     /// The prompt of every sample that was answered.
     #[serde(default)]
     sampled: Vec<String>,
+    /// The first tool of every sample that had tools.
+    #[serde(default)]
+    tools: Vec<String>,
     /// How many `tools/call` requests left, where that can be seen.
     calls: Option<usize>,
     #[serde(default)]
@@ -120,6 +126,11 @@ impl Line {
             }
             Cell::Sample => {
                 ensure!((asked, sampled) == (0, 1), "{asked} forms and {sampled} samples, not one sample");
+                1
+            }
+            Cell::Data => {
+                ensure!((asked, sampled) == (0, 1), "{asked} forms and {sampled} samples, not one sample");
+                ensure!(self.tools == ["__schema__"], "the client was sent the tools {:?}", self.tools);
                 1
             }
             _ => {
@@ -219,6 +230,19 @@ mod tests {
             serde_json::from_value(json!({"cell": "sample", "ok": true, "sampled": sampled})).unwrap()
         };
         assert!(read(json!(["a haiku"])).check(&call, Era::Legacy).is_ok());
+        assert!(read(json!([])).check(&call, Era::Legacy).is_err());
+    }
+
+    #[test]
+    fn data_that_did_not_come_from_the_reserved_tool_are_an_error() {
+        let call = Call { cell: Cell::Data, tool: "test_sampling_data", arguments: json!({}), text: "" };
+        let read = |tools: Value| -> Line {
+            serde_json::from_value(
+                json!({"cell": "data", "ok": true, "sampled": ["Where to?"], "tools": tools}),
+            )
+            .unwrap()
+        };
+        assert!(read(json!(["__schema__"])).check(&call, Era::Legacy).is_ok());
         assert!(read(json!([])).check(&call, Era::Legacy).is_err());
     }
 

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, TraitItem, Type};
 
-use super::attributes;
-use super::item::{attrs, is_public, text};
-use super::tree::{Export, Exported, Place, Tree};
+use crate::source::attributes;
+use crate::source::item::{attrs, is_public, text};
+use crate::source::tree::{Export, Exported, Place, Tree};
 
 /// What belongs to a type or a trait.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, ensure};
 
-use super::item::text;
-use super::tree::Tree;
+use crate::source::item::text;
+use crate::source::tree::Tree;
 
 /// The names that sources call it by, the code, and when it is sent.
 const CODES: [(&[&str], i32, &str); 12] = [

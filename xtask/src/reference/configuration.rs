@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use syn::{Fields, FnArg, ImplItem, ImplItemFn, Item, ItemEnum, ItemStruct, ReturnType};
 
 use super::api::{homes, path_of};
-use super::attributes::{conditions, default, docs, is_hidden, necessary, paragraph, summary};
-use super::item::{is_public, text};
-use super::tree::{Place, Tree};
+use crate::source::attributes::{conditions, default, docs, is_hidden, necessary, paragraph, summary};
+use crate::source::item::{is_public, text};
+use crate::source::tree::{Place, Tree};
 
 /// The beginning of the page.
 pub(super) const HEAD: &str = "\
@@ -160,7 +160,7 @@ fn choice(path: &str, item: &ItemEnum) -> String {
         format!("\n### `{path}`\n\n{}\n\n| value | what |\n|---|---|\n", paragraph(&docs(&item.attrs)));
     for variant in item.variants.iter().filter(|it| !is_hidden(&it.attrs)) {
         let is_default =
-            if super::attributes::has(&variant.attrs, "default") { " (the default)" } else { "" };
+            if crate::source::attributes::has(&variant.attrs, "default") { " (the default)" } else { "" };
         let what = summary(&docs(&variant.attrs)).replace('|', "\\|");
         // Writing to a string does not fail.
         let _ = writeln!(page, "| `{}`{is_default} | {what} |", variant.ident);

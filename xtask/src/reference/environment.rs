@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, ensure};
 use syn::{Fields, Item};
 
-use super::attributes::{default, docs, plain, summary};
-use super::item::text;
-use super::tree::Tree;
+use crate::source::attributes::{default, docs, plain, summary};
+use crate::source::item::text;
+use crate::source::tree::Tree;
 
 /// What the command reads without a flag for it.
 const READ: [(&str, &str); 3] = [

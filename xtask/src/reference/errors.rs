@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use syn::{Expr, ExprLit, ImplItem, Item, ItemEnum, Lit, Pat, Stmt};
 
 use super::api::{homes, path_of};
-use super::attributes::{derives, docs, first_text, is_hidden, paragraph};
-use super::item::attrs;
-use super::tree::{Place, Tree};
+use crate::source::attributes::{derives, docs, first_text, is_hidden, paragraph};
+use crate::source::item::attrs;
+use crate::source::tree::{Place, Tree};
 
 pub(super) const HEAD: &str = "\
 # Errors

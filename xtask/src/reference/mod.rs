@@ -1,23 +1,19 @@
 //! `cargo xtask reference`: the pages that enumerate, written from the sources so that they cannot be out of date.
 
 mod api;
-mod attributes;
 mod codes;
 mod configuration;
 mod environment;
 mod errors;
 mod features;
-mod item;
-mod names;
-mod tree;
 mod wire;
 
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 
-use self::tree::Tree;
 use crate::project::Project;
+use crate::source::tree::Tree;
 
 const FOLDER: &str = "docs/reference";
 /// The crates that speak JSON-RPC.

@@ -10,10 +10,10 @@ use serde_json::Value;
 use syn::{Expr, ExprLit, Item, ItemConst, Lit};
 
 use super::api::homes;
-use super::attributes::{docs, summary};
-use super::item::text;
-use super::tree::Tree;
 use crate::project::Project;
+use crate::source::attributes::{docs, summary};
+use crate::source::item::text;
+use crate::source::tree::Tree;
 
 const HEAD: &str = "\
 # On the wire

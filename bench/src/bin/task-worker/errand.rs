@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use antiphon::{ErrorKind, prelude::*};
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Leg};
 
 /// What to do.
 #[derive(Deserialize, JsonSchema)]
@@ -13,6 +13,8 @@ pub(crate) struct Order {
     run: String,
     /// How long to wait in the middle.
     wait_ms: u64,
+    /// Whether to ask for a word. If not, the run needs nobody.
+    asks: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,56 +35,57 @@ pub(crate) struct Report {
 }
 
 pub(crate) async fn errand(ctx: &Ctx, order: Order) -> Result<Json<Report>> {
-    let Order { run, wait_ms } = order;
-    let world = World { ledger: Arc::clone(ctx.state::<Arc<Ledger>>()?), run: run.clone() };
-    world.ledger.leg(&run)?;
+    let Order { run, wait_ms, asks } = order;
+    let leg = Arc::new(ctx.state::<Arc<Ledger>>()?.leg(&run)?);
     let mut seen = Seen::default();
 
-    seen.add("begin", ctx.step("begin", || change(world.clone(), "begin", seen.clone())).await?);
+    let value = ctx.step("begin", || change(Arc::clone(&leg), "begin", seen.clone())).await?;
+    seen.add(&leg, "begin", value)?;
     let charged = ctx
-        .step_with_key("charge", |_| change_once(world.clone(), "charge", seen.clone()))
+        .step_with_key("charge", |_| change_once(Arc::clone(&leg), "charge", seen.clone()))
         .at_most_once()
         .await;
-    seen.add_once("charge", charged)?;
-    let Word { word } = ctx.elicit("Which word?").await?.accepted()?;
-    seen.add("heard", ctx.step("heard", || change(world.clone(), "heard", seen.clone())).await?);
+    seen.add_once(&leg, "charge", charged)?;
+    let word = if asks {
+        let Word { word } = ctx.elicit("Which word?").await?.accepted()?;
+        word
+    } else {
+        format!("word-{run}")
+    };
+    let value = ctx.step("heard", || change(Arc::clone(&leg), "heard", seen.clone())).await?;
+    seen.add(&leg, "heard", value)?;
     ctx.sleep(Duration::from_millis(wait_ms)).await?;
     let (left, right) = tokio::join!(
         async {
             let mut seen = seen.clone();
-            seen.add("left", ctx.step("left", || change(world.clone(), "left", seen.clone())).await?);
-            seen.add(
-                "left-again",
-                ctx.step("left-again", || change(world.clone(), "left-again", seen.clone())).await?,
-            );
+            for step in ["left", "left-again"] {
+                let value = ctx.step(step, || change(Arc::clone(&leg), step, seen.clone())).await?;
+                seen.add(&leg, step, value)?;
+            }
             Ok::<_, Error>(seen)
         },
-        ctx.step("right", || change(world.clone(), "right", seen.clone())),
+        ctx.step("right", || change(Arc::clone(&leg), "right", seen.clone())),
     );
     seen = left?;
-    seen.add("right", right?);
-    let shipped =
-        ctx.step_with_key("ship", |_| change_once(world.clone(), "ship", seen.clone())).at_most_once().await;
-    seen.add_once("ship", shipped)?;
-    seen.add("end", ctx.step("end", || change(world.clone(), "end", seen.clone())).await?);
+    seen.add(&leg, "right", right?)?;
+    let shipped = ctx
+        .step_with_key("ship", |_| change_once(Arc::clone(&leg), "ship", seen.clone()))
+        .at_most_once()
+        .await;
+    seen.add_once(&leg, "ship", shipped)?;
+    let value = ctx.step("end", || change(Arc::clone(&leg), "end", seen.clone())).await?;
+    seen.add(&leg, "end", value)?;
     Ok(Json(Report { run, word, values: seen.values, unknown: seen.unknown }))
 }
 
-/// What a run may change.
-#[derive(Clone)]
-struct World {
-    ledger: Arc<Ledger>,
-    run: String,
-}
-
 /// The body of a step.
-async fn change(world: World, step: &'static str, seen: Seen) -> Result<String> {
-    world.ledger.effect(&world.run, step, &seen.values).await
+async fn change(leg: Arc<Leg>, step: &'static str, seen: Seen) -> Result<String> {
+    leg.effect(step, &seen.values).await
 }
 
 /// The body of a step that may be taken once.
-async fn change_once(world: World, step: &'static str, seen: Seen) -> Result<String> {
-    world.ledger.effect_once(&world.run, step, &seen.values).await
+async fn change_once(leg: Arc<Leg>, step: &'static str, seen: Seen) -> Result<String> {
+    leg.effect_once(step, &seen.values).await
 }
 
 /// What the tool has seen of its steps.
@@ -93,19 +96,21 @@ struct Seen {
 }
 
 impl Seen {
-    fn add(&mut self, step: &str, value: String) {
+    fn add(&mut self, leg: &Leg, step: &str, value: String) -> Result<()> {
+        leg.saw(step, &value)?;
         self.values.insert(step.to_owned(), value);
+        Ok(())
     }
 
     /// That nobody can know is something to go on with; that the store was away is not.
-    fn add_once(&mut self, step: &str, value: Result<String>) -> Result<()> {
+    fn add_once(&mut self, leg: &Leg, step: &str, value: Result<String>) -> Result<()> {
         match value {
-            Ok(value) => self.add(step, value),
+            Ok(value) => self.add(leg, step, value),
             Err(error) if matches!(error.kind(), ErrorKind::Indeterminate(_)) => {
                 self.unknown.push(step.to_owned());
+                Ok(())
             }
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }

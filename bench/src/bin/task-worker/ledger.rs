@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::Write as _,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
@@ -13,18 +16,22 @@ use anyhow::Context as _;
 use fastrand::Rng;
 use serde::Serialize;
 
-use crate::Plan;
+use crate::{Plan, broken::Break};
 
 /// What is noted. Times are milliseconds of this machine's clock.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Note<'a> {
     /// The tool was called: a leg has begun.
-    Leg { run: &'a str },
+    Leg { run: &'a str, leg: &'a str },
     /// A step that may be taken once was claimed and is being taken.
-    Began { run: &'a str, step: &'a str },
+    Began { run: &'a str, step: &'a str, leg: &'a str },
     /// The world has changed. The step returns `value`, and the tool had seen these before.
-    Effect { run: &'a str, step: &'a str, value: &'a str, saw: &'a BTreeMap<String, String> },
+    Effect { run: &'a str, step: &'a str, value: &'a str, saw: &'a BTreeMap<String, String>, leg: &'a str },
+    /// The tool was given what the step returned: that is written down.
+    Saw { run: &'a str, step: &'a str, value: &'a str },
+    /// The leg is over, and the process lives.
+    Over { leg: &'a str },
     /// The process dies over what it has just done.
     Fell { run: &'a str, step: &'a str },
     /// The process was not given the processor for so long.
@@ -44,8 +51,24 @@ pub(crate) struct Ledger {
     file: File,
     process: String,
     falls: u32,
-    broken: bool,
+    doubles: bool,
     rng: Mutex<Rng>,
+    legs: AtomicU64,
+}
+
+/// One leg of a run. That it is over is noted when this is dropped, so that a leg without an end is one whose process died.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    ledger: Arc<Ledger>,
+    pub(crate) run: String,
+    name: String,
+}
+
+impl Drop for Leg {
+    fn drop(&mut self) {
+        // A ledger that cannot be written makes the next note fail, too.
+        let _ = self.ledger.note(Note::Over { leg: &self.name });
+    }
 }
 
 impl Ledger {
@@ -55,48 +78,17 @@ impl Ledger {
             file: file.with_context(|| format!("could not write {}", plan.ledger.display()))?,
             process: plan.process.clone(),
             falls: plan.falls,
-            broken: plan.broken,
+            doubles: plan.breaks == Some(Break::DoubleEffect),
             rng: Mutex::new(Rng::with_seed(plan.seed)),
+            legs: AtomicU64::new(0),
         })
     }
 
     /// A leg of the run has begun.
-    pub(crate) fn leg(&self, run: &str) -> Result<()> {
-        self.note(Note::Leg { run })
-    }
-
-    /// Changes the world, and returns what came of it.
-    pub(crate) async fn effect(
-        &self,
-        run: &str,
-        step: &str,
-        saw: &BTreeMap<String, String>,
-    ) -> Result<String> {
-        // Something else happens meanwhile, in this process and in others.
-        tokio::time::sleep(Duration::from_millis(self.chance(20).into())).await;
-        let value = format!("{:016x}", fastrand::u64(..));
-        self.note(Note::Effect { run, step, value: &value, saw })?;
-        self.file.sync_data()?;
-        if self.chance(1000) < self.falls {
-            self.note(Note::Fell { run, step })?;
-            // No destructor runs and nobody is told, as with `kill -9`, but exactly here.
-            std::process::abort();
-        }
-        Ok(value)
-    }
-
-    /// As [`effect`](Self::effect), for what may happen once.
-    pub(crate) async fn effect_once(
-        &self,
-        run: &str,
-        step: &str,
-        saw: &BTreeMap<String, String>,
-    ) -> Result<String> {
-        self.note(Note::Began { run, step })?;
-        if self.broken && self.chance(10) == 0 {
-            self.effect(run, step, saw).await?;
-        }
-        self.effect(run, step, saw).await
+    pub(crate) fn leg(self: &Arc<Self>, run: &str) -> Result<Leg> {
+        let name = format!("{}/{}", self.process, self.legs.fetch_add(1, Ordering::Relaxed));
+        self.note(Note::Leg { run, leg: &name })?;
+        Ok(Leg { ledger: Arc::clone(self), run: run.to_owned(), name })
     }
 
     fn note(&self, note: Note<'_>) -> Result<()> {
@@ -109,6 +101,38 @@ impl Ledger {
 
     fn chance(&self, of: u32) -> u32 {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).u32(..of)
+    }
+}
+
+impl Leg {
+    /// Changes the world, and returns what came of it.
+    pub(crate) async fn effect(&self, step: &str, saw: &BTreeMap<String, String>) -> Result<String> {
+        let Self { ledger, run, name } = self;
+        // Something else happens meanwhile, in this process and in others.
+        tokio::time::sleep(Duration::from_millis(ledger.chance(20).into())).await;
+        let value = format!("{:016x}", fastrand::u64(..));
+        ledger.note(Note::Effect { run, step, value: &value, saw, leg: name })?;
+        ledger.file.sync_data()?;
+        if ledger.chance(1000) < ledger.falls {
+            ledger.note(Note::Fell { run, step })?;
+            // No destructor runs and nobody is told, as with `kill -9`, but exactly here.
+            std::process::abort();
+        }
+        Ok(value)
+    }
+
+    /// As [`effect`](Self::effect), for what may happen once.
+    pub(crate) async fn effect_once(&self, step: &str, saw: &BTreeMap<String, String>) -> Result<String> {
+        self.ledger.note(Note::Began { run: &self.run, step, leg: &self.name })?;
+        if self.ledger.doubles && self.ledger.chance(10) == 0 {
+            self.effect(step, saw).await?;
+        }
+        self.effect(step, saw).await
+    }
+
+    /// The tool was given what a step returned.
+    pub(crate) fn saw(&self, step: &str, value: &str) -> Result<()> {
+        self.ledger.note(Note::Saw { run: &self.run, step, value })
     }
 }
 

@@ -6,18 +6,24 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use antiphon::{HttpConfig, Limits, RetryPolicy, SealConfig, Server, TaskConfig, TaskPolicy, Tool};
+use antiphon::{
+    HttpConfig, Limits, RetryPolicy, SealConfig, ServeConfig, Server, TaskConfig, TaskPolicy, Tool,
+};
 use antiphon_bench::store::Engine;
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+mod broken;
 mod errand;
 mod ledger;
 mod log;
 
-use self::ledger::Ledger;
+use self::{
+    broken::{Break, Forgetful},
+    ledger::Ledger,
+};
 
 /// What a process has to know.
 #[derive(Debug, Clone, Deserialize)]
@@ -36,8 +42,10 @@ struct Plan {
     seed: u64,
     /// Of a thousand effects, after so many the process dies before anybody hears of it.
     falls: u32,
-    /// Does now and then twice what may happen once.
-    broken: bool,
+    /// What it does wrong on purpose.
+    breaks: Option<Break>,
+    /// The token of the operators' routes, which front ends serve.
+    token: String,
 }
 
 /// Short, so that there is much to take over.
@@ -65,13 +73,17 @@ async fn run() -> anyhow::Result<()> {
     log::Log::start(&plan.process)?;
     let ledger = Arc::new(Ledger::open(&plan)?);
     tokio::spawn(ledger::watch_the_clock(Arc::clone(&ledger)));
-    let backend = open(&plan).await;
+    let mut backend = open(&plan).await;
+    if let Some(breaks) = plan.breaks {
+        backend = backend.clone().with_queue(Forgetful::new(backend.queue, breaks));
+    }
     match role.as_str() {
         "front" => {
             let address = plan.address.context("a front end needs an address")?;
             let server = server(&plan, backend, ledger, 0)?;
             let listener = TcpListener::bind(address).await.context("the address is taken")?;
-            server.serve_listener(listener, HttpConfig::default(), std::future::pending()).await?;
+            let routes = server.router(HttpConfig::default()).merge(server.operators(&plan.token)?);
+            antiphon::serve(listener, routes, ServeConfig::default(), std::future::pending()).await;
         }
         "worker" => server(&plan, backend, ledger, 16)?.work(std::future::pending()).await,
         other => bail!("there is no role `{other}`"),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::media;
 use crate::{
     exit::Outcome,
-    print::{clean, line, trimmed},
+    print::{self, clean, line, trimmed},
 };
 
 /// Prints what a tool returned: on standard output, or on standard error if it is an error.
@@ -30,7 +30,7 @@ pub(crate) fn print_result(
         }
     }
     if json {
-        line(&format!("{value:#}"));
+        print::json(&format!("{value:#}"));
         return Ok(outcome);
     }
     let text = match connection.dual_response(result) {

@@ -60,7 +60,7 @@ impl Doctor {
             }
         }
         if app.json {
-            print::line(&format!("{:#}", Value::from(values)));
+            print::json(&format!("{:#}", Value::from(values)));
         }
         if !unusable.is_empty() {
             bail!("{} cannot be used as it is; the problems above say why", unusable.join(", "));

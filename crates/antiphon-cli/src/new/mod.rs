@@ -70,7 +70,7 @@ impl New {
         if app.json {
             let names: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
             let made = json!({"folder": folder.display().to_string(), "files": names});
-            print::line(&format!("{made:#}"));
+            print::json(&format!("{made:#}"));
             return Ok(Outcome::Done);
         }
         let call = if self.http { "cargo run" } else { "antiphon call \"cargo run --quiet\" greet" };

@@ -116,7 +116,7 @@ impl Show {
             let rows: Vec<&str> = page.rows.iter().map(|row| row.get()).collect();
             let (offset, total) = (self.offset, page.total);
             let (columns, next) = (json!(columns), json!(page.next));
-            print::line(&format!(
+            print::json(&format!(
                 "{{\"offset\": {offset}, \"total\": {total}, \"next\": {next}, \"columns\": {columns}, \"rows\": [{}]}}",
                 rows.join(",\n")
             ));
@@ -157,7 +157,7 @@ async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
         Change::Delete => (set.delete().await?, "deleted"),
     };
     if app.json {
-        print::line(&format!("{:#}", json!({what: changed})));
+        print::json(&format!("{:#}", json!({what: changed})));
     } else if changed {
         eprintln!("{what}");
     } else {

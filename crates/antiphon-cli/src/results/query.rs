@@ -75,7 +75,7 @@ impl Query {
         let waiting = Waiting::new("still being written…");
         let text = wire.text(Method::POST, "query", Some(&body), &waiting).await?;
         if app.json {
-            print::line(&text);
+            print::json(&text);
             return Ok(Outcome::Done);
         }
         let answer: Answer = serde_json::from_str(&text).context("the answer is not what was asked for")?;

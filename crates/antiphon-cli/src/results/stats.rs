@@ -21,7 +21,7 @@ pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     let waiting = Waiting::new("being counted…");
     let text = wire.text(Method::GET, "stats", None, &waiting).await?;
     if app.json {
-        print::line(&text);
+        print::json(&text);
         return Ok(Outcome::Done);
     }
     let stats: StatsBody = serde_json::from_str(&text).context("the answer is not what was asked for")?;

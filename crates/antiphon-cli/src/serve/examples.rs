@@ -1,6 +1,6 @@
 //! The examples that can be served.
 
-use antiphon::{HttpConfig, ServeConfig, ServerBuilder, shutdown_signal};
+use antiphon::{HttpConfig, KeyRing, SealConfig, ServeConfig, ServerBuilder, shutdown_signal};
 use antiphon_results::DualResponseServerOptions;
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, Result};
@@ -70,12 +70,21 @@ pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
         }
         None => None,
     };
+    let keys = match (&serve.keys, serve.store.as_str()) {
+        (Some(keys), _) => keys.parse::<KeyRing>()?,
+        (None, "memory:") => KeyRing::random(),
+        (None, _) => {
+            let message = "processes that share a store share encryption keys: pass `--keys 1=<64 hex digits>`, for example from `openssl rand -hex 32`";
+            return Err(Misused(message.into()).into());
+        }
+    };
     let backend = Backend::connect(&serve.store, example.name, QueueConfig::default())
         .await
         .context("the store of `--store` does not answer")?;
     let model = serve.model.or(&app.config.model).open()?;
     let build = |server: fn() -> ServerBuilder| {
-        let server = server().with_backend(backend.clone());
+        let seal = SealConfig::default().with_keys(keys.clone());
+        let server = server().with_backend(backend.clone()).with_seal(seal);
         match model.clone() {
             Some(model) => server.with_model(model).build(),
             None => server.build(),
@@ -114,7 +123,7 @@ async fn institutions(
     let server = institutions::server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
     let app = server.router(HttpConfig::default()).nest("/resources", results.router());
     announce(example, &listener)?;
-    antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()).await;
+    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
     results.shutdown().await?;
     Ok(())
 }

@@ -24,6 +24,9 @@ pub(crate) struct Serve {
     /// What replicas share: memory:, postgres://…, redis://… or nats://….
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
+    /// The encryption keys that all processes with this store share: 1=<64 hex digits>. Needed with every store but memory:.
+    #[arg(long, value_name = "KEYS")]
+    keys: Option<String>,
     /// The database of `institutions`: postgres://….
     #[arg(long, value_name = "URL")]
     database: Option<String>,

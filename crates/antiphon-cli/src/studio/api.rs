@@ -2,6 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use antiphon_transport::weight::{MAX_PARSED_BYTES, Weight};
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, FromRequest, Path, State, rejection::JsonRejection},
@@ -49,6 +50,16 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = Refusal;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Refusal> {
+        let (parts, body) = request.into_parts();
+        let bytes = axum::body::to_bytes(body, LARGEST_BODY).await.map_err(|_| {
+            let why = format!("the request is too large: it has more than {LARGEST_BODY} bytes");
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why)
+        })?;
+        // Before it is parsed: a parser makes hundreds of bytes of two.
+        Weight::of(&bytes)
+            .check(MAX_PARSED_BYTES)
+            .map_err(|error| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
+        let request = axum::extract::Request::from_parts(parts, bytes.into());
         let read: Result<Json<T>, JsonRejection> = Json::from_request(request, state).await;
         Ok(read.map(|Json(body)| Self(body))?)
     }

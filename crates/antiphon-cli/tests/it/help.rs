@@ -465,6 +465,8 @@ async fn help_of_the_commands_is_as_it_should_be() {
           --http <ADDRESS>  Serve over HTTP, at this address [default: over standard input and output]
           --store <URL>     What replicas share: memory:, postgres://…, redis://… or nats://… [default:
                             memory:]
+          --keys <KEYS>     The encryption keys that all processes with this store share: 1=<64 hex
+                            digits>. Needed with every store but memory:
           --database <URL>  The database of `institutions`: postgres://…
       -h, --help            Print help
 

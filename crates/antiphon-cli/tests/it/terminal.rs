@@ -217,6 +217,7 @@ fn a_game_of_play_ttt_against_smollm_is_played_to_its_end() {
     const MODEL: &str = "ANTIPHON_TEST_SMOLLM_URL";
     let Ok(model) = std::env::var(MODEL) else {
         assert!(std::env::var_os("CI").is_none(), "{MODEL} is not set; run `cargo xtask models`");
+        eprintln!("skipped: {MODEL} is not set; run `cargo xtask models`");
         return;
     };
     let model = format!("{}/v1", model.trim_end_matches('/'));

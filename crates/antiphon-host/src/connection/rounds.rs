@@ -129,6 +129,9 @@ impl Connection {
         for page in pages {
             let over = page.elicitation_id.as_ref().map(|id| answering.visits.begin(id));
             if !handler.open(page.clone()).await {
+                if let Some(id) = &page.elicitation_id {
+                    answering.visits.forget(id);
+                }
                 return false;
             }
             let Some(mut over) = over else { continue };

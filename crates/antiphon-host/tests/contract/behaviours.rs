@@ -10,7 +10,10 @@ use std::{
 use antiphon_host::{Defaults, Error, Event, Form, HostLimits, Page, Root, Shown};
 use antiphon_llm::{Block, Reply, Request, Scripted};
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::mpsc,
+};
 
 use crate::world::{Transport, World, within};
 
@@ -147,16 +150,55 @@ pub(crate) async fn can_do_form_elicitation(world: World) {
     }
 }
 
+/// Opens a web page, as a browser would: no MCP client has anything to do with it.
+async fn browse(url: String) {
+    let (address, path) = url.strip_prefix("http://").and_then(|rest| rest.split_once('/')).unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+}
+
 pub(crate) async fn can_do_url_elicitation(world: World) {
     let (told, mut heard) = mpsc::unbounded_channel();
-    let host = world.host().with_events(move |event| drop(told.send(event))).with_pages(|page: Page| {
-        assert_eq!(page.url, "https://example.com/auth");
+    let (sent, mut visited) = mpsc::unbounded_channel();
+    let host = world.host().with_events(move |event| drop(told.send(event))).with_pages(move |page: Page| {
+        drop(sent.send(page));
         std::future::ready(true)
     });
     let connection = world.connect(host).await;
     assert_eq!(text(&connection.call("visit", json!({})).await.unwrap()), "agreed true");
-    // Nobody waits for the end of this visit, so nobody is told of it: an unknown id is ignored.
-    assert!(heard.try_recv().is_err());
+    let page = within(visited.recv()).await.unwrap();
+    // The call is over when the user comes to the page, and the host is told all the same.
+    browse(page.url).await;
+    if world.revision.is_modern() {
+        // 2026-07-28 has no such notification.
+        connection.tools().await.unwrap();
+        assert!(heard.try_recv().is_err());
+        return;
+    }
+    let complete = Event::PageComplete { elicitation_id: page.elicitation_id.unwrap() };
+    assert_eq!(within(heard.recv()).await, Some(complete), "and of the unknown id nothing is told");
+}
+
+pub(crate) async fn a_page_that_was_declined_is_never_complete(world: World) {
+    let (told, mut heard) = mpsc::unbounded_channel();
+    let (sent, mut visited) = mpsc::unbounded_channel();
+    let host = world.host().with_events(move |event| drop(told.send(event))).with_pages(move |page: Page| {
+        drop(sent.send(page.url));
+        std::future::ready(false)
+    });
+    let connection = world.connect(host).await;
+    assert_eq!(text(&connection.call("visit", json!({})).await.unwrap()), "agreed false");
+    browse(within(visited.recv()).await.unwrap()).await;
+    // The changes that come after it are heard of, and nothing before.
+    if !world.revision.is_modern() {
+        connection.call("announce", json!({})).await.unwrap();
+        let event = within(heard.recv()).await;
+        assert!(!matches!(event, None | Some(Event::PageComplete { .. })), "{event:?}");
+    }
 }
 
 pub(crate) async fn what_was_not_declared_is_not_asked(world: World) {
@@ -182,23 +224,17 @@ pub(crate) async fn url_elicitation_required_is_typed_and_retried(world: World) 
     assert_eq!(error.code(), Some(-32042));
     let Error::PagesRequired(pages) = error else { panic!("{error}") };
     assert_eq!(
-        (pages[0].message.as_str(), pages[0].url.as_str(), pages[0].elicitation_id.as_deref()),
-        ("Authorization required", "https://example.com/auth", Some("test-elicitation-123"))
+        (pages[0].message.as_str(), pages[0].elicitation_id.as_deref()),
+        ("Authorization required", Some("test-elicitation-123"))
     );
-    // One who goes: the visit ends, the server says so, and the call is made again.
-    let cell = Arc::new(tokio::sync::OnceCell::<antiphon_host::Connection>::new());
-    let calling = Arc::clone(&cell);
+    assert!(pages[0].url.ends_with("/done/test-elicitation-123"), "{}", pages[0].url);
+    // One who goes: the page is done with them, the server says so, and the call is made again.
     let (told, mut heard) = mpsc::unbounded_channel();
-    let host = world.host().with_events(move |event| drop(told.send(event))).with_pages(move |_: Page| {
-        let calling = Arc::clone(&calling);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            calling.get().unwrap().call("open_gate", json!({})).await.unwrap();
-        });
+    let host = world.host().with_events(move |event| drop(told.send(event))).with_pages(move |page: Page| {
+        tokio::spawn(browse(page.url));
         std::future::ready(true)
     });
     let connection = world.connect(host).await;
-    cell.set(connection.clone()).unwrap();
     assert_eq!(text(&within(connection.call("guarded", json!({})).into_future()).await.unwrap()), "come in");
     let complete = Event::PageComplete { elicitation_id: "test-elicitation-123".into() };
     assert_eq!(within(heard.recv()).await, Some(complete), "and of the unknown id nothing is told");
@@ -218,6 +254,7 @@ pub(crate) async fn receives_logs_of_its_level(world: World) {
     let connection = world.connect(world.host().with_events(move |event| drop(told.send(event)))).await;
     if world.revision.is_modern() {
         // Each request says what it wants; a level for all is refused.
+        world.sends_foreign("logging/setLevel");
         assert_eq!(connection.set_log_level("info").await.unwrap_err().code(), Some(-32601));
     } else {
         connection.set_log_level("info").await.unwrap();
@@ -318,6 +355,7 @@ pub(crate) async fn a_request_of_the_other_revision_is_refused(world: World) {
     let foreign = if world.revision.is_modern() { "resources/subscribe" } else { "subscriptions/listen" };
     let params =
         if world.revision.is_modern() { json!({"uri": "test://text"}) } else { json!({"notifications": {}}) };
+    world.sends_foreign(foreign);
     let error = connection.request(foreign, params).await.unwrap_err();
     assert!(matches!(error.code(), Some(-32601 | -32600)), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The server every transport carries: what the contract calls, lists, reads and asks for.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -89,10 +90,8 @@ async fn wonder(ctx: &Ctx, _: ()) -> Result<String> {
 }
 
 async fn visit(ctx: &Ctx, _: ()) -> Result<String> {
-    let asking = ctx.elicit_url("Sign in", "https://example.com/auth");
-    let id = asking.id();
-    let visited = asking.await?;
-    ctx.elicitation_complete(&id);
+    let pages = ctx.state::<Pages>()?;
+    let visited = ctx.elicit_url_with("Sign in", |id| pages.url(id)).await?;
     Ok(format!("agreed {}", visited.agreed))
 }
 
@@ -100,20 +99,36 @@ async fn guarded(ctx: &Ctx, _: ()) -> Result<String> {
     if ctx.state::<Gate>()?.open.load(Ordering::SeqCst) {
         return Ok("come in".into());
     }
-    let page =
-        UrlElicitation::new("test-elicitation-123", "https://example.com/auth", "Authorization required");
+    let id = "test-elicitation-123";
+    let page = UrlElicitation::new(id, ctx.state::<Pages>()?.url(id), "Authorization required");
     Err(Error::url_elicitation_required([page]))
-}
-
-async fn open_gate(ctx: &Ctx, _: ()) -> Result<String> {
-    ctx.state::<Gate>()?.open.store(true, Ordering::SeqCst);
-    ctx.elicitation_complete("nobody-knows-this-one");
-    ctx.elicitation_complete("test-elicitation-123");
-    Ok("open".into())
 }
 
 struct Gate {
     open: Arc<AtomicBool>,
+}
+
+/// A web page that users are sent to. It is not a tool, and nobody who visits it is an MCP client.
+struct Pages(SocketAddr);
+
+impl Pages {
+    fn url(&self, id: &str) -> String {
+        format!("http://{}/done/{id}", self.0)
+    }
+
+    /// Serves the page: who visits it is done with it, and opens the gate.
+    fn serve(listener: std::net::TcpListener, server: Server, gate: Arc<AtomicBool>) {
+        let done = async move |axum::extract::Path(id): axum::extract::Path<String>| {
+            gate.store(true, Ordering::SeqCst);
+            server.elicitation_complete("nobody-knows-this-one");
+            server.elicitation_complete(id);
+            "You can close this page."
+        };
+        let router = axum::Router::new().route("/done/{id}", axum::routing::get(done));
+        listener.set_nonblocking(true).expect("a listener of the runtime's kind");
+        let listener = tokio::net::TcpListener::from_std(listener).expect("there is a runtime");
+        tokio::spawn(async move { axum::serve(listener, router).await });
+    }
 }
 
 async fn work(ctx: &Ctx, _: ()) -> Result<String> {
@@ -194,6 +209,15 @@ async fn roots(ctx: &Ctx, _: ()) -> Result<String> {
 
 /// The server. What changes about it is changed by its tools, so that it can be anywhere.
 pub(crate) fn server() -> Server {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let pages = Pages(listener.local_addr().expect("it has an address"));
+    let open = Arc::<AtomicBool>::default();
+    let server = build(pages, Arc::clone(&open));
+    Pages::serve(listener, server.clone(), open);
+    server
+}
+
+fn build(pages: Pages, open: Arc<AtomicBool>) -> Server {
     let reverse = async |_: &Ctx, Text { input }: Text| Ok(reversed(&input));
     let structured = async |_: &Ctx, Text { input }: Text| Ok(Json(Reversed { foo: reversed(&input) }));
     Server::builder("contract", "1.0.0")
@@ -207,7 +231,8 @@ pub(crate) fn server() -> Server {
         )
         .tool(Tool::new("rest", "Takes a while, as a task", rest).with_tasks(TaskPolicy::Always))
         .tool(Tool::new("wonder", "Asks, as a task", wonder).with_tasks(TaskPolicy::Always))
-        .with_state(Gate { open: Arc::default() })
+        .with_state(Gate { open })
+        .with_state(pages)
         .with_state(Cancelled(Arc::default()))
         .tool(Tool::new("reverse", "Reverses", reverse))
         .tool(Tool::new("reverseStructured", "Reverses, as data", structured))
@@ -217,7 +242,6 @@ pub(crate) fn server() -> Server {
         .tool(Tool::new("nested", "Asks both", nested))
         .tool(Tool::new("visit", "Sends a person to a page", visit))
         .tool(Tool::new("guarded", "Wants a page visited first", guarded))
-        .tool(Tool::new("open_gate", "Ends the visit", open_gate))
         .tool(Tool::new("work", "Tells how it comes along", work))
         .tool(Tool::new("sleep", "Sleeps", sleep))
         .tool(Tool::new("was_cancelled", "Whether a sleeper was cancelled", was_cancelled))

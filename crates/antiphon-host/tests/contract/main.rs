@@ -6,6 +6,7 @@
 
 mod behaviours;
 mod fixture;
+mod frames;
 mod raw;
 mod tasks;
 mod world;
@@ -43,6 +44,7 @@ fn main() {
         several_calls_in_one_reply_keep_their_order,
         can_do_form_elicitation,
         can_do_url_elicitation,
+        a_page_that_was_declined_is_never_complete,
         what_was_not_declared_is_not_asked,
         url_elicitation_required_is_typed_and_retried,
         receives_progress,
@@ -89,7 +91,11 @@ fn run(behaviour: Behaviour, transport: Transport, revision: Revision) -> Result
         if world.is_forbidden() {
             world.is_refused().await;
         } else {
+            let frames = world.frames();
             behaviour(world).await;
+            if let Some(frames) = frames {
+                frames.assert_valid();
+            }
         }
     });
     Ok(())

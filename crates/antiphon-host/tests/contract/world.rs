@@ -14,12 +14,12 @@ use antiphon_transport::{
     websocket::{self, WebSocketConfig},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     net::{TcpListener, TcpStream},
     task::AbortHandle,
 };
 
-use crate::fixture;
+use crate::{fixture, frames::Frames};
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ pub(crate) struct World {
     pub(crate) revision: Revision,
     endpoint: Endpoint,
     wires: Wires,
+    /// What the host sends, where it can be read: in a pipe.
+    frames: Option<Frames>,
     /// Where it is, for those transports that have a place.
     pub(crate) address: Option<SocketAddr>,
 }
@@ -86,14 +88,21 @@ pub(crate) const SERVE: &str = "ANTIPHON_CONTRACT_SERVE";
 impl World {
     pub(crate) async fn new(transport: Transport, revision: Revision) -> Self {
         let wires = Wires::default();
+        let frames =
+            (transport == Transport::InProcess).then(|| Frames::new(&revision.name().replace('_', "-")));
         let (endpoint, address) = match transport {
-            Transport::InProcess => (in_process(&wires), None),
+            Transport::InProcess => (in_process(&wires, frames.clone()), None),
             Transport::Stdio => (stdio(), None),
             Transport::Http => http(&wires).await,
             Transport::WebSocket => over_websocket(&wires).await,
             Transport::Sse => over_sse(&wires).await,
         };
-        Self { transport, revision, endpoint, wires, address }
+        Self { transport, revision, endpoint, wires, frames, address }
+    }
+
+    /// The frames that hosts send to this server, if they can be read.
+    pub(crate) fn frames(&self) -> Option<Frames> {
+        self.frames.clone()
     }
 
     /// A host for this cell, to be given what it needs.
@@ -106,7 +115,17 @@ impl World {
     }
 
     pub(crate) async fn connect(&self, host: HostBuilder) -> Connection {
-        within(host.build().connect(self.endpoint.clone())).await.expect("the host connects")
+        let connected = within(host.build().connect(self.endpoint.clone())).await.expect("the host connects");
+        let checked = self.frames.as_ref().and_then(Frames::checked);
+        assert_ne!(checked, Some(0), "the host has connected, and no frame was seen");
+        connected
+    }
+
+    /// The test sends a method that the revision does not have, to see it rejected.
+    pub(crate) fn sends_foreign(&self, method: &str) {
+        if let Some(frames) = &self.frames {
+            frames.allow(method);
+        }
     }
 
     /// Breaks every connection there is. New ones can be made. Over stdio that is the server's end,
@@ -162,6 +181,25 @@ impl Wires {
         self.0.lock().unwrap().push(wire.abort_handle());
     }
 
+    /// The same for lines of JSON, which are checked on their way.
+    fn join_lines<A, B>(&self, client: A, server: B, frames: Frames)
+    where
+        A: AsyncRead + AsyncWrite + Send + 'static,
+        B: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let (from_client, mut to_client) = tokio::io::split(client);
+        let (from_server, mut to_server) = tokio::io::split(server);
+        let wire = tokio::spawn(async move {
+            let sent = pass_lines(from_client, &mut to_server, |line| frames.sent(line));
+            let received = pass_lines(from_server, &mut to_client, |line| frames.received(line));
+            tokio::select! {
+                () = sent => {}
+                () = received => {}
+            }
+        });
+        self.0.lock().unwrap().push(wire.abort_handle());
+    }
+
     /// A port in front of `server`.
     async fn before(&self, server: SocketAddr) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
@@ -178,12 +216,27 @@ impl Wires {
     }
 }
 
-fn in_process(wires: &Wires) -> Endpoint {
+/// Passes lines on until one end is gone.
+async fn pass_lines(from: impl AsyncRead, to: &mut (impl AsyncWrite + Unpin), look: impl Fn(&str)) {
+    let from = std::pin::pin!(from);
+    let mut lines = BufReader::new(from).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        look(&line);
+        if to.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn in_process(wires: &Wires, frames: Option<Frames>) -> Endpoint {
     let (server, wires) = (fixture::server(), wires.clone());
     Endpoint::stream("in-process", move || {
         let (near, wire) = tokio::io::duplex(1 << 16);
         let (end, far) = tokio::io::duplex(1 << 16);
-        wires.join(wire, end);
+        match &frames {
+            Some(frames) => wires.join_lines(wire, end, frames.clone()),
+            None => wires.join(wire, end),
+        }
         let server = server.clone();
         tokio::spawn(async move { server.serve(far).await });
         std::future::ready(Ok::<_, std::io::Error>(near))

@@ -5,6 +5,11 @@ mod asks;
 #[cfg(feature = "auth")]
 mod auth;
 mod calls;
+#[cfg(all(feature = "http", feature = "websocket", feature = "sse"))]
+mod drain;
+#[path = "../contract/frames.rs"]
+mod frames;
+mod host_frames;
 #[cfg(feature = "http")]
 mod http;
 mod legacy_tasks_layer;

@@ -205,15 +205,44 @@ pub struct TextBlock {
 
 /// A picture or a sound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", from = "MediaOnTheWire")]
 pub struct MediaBlock {
     /// Its bytes, in base64.
     pub data: String,
-    /// What they are: `image/png`, `audio/wav`.
+    /// What they are: `image/png`, `audio/wav`. MCP requires it, and it is always written. A block that comes without it
+    /// is read all the same: its type is then what its first bytes say, or `application/octet-stream`.
     pub mime_type: String,
     /// `annotations`, `_meta`, and what else came with it.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MediaOnTheWire {
+    data: String,
+    mime_type: Option<String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl From<MediaOnTheWire> for MediaBlock {
+    fn from(MediaOnTheWire { data, mime_type, rest }: MediaOnTheWire) -> Self {
+        let mime_type = mime_type.unwrap_or_else(|| media_type_of(&data).to_owned());
+        Self { data, mime_type, rest }
+    }
+}
+
+/// The media type that the first bytes of base64 data say.
+fn media_type_of(data: &str) -> &'static str {
+    const SIGNATURES: [(&str, &str); 4] = [
+        ("iVBORw0KGgo", "image/png"),
+        ("/9j/", "image/jpeg"),
+        ("R0lGOD", "image/gif"),
+        ("SUQz", "audio/mpeg"),
+    ];
+    let known = SIGNATURES.iter().find(|(signature, _)| data.starts_with(signature));
+    known.map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
 /// The model's wish to call a tool.
@@ -387,4 +416,29 @@ pub(crate) mod one_or_many {
 
 fn named<'de, D: Deserializer<'de>>(error: &serde_json::Error) -> D::Error {
     D::Error::custom(format_args!("not a content block: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn media_without_a_type_is_read_and_written_with_one() {
+        for (data, expected) in [
+            ("iVBORw0KGgoAAAANSUhEUg==", "image/png"),
+            ("/9j/4AAQSkZJRg==", "image/jpeg"),
+            ("R0lGODlhAQABAAAAACw=", "image/gif"),
+            ("AA==", "application/octet-stream"),
+        ] {
+            let block: Block = serde_json::from_value(json!({"type": "image", "data": data})).unwrap();
+            let written = json!({"type": "image", "data": data, "mimeType": expected});
+            assert_eq!(json!(block), written);
+        }
+        let named = json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav", "_meta": {"a": 1}});
+        assert_eq!(json!(serde_json::from_value::<Block>(named.clone()).unwrap()), named);
+        let content: Content = serde_json::from_value(json!({"type": "image", "data": "AA=="})).unwrap();
+        assert_eq!(json!(content)["mimeType"], "application/octet-stream");
+    }
 }

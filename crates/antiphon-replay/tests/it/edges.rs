@@ -52,7 +52,8 @@ fn check_recorded(machine: Machine, keys: &[&str]) {
 fn answers_that_come_while_the_code_waits_are_recorded_as_the_code_sees_them() {
     let mut machine = asking(&["a", "b", "c"]);
     machine.answer(&"a".into(), json!("A"));
-    machine.fail(&"b".into(), Failure { message: "gone".into(), code: Some(-1), terminal: false });
+    machine
+        .fail(&"b".into(), Failure { message: "gone".into(), code: Some(-1), terminal: false, kind: None });
     assert_eq!(machine.pending(), [(&"c".into(), &json!("c"))]);
     assert!(matches!(ask(&mut machine, "b"), Turn::Ready(Outcome::Failed(_))));
     assert_eq!(ask(&mut machine, "a"), answer("A"));

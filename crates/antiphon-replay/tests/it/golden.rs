@@ -23,7 +23,7 @@ macro_rules! golden {
 }
 
 async fn order(ctx: Ctx) -> String {
-    let failure = Failure { message: "no stock".into(), code: Some(-32_000), terminal: true };
+    let failure = Failure { message: "no stock".into(), code: Some(-32_000), terminal: true, kind: None };
     let stock = ctx.failing("stock", failure).await;
     let draft = ctx.ask("draft", "Write an apology").await;
     let part = ctx.scope("part");

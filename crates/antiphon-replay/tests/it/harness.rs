@@ -279,7 +279,7 @@ fn words(outcome: Outcome) -> String {
         Outcome::Answer(Value::String(text)) | Outcome::Done(Value::String(text)) => text,
         Outcome::Answer(value) | Outcome::Done(value) => value.to_string(),
         Outcome::Refused(reason) => format!("refused: {reason}"),
-        Outcome::Failed(Failure { message, code, terminal }) => {
+        Outcome::Failed(Failure { message, code, terminal, .. }) => {
             format!("failed: {message} ({code:?}, {terminal})")
         }
     }

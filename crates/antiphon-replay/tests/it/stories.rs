@@ -320,7 +320,7 @@ fn a_step_is_taken_once_over_all_rounds() {
 #[test]
 fn a_step_that_failed_has_failed_for_good() {
     Story::new(|ctx: Ctx| async move {
-        let failure = Failure { message: "no stock".into(), code: Some(-32_000), terminal: true };
+        let failure = Failure { message: "no stock".into(), code: Some(-32_000), terminal: true, kind: None };
         let stock = ctx.failing("stock", failure).await;
         let instead = ctx.ask("instead", &stock).await;
         format!("{stock}: {instead}")

@@ -28,7 +28,18 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 ///   addresses are on the public internet;
 /// - this machine, after [`allow_loopback`](Self::allow_loopback).
 ///
-/// With none of them nothing is fetched. Redirects are not followed, but for one from an export to a file that is at
+/// With none of them nothing is fetched, and the error says which option to set:
+///
+/// ```
+/// use antiphon_results::client::{DualResponseClient, DualResponseClientOptions};
+///
+/// # fn client() -> Result<DualResponseClient, antiphon_results::client::DualResponseClientError> {
+/// let options = DualResponseClientOptions::new().allow_origin("https://data.example.com");
+/// DualResponseClient::new(options)
+/// # }
+/// ```
+///
+/// Redirects are not followed, but for one from an export to a file that is at
 /// one of these too; it is sent no headers. Proxies in the environment are not used.
 #[derive(Clone, Default)]
 #[must_use]

@@ -42,7 +42,8 @@ impl Setup {
         let home = home.or_else(|| fallback.as_ref().map(Url::origin)).or(only);
         if home.is_none() && (options.provider.is_some() || !options.headers.is_empty()) {
             return Err(DualResponseClientError::Config(
-                "headers need an origin they are for: use `with_base_url` or `with_endpoint_origin`"
+                "headers need an origin they are for: write `.with_base_url(\"https://host/resources\")` or \
+                 `.with_endpoint_origin(\"https://host/mcp\")`"
                     .to_owned(),
             ));
         }

@@ -36,7 +36,11 @@ pub struct DualResponse {
     pub resource_url: String,
     /// What people call it.
     pub name: String,
-    /// The preview: the first rows, within bounds.
+    /// The preview: the first rows as a model reads them.
+    ///
+    /// By default they have at most 8 KiB, 50 columns and 200 characters a cell. Shortened text ends with `…`, nested
+    /// values that are too long are text, line breaks are blanks, and invisible characters are left out. So there may be
+    /// fewer rows than were asked for, and values that differ from those at [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
     /// How many rows there are; of a set that is still being written, how many came so far.
     pub total_count: u64,
@@ -90,6 +94,10 @@ impl DualResponse {
     }
 
     /// The structured content.
+    ///
+    /// `results` is the [preview](Self::sample), not the data: a host may pass it on to the model. A program that shows or
+    /// computes with rows fetches them at `resource.url`. If `metadata.preview` is there, it says how much the preview
+    /// leaves out; see [`Cut`].
     pub fn to_structured_content(&self) -> Value {
         let mut structured = json!({
             "results": self.sample,

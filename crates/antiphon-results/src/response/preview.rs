@@ -28,6 +28,9 @@ pub(crate) struct Preview {
 }
 
 /// What a preview leaves out of the rows it could have shown.
+///
+/// These are counts. No mark says which cell is shortened, beside the `…` at its end: a program that needs whole values
+/// fetches the rows. Where all counts are 0, each value is whole but for blanks and invisible characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Cut {

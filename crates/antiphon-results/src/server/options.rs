@@ -248,8 +248,8 @@ pub struct ResultLimits {
     pub snapshot_rows: u64,
     /// The most bytes of a snapshot as it is stored; likewise. Default: 10 GiB.
     pub snapshot_bytes: u64,
-    /// The most bytes of all snapshots of one tenant and their views; with more, no new ones are made. Those who are
-    /// in no tenant share them. Default: 50 GiB.
+    /// The most bytes of all snapshots of one tenant and their views; with more, no new ones are made. Where there is no
+    /// tenant, each principal has as many, and callers without a principal share them. Default: 50 GiB.
     pub tenant_bytes: u64,
     /// How many snapshots of one tenant are written at once in this process. Whoever is in no tenant has as many of
     /// their own, here and below. Default: 4.

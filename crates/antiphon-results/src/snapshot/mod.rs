@@ -108,29 +108,116 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// How much of the store a tenant has taken, in bytes. A view that is being made, by whichever process, counts for as
     /// much as it may come to.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
+
+    /// How much of the store those have taken who share it with this owner: the owner's tenant, or where there is none
+    /// the principal alone.
+    ///
+    /// The answer may be some time old, if it is expensive to find. By default it is that of [`usage`](Self::usage), and
+    /// all principals without a tenant share one.
+    async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
+        Ok(Taken::now(self.usage(owner.tenant.as_deref()).await?))
+    }
+}
+
+/// How much of a store somebody has taken.
+#[cfg(feature = "server")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Taken {
+    /// In bytes.
+    pub bytes: u64,
+    /// How long ago the store was asked. [`Duration::MAX`] if it has not answered yet.
+    pub age: Duration,
+}
+
+#[cfg(feature = "server")]
+impl Taken {
+    /// So many bytes at this moment.
+    pub fn now(bytes: u64) -> Self {
+        Self { bytes, age: Duration::ZERO }
+    }
+
+    /// Sets how long ago the store was asked. Default: 0.
+    #[must_use]
+    pub fn with_age(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
 }
 
 /// Which snapshot: the set's id, within its tenant.
 #[cfg(feature = "server")]
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotId {
     /// The tenant's part of the store, as [`SnapshotId::place`] makes it of a name.
     pub place: String,
     /// The set's id: lower case letters, digits and `_`.
     pub set: String,
+    /// See [`SnapshotId::share`]. It is no part of the name: a snapshot that is found does not tell it.
+    share: String,
+}
+
+#[cfg(feature = "server")]
+impl PartialEq for SnapshotId {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.place, &self.set) == (&other.place, &other.set)
+    }
+}
+
+#[cfg(feature = "server")]
+impl Eq for SnapshotId {}
+
+#[cfg(feature = "server")]
+impl std::hash::Hash for SnapshotId {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.place, &self.set).hash(state);
+    }
+}
+
+#[cfg(feature = "server")]
+impl PartialOrd for SnapshotId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(feature = "server")]
+impl Ord for SnapshotId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (&self.place, &self.set).cmp(&(&other.place, &other.set))
+    }
 }
 
 #[cfg(feature = "server")]
 impl SnapshotId {
     /// The snapshot of this set of this owner.
     pub fn new(owner: &Owner, set: impl Into<String>) -> Self {
-        Self { place: Self::place(owner.tenant.as_deref()), set: set.into() }
+        let place = Self::place(owner.tenant.as_deref());
+        Self { place, set: set.into(), share: Self::share_of(owner) }
     }
 
     /// A snapshot that was found where it is, for those who write a store.
     pub fn found(place: impl Into<String>, set: impl Into<String>) -> Self {
-        Self { place: place.into(), set: set.into() }
+        let place = place.into();
+        Self { share: place.clone(), place, set: set.into() }
+    }
+
+    /// Those who share what a tenant may have: all of a tenant, or where there is no tenant the principal alone. Callers
+    /// without a principal share with each other.
+    ///
+    /// A store that limits how much one of them takes tells them apart by it. It can stand in a path.
+    pub fn share(&self) -> &str {
+        &self.share
+    }
+
+    /// The [`share`](Self::share) of an owner's sets.
+    pub fn share_of(owner: &Owner) -> String {
+        use sha2::{Digest as _, Sha256};
+        match (&owner.tenant, &owner.principal) {
+            (None, Some(principal)) => format!("p{}", hex(&Sha256::digest(principal.as_bytes())[..16])),
+            (tenant, _) => Self::place(tenant.as_deref()),
+        }
     }
 
     /// A tenant's part of a store: a name that can stand in a path, whatever the tenant is called, and does not say
@@ -242,5 +329,9 @@ impl<S: SnapshotStore + ?Sized> SnapshotStore for Arc<S> {
 
     async fn usage(&self, tenant: Option<&str>) -> Result<u64> {
         (**self).usage(tenant).await
+    }
+
+    async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
+        (**self).usage_of(owner).await
     }
 }

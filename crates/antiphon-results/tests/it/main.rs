@@ -5,6 +5,7 @@ mod client;
 mod create;
 mod edges;
 mod life;
+mod own_store;
 mod pages;
 mod parts;
 mod replicas;

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use antiphon_results::snapshot::SnapshotId;
 use chrono::{DateTime, Utc};
 use object_store::{Error as StoreError, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,8 @@ pub(super) struct Claim {
 
 impl Claim {
     /// Takes it, unless somebody has it or the snapshot is there.
-    pub(super) async fn take(inner: &Arc<Inner>, place: Place) -> Result<Self> {
+    pub(super) async fn take(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Self> {
+        let place = Place::of(&inner.store.prefix, id);
         let nonce = writer_name()?;
         let intent = Intent { nonce: nonce.clone(), started: Utc::now() };
         let text = serde_json::to_vec(&intent).map_err(Error::Manifest)?;
@@ -48,16 +50,24 @@ impl Claim {
         }
         // Whoever was first removes the intent only when the manifest is there, so this cannot miss it.
         match objects.head(&claim.place.manifest()).await {
-            Err(StoreError::NotFound { .. }) => Ok(claim),
+            Err(StoreError::NotFound { .. }) => {}
             Ok(_) => {
                 claim.release().await;
-                Err(taken())
+                return Err(taken());
             }
             Err(error) => {
                 claim.release().await;
-                Err(error.into())
+                return Err(error.into());
             }
         }
+        if id.share() != id.place {
+            let owner = claim.place.owner(id.share(), &claim.nonce);
+            if let Err(error) = objects.put(&owner, PutPayload::new()).await {
+                claim.undo().await;
+                return Err(error.into());
+            }
+        }
+        Ok(claim)
     }
 
     /// Fails if the snapshot was removed, or is somebody else's by now.

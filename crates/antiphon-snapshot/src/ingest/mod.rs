@@ -33,7 +33,6 @@ use self::{
 use crate::{
     error::{Error, Result},
     keeper::Inner,
-    layout::Place,
 };
 
 /// Begins to take rows in. Returns when the first are there.
@@ -47,7 +46,7 @@ pub(crate) async fn begin(
         return Err(Error::Invalid("a snapshot needs an id".into()));
     }
     let mut feed = Feed::open(intake).await?;
-    let claim = Claim::take(inner, Place::of(&inner.store.prefix, id)).await?;
+    let claim = Claim::take(inner, id).await?;
     let mut work = Work::new(inner, claim);
     let first = match feed.first(options.sample).await {
         Ok(first) => first,

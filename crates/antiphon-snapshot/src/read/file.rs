@@ -14,6 +14,9 @@ use parquet::{
     file::metadata::ParquetMetaData,
 };
 
+use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
+
 use super::guard;
 
 /// A stored file whose footer is known already.
@@ -23,6 +26,9 @@ pub(crate) struct StoredFile {
     pub(crate) path: Path,
     pub(crate) bytes: u64,
     pub(crate) metadata: Arc<ParquetMetaData>,
+    /// Where requests to the object store run, wherever the reader runs: their connections must not depend on threads
+    /// that a query can block.
+    pub(crate) requests: Handle,
 }
 
 impl AsyncFileReader for StoredFile {
@@ -40,8 +46,11 @@ impl AsyncFileReader for StoredFile {
             return future::ready(Err(error)).boxed();
         }
         async move {
-            let outside = |error| ParquetError::External(Box::new(error));
-            let parts = self.objects.get_ranges(&self.path, &ranges).await.map_err(outside)?;
+            let (objects, path, wanted) = (Arc::clone(&self.objects), self.path.clone(), ranges.clone());
+            let request = self.requests.spawn(async move { objects.get_ranges(&path, &wanted).await });
+            let parts = AbortOnDropHandle::new(request).await;
+            let parts = parts.map_err(|error| ParquetError::External(Box::new(error)))?;
+            let parts = parts.map_err(|error| ParquetError::External(Box::new(error)))?;
             let all = 0..self.metadata.num_row_groups();
             let checked = guard::pages(&self.metadata, &all, &ranges, &parts);
             checked.map_err(|error| ParquetError::External(Box::new(error)))?;

@@ -1,6 +1,6 @@
 //! Rows grouped and measured.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use antiphon_results::{
     DualResponseError, Rows,
@@ -13,10 +13,11 @@ use datafusion::{
     functions_aggregate::expr_fn::{approx_distinct, avg, count, count_distinct, max, min, sum},
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit},
 };
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{
     engine, filter, refusal,
+    run::Running,
     scan::{self, SnapshotTable},
 };
 use crate::{
@@ -40,18 +41,17 @@ pub(crate) async fn aggregate(
     let opened = inner.opened(id, &View::default()).await?;
     let table = SnapshotTable::new(inner, opened, engine::PARTITIONS);
     let plan = plan(table, aggregate)?;
-    let _turn = inner.engine.turn(&id.place).await?;
-    let limit = inner.engine.time;
-    let run = async {
-        let state = inner.engine.state(engine::PARTITIONS);
-        let mut batches = scan::run(state, &plan).await.map_err(refusal::of_view)?;
-        let mut rows = Rows::new();
-        while let Some(batch) = batches.try_next().await.map_err(refusal::of_view)? {
-            crate::read::rows(&batch, &mut rows, MAX_GROUPS + 1)?;
-        }
-        Ok(rows)
+    let turn = inner.engine.turn(id.share()).await?;
+    let state = inner.engine.state(engine::PARTITIONS);
+    let open = async move {
+        let batches = scan::run(state, &plan).await.map_err(refusal::of_view)?;
+        Ok(batches.map_err(refusal::of_view).boxed())
     };
-    let rows = tokio::time::timeout(limit, run).await.unwrap_or_else(|_| Err(refusal::timeout(limit)))?;
+    let mut running = Running::start(&inner.engine, Arc::new(turn), Instant::now(), open)?;
+    let mut rows = Rows::new();
+    while let Some(batch) = running.next().await? {
+        crate::read::rows(&batch, &mut rows, MAX_GROUPS + 1)?;
+    }
     if rows.len() > MAX_GROUPS {
         return Err(DualResponseError::TooLarge(format!(
             "there are more than {MAX_GROUPS} groups; give a `limit`, or group by wider buckets"

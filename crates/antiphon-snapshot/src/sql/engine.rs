@@ -22,7 +22,7 @@ use object_store::ObjectStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
-use super::flight::Flights;
+use super::{flight::Flights, run::Threads};
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
@@ -34,14 +34,18 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many threads work on one query. Fixed, so that what fits into the pool on one machine fits on another.
 pub(super) const PARTITIONS: usize = 2;
 
-/// What queries of one process share: memory, room on disk, turns.
+/// The most threads of queries, however many queries run at once.
+const MAX_THREADS: usize = 64;
+
+/// What queries of one process share: memory, room on disk, threads, turns.
 pub(crate) struct Engine {
     runtime: Arc<RuntimeEnv>,
     pool_bytes: usize,
     pub(super) time: Duration,
+    pub(super) threads: Threads,
     turns: Arc<Semaphore>,
     turns_per_tenant: usize,
-    /// Those of tenants that have any at the moment.
+    /// Those of tenants that have any at the moment, by `SnapshotId::share`.
     tenants: Mutex<HashMap<String, Weak<Semaphore>>>,
     /// Views that are being made.
     pub(super) flights: Flights,
@@ -69,6 +73,7 @@ impl Engine {
             runtime,
             pool_bytes: config.pool_bytes,
             time: config.query_time,
+            threads: Threads::new(config.queries.max(1).saturating_mul(PARTITIONS).min(MAX_THREADS)),
             turns: Arc::new(Semaphore::new(config.queries.max(1))),
             turns_per_tenant: config.queries_per_tenant.max(1),
             tenants: Mutex::default(),
@@ -76,7 +81,7 @@ impl Engine {
         })
     }
 
-    /// Waits for a turn, a short while.
+    /// Waits for a turn of those who share it, a short while.
     pub(super) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
         let both = async {

@@ -19,6 +19,8 @@ use crate::{
 
 /// The most filters at once.
 const MAX_FILTERS: usize = 32;
+/// The length of the longest text that is searched for, in bytes. The engine compiles it anew for each batch.
+const MAX_TEXT_BYTES: usize = 1_000;
 /// The most values in a list.
 const MAX_VALUES: usize = 1_000;
 
@@ -189,6 +191,13 @@ fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
         return Err(Error::Invalid(format!(
             "column `{}` is no text; compare it with `eq`, `lt`, `gt` and the like",
             filter.column
+        )));
+    }
+    if value.len() > MAX_TEXT_BYTES {
+        return Err(Error::Invalid(format!(
+            "column `{}` is searched for a text of {} bytes; {MAX_TEXT_BYTES} is the maximum",
+            filter.column,
+            value.len()
         )));
     }
     let mut pattern = String::from(before);

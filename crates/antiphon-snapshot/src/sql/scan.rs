@@ -28,6 +28,7 @@ use datafusion::{
 };
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
+use tokio::runtime::Handle;
 
 use crate::{error::Error, keeper::Inner, opened::Opened, read::guard};
 
@@ -45,13 +46,16 @@ pub(super) struct SnapshotTable {
     /// Whether the last column is the row's number.
     numbered: bool,
     partitions: usize,
+    /// Where requests to the object store run: on the server's threads, which no query blocks.
+    requests: Handle,
 }
 
 impl SnapshotTable {
-    /// Its columns, read by so many at once.
+    /// Its columns, read by so many at once. Call it on the server's runtime.
     pub(super) fn new(inner: &Arc<Inner>, opened: Arc<Opened>, partitions: usize) -> Self {
         let schema = Self::plain_schema(&opened);
-        Self { inner: Arc::clone(inner), opened, schema, numbered: false, partitions }
+        let requests = Handle::current();
+        Self { inner: Arc::clone(inner), opened, schema, numbered: false, partitions, requests }
     }
 
     /// Its columns, without what the file says of itself.
@@ -112,7 +116,7 @@ impl SnapshotTable {
         let sources: Arc<[Option<usize>]> = columns.into_iter().map(place).collect();
         let open = move |group: Group| {
             let batches = ParquetRecordBatchStreamBuilder::new_with_metadata(
-                self.opened.reader(&self.inner),
+                self.opened.reader(&self.inner, self.requests.clone()),
                 self.opened.metadata.clone(),
             )
             .with_row_groups(vec![group.index])

@@ -1,6 +1,6 @@
 //! Views: an order and a choice of a snapshot's rows, written once as a file of their own and then read like any.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use antiphon_results::{
     DualResponseError, Order,
@@ -14,11 +14,12 @@ use datafusion::{
     execution::SendableRecordBatchStream,
     logical_expr::{Expr, LogicalPlanBuilder},
 };
-use futures_util::TryStreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStoreExt as _, path::Path};
 
 use super::{
     engine, filter, refusal,
+    run::Running,
     scan::{self, SnapshotTable},
 };
 use crate::{
@@ -60,8 +61,8 @@ pub(crate) async fn prepare(
         let word = place.data(&takes_name(&writer_name()?, whole.manifest.bytes));
         leave_word(&of, &word).await?;
         let limit = of.engine.time;
-        let made = match of.engine.turn(&id.place).await {
-            Ok(_turn) => tokio::time::timeout(limit, make(&of, &whole, &place, plan)).await,
+        let made = match of.engine.turn(id.share()).await {
+            Ok(turn) => tokio::time::timeout(limit, make(&of, &whole, &place, plan, Arc::new(turn))).await,
             Err(error) => Ok(Err(error)),
         };
         if let Err(error) = remove(&of, &word).await {
@@ -129,15 +130,28 @@ impl Plan {
     }
 }
 
-async fn make(inner: &Inner, whole: &Opened, place: &Place, plan: Plan) -> Result<u64, DualResponseError> {
+async fn make(
+    inner: &Arc<Inner>,
+    whole: &Opened,
+    place: &Place,
+    plan: Plan,
+    turn: Arc<engine::Turn>,
+) -> Result<u64, DualResponseError> {
+    let begun = Instant::now();
     make_room(inner, whole).await?;
     // Another replica may be at the same view: each writes a file of its own, and the manifest says whose it is.
     let name = data_name(&writer_name()?);
     let data = place.data(&name);
     let schema = SnapshotTable::plain_schema(whole);
-    let mut rows = plan.run(inner).await.map_err(refusal::of_view)?;
+    let of = Arc::clone(inner);
+    let open = async move {
+        let rows = plan.run(&of).await.map_err(refusal::of_view)?;
+        Ok(rows.map_err(refusal::of_view).boxed())
+    };
+    // The turn is kept until the view is written, and beyond that for as long as its rows are being made.
+    let mut rows = Running::start(&inner.engine, Arc::clone(&turn), begun, open)?;
     let mut writer = Writer::create(inner, data.clone(), Arc::clone(&schema))?;
-    while let Some(batch) = rows.try_next().await.map_err(refusal::of_view)? {
+    while let Some(batch) = rows.next().await? {
         let batch = batch.with_schema(Arc::clone(&schema)).map_err(Error::from)?;
         writer.write(batch).await?;
     }
@@ -172,7 +186,8 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     let is_manifest = |meta: &ObjectMeta| meta.location.filename() == Some("manifest.json");
     let made =
         |metas: &[ObjectMeta]| metas.iter().find(|meta| is_manifest(meta)).map(|meta| meta.last_modified);
-    let abandoned = Utc::now() - chrono::Duration::from_std(inner.config.abandoned).unwrap_or_default();
+    let abandoned =
+        inner.store_now().await - chrono::Duration::from_std(inner.config.abandoned).unwrap_or_default();
     let mut finished: Vec<(DateTime<Utc>, String, Vec<ObjectMeta>)> = Vec::new();
     for (view, metas) in views {
         if let Some(made) = made(&metas) {

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use antiphon_results::{DualResponseError, snapshot::SnapshotId};
 use chrono::{DateTime, Utc};
 use futures_util::{
-    StreamExt as _, TryStreamExt as _, future,
+    FutureExt as _, StreamExt as _, TryStreamExt as _, future,
     stream::{self, BoxStream},
 };
 use object_store::{Error as StoreError, ObjectMeta, ObjectStore as _, ObjectStoreExt as _, path::Path};
@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     error::{Error, Result},
     keeper::Inner,
-    layout::{Place, takes},
+    layout::Place,
     store::again,
     writer::{UPLOAD, ignore_missing},
 };
@@ -118,11 +118,16 @@ pub(crate) fn ids(
             .boxed();
     }
     let prefix = &inner.store.prefix;
-    let shown = (!prefix.as_ref().is_empty()).then_some(prefix);
-    let list = inner.store.objects.list(shown).map_err(|error| DualResponseError::from(Error::from(error)));
-    let old = list.try_filter_map(move |meta| {
-        future::ready(Ok(if meta.last_modified < before { id_of(prefix, &meta) } else { None }))
-    });
+    let old = async move {
+        // The moment is by this process's clock, and files are dated by the store's.
+        let before = before + inner.skew().await;
+        let shown = (!prefix.as_ref().is_empty()).then_some(prefix);
+        let list = inner.store.objects.list(shown);
+        list.map_err(|error| DualResponseError::from(Error::from(error))).try_filter_map(move |meta| {
+            future::ready(Ok(if meta.last_modified < before { id_of(prefix, &meta) } else { None }))
+        })
+    };
+    let old = old.flatten_stream();
     let state = (old.boxed(), None::<SnapshotId>);
     stream::try_unfold(state, async |(mut old, last)| {
         while let Some(id) = old.try_next().await? {
@@ -143,20 +148,6 @@ fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
     parts.next()?;
     Some(SnapshotId::found(place.as_ref(), set.as_ref()))
 }
-
-pub(crate) async fn usage(inner: &Arc<Inner>, tenant: Option<&str>) -> Result<u64> {
-    let folder = inner.store.prefix.clone().join(SnapshotId::place(tenant));
-    // Whoever died while making something has left word of it; nobody works for so long.
-    let lately = Utc::now() - chrono::TimeDelta::minutes(MAKING);
-    let bytes = inner.store.objects.list(Some(&folder)).try_fold(0_u64, async |sum, meta| {
-        let takes = takes(&meta.location).filter(|_| meta.last_modified > lately);
-        Ok(sum.saturating_add(meta.size).saturating_add(takes.unwrap_or(0)))
-    });
-    Ok(bytes.await?)
-}
-
-/// For how long somebody who makes something is believed to be at it, in minutes.
-const MAKING: i64 = 5;
 
 fn broken(error: impl Into<antiphon_results::BoxError>) -> Error {
     Error::Broken(error.into())

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use object_store::path::Path;
 use parquet::{
     basic::{Compression, ZstdLevel},
@@ -81,7 +81,8 @@ impl Writer {
             Encoder {
                 groups,
                 rows: 0,
-                part_bytes: config.part_bytes,
+                rest: BytesMut::new(),
+                part_bytes: config.part_bytes.max(1),
                 chunk_bytes: config.chunk_bytes,
                 gauge: Arc::clone(&gauge),
             },
@@ -156,25 +157,47 @@ fn settle(
 struct Encoder {
     groups: Groups,
     rows: u64,
+    /// What is encoded and does not make a part yet.
+    rest: BytesMut,
     part_bytes: usize,
     chunk_bytes: usize,
     gauge: Arc<Gauge>,
 }
 
 impl Encoder {
-    /// Encodes a batch; returns bytes if there are enough to be sent.
-    fn add(&mut self, batch: &RecordBatch) -> Result<Option<Bytes>> {
+    /// Encodes a batch; returns the parts that are full.
+    fn add(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>> {
         for slice in slices(batch, self.chunk_bytes) {
             self.rows += slice.num_rows() as u64;
             self.groups.write(&slice)?;
         }
         self.gauge.made.store(self.groups.made() as u64, Ordering::Relaxed);
-        Ok((self.groups.waiting() >= self.part_bytes).then(|| self.groups.take().into()))
+        if self.rest.len() + self.groups.waiting() < self.part_bytes {
+            return Ok(Vec::new());
+        }
+        Ok(self.parts())
     }
 
-    fn end(&mut self) -> Result<Bytes> {
+    /// Encodes the end; returns the parts that are full, and the last one.
+    fn end(&mut self) -> Result<(Vec<Bytes>, Bytes)> {
         self.groups.finish()?;
-        Ok(self.groups.take().into())
+        let mut parts = self.parts();
+        let rest = std::mem::take(&mut self.rest).freeze();
+        Ok(match parts.pop() {
+            Some(last) if rest.is_empty() => (parts, last),
+            last => {
+                parts.extend(last);
+                (parts, rest)
+            }
+        })
+    }
+
+    /// The parts that are full. All of them have one length: some stores, such as Cloudflare's R2, take no others before
+    /// the last.
+    fn parts(&mut self) -> Vec<Bytes> {
+        self.rest.extend_from_slice(&self.groups.take());
+        let full = self.rest.len() / self.part_bytes;
+        (0..full).map(|_| self.rest.split_to(self.part_bytes).freeze()).collect()
     }
 }
 
@@ -197,12 +220,12 @@ async fn encode(
             None => return Err(Error::Broken("nobody brings rows".into())),
         };
         let work = tokio::task::spawn_blocking(move || {
-            let part = encoder.add(&batch);
-            (encoder, part)
+            let full = encoder.add(&batch);
+            (encoder, full)
         });
-        let part;
-        (encoder, part) = work.await.map_err(broken)?;
-        if let Some(bytes) = part? {
+        let full;
+        (encoder, full) = work.await.map_err(broken)?;
+        for bytes in full? {
             parts.send(Part::More(bytes)).await.map_err(gone)?;
         }
     }
@@ -211,7 +234,11 @@ async fn encode(
         (encoder.rows, last)
     });
     let (rows, last) = work.await.map_err(broken)?;
-    parts.send(Part::Last(last?)).await.map_err(gone)?;
+    let (full, last) = last?;
+    for bytes in full {
+        parts.send(Part::More(bytes)).await.map_err(gone)?;
+    }
+    parts.send(Part::Last(last)).await.map_err(gone)?;
     Ok(rows)
 }
 

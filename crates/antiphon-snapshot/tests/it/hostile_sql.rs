@@ -72,7 +72,7 @@ async fn are_stopped_by(expected: &str, at_least: usize) {
     let statements = of_rule(expected);
     assert!(statements.len() >= at_least, "{} statements for {expected}", statements.len());
     // Many of those that are allowed go on until they are stopped.
-    let time = if expected == "bounded" { Duration::from_millis(500) } else { Duration::from_secs(1) };
+    let time = if expected == "bounded" { Duration::from_millis(500) } else { Duration::from_secs(5) };
     let snapshots = world(time).await;
     let before = resident();
     let mut wrong = Vec::new();
@@ -122,6 +122,7 @@ stopped! {
     what_is_too_deep_is_not_planned: "too_deep", 30;
     not_every_row_meets_every_other: "cartesian", 20;
     nobody_takes_all_the_memory: "memory", 20;
+    pattern_that_is_no_small_literal_is_rejected: "pattern", 40;
     what_is_allowed_still_ends: "bounded", 40;
     what_makes_no_sense_is_said_to: "not_valid", 40;
 }
@@ -146,7 +147,7 @@ async fn another_tenants_set_is_not_found_even_if_it_is_given() {
 }
 
 /// How many bytes of memory this process has.
-fn resident() -> usize {
+pub(crate) fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

@@ -47,9 +47,15 @@ mod sql_innocent;
 #[cfg(feature = "sql")]
 mod sql_limits;
 #[cfg(feature = "sql")]
+mod sql_patterns;
+#[cfg(feature = "sql")]
 mod sql_queries;
 #[cfg(feature = "sql")]
 mod sql_rows;
+#[cfg(feature = "sql")]
+mod stored;
+mod upload_parts;
+mod usage;
 #[cfg(feature = "sql")]
 mod views;
 #[cfg(feature = "sql")]

@@ -16,7 +16,7 @@ use crate::{
 
 const URL: &str = "ANTIPHON_TEST_S3_URL";
 
-fn store(url: &str, bucket: &str) -> AmazonS3 {
+pub(crate) fn store(url: &str, bucket: &str) -> AmazonS3 {
     let builder = AmazonS3Builder::new().with_bucket_name(bucket);
     s3_options(url)
         .into_iter()

@@ -103,6 +103,8 @@ macro_rules! store_laws {
             reborn_record_is_safe_from_its_claimer
             claims_are_divided_among_racers
             claims_keep_to_their_prefix_and_limit
+            expired_records_are_removed_within_prefix_and_limit
+            bulk_removal_spares_live_and_claimed_records
             listing_keeps_to_its_prefix
             listing_in_pages_shows_each_record_once
             listing_goes_on_while_records_are_deleted
@@ -159,6 +161,8 @@ macro_rules! queue_laws {
             racing_pushers_of_one_id_add_one_job
             queues_and_spaces_are_apart
             depth_counts_each_kind
+            depth_is_exact_for_a_thousand_jobs
+            ping_answers_and_changes_nothing
             any_payload_is_kept
             bad_names_and_large_payloads_are_refused
         );

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::StreamExt as _;
 use tokio::{task::JoinSet, time::sleep};
 
 use super::Queues;
@@ -503,7 +504,7 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
     let first = lease(&*queue).await;
     queue.bury(&first.lease).await.unwrap();
     let _held = lease(&*queue).await;
-    let expected = Depth { waiting: 3, leased: 1, dead: 1 };
+    let expected = Depth { waiting: 3, leased: 1, dead: 1, estimated: false };
     if queues.is_exact() {
         // A moment may pass before it shows.
         for _ in 0..40 {
@@ -517,6 +518,35 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
         let depth = queue.depth("work").await.unwrap();
         assert_eq!(depth.waiting + depth.leased + depth.dead, 5);
     }
+}
+
+/// More jobs than fit on a page of any engine are still counted, not estimated.
+pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
+    const JOBS: u64 = 1_100;
+    let queue = queues.open().await;
+    let pushes = (0..JOBS).map(|number| {
+        let queue = Arc::clone(&queue);
+        async move { push(&*queue, &format!("job-{number}")).await }
+    });
+    futures_util::stream::iter(pushes).buffer_unordered(32).collect::<Vec<_>>().await;
+    let expected = Depth { waiting: JOBS, ..Depth::default() };
+    for _ in 0..40 {
+        if queue.depth("work").await.unwrap() == expected {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(queue.depth("work").await.unwrap(), expected);
+}
+
+/// A queue that works answers, whether or not there are jobs, and the answer changes nothing.
+pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
+    let queue = queues.open().await;
+    queue.ping().await.unwrap();
+    push(&*queue, "a").await;
+    queue.ping().await.unwrap();
+    assert_eq!(lease(&*queue).await.id(), "a");
+    assert_none(&*queue).await;
 }
 
 /// A payload is bytes.

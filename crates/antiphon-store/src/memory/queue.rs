@@ -32,6 +32,8 @@ pub(super) struct Line {
     /// When which job changes hands by itself: a waiting one may be leased, a lease runs out.
     due: BTreeSet<(Instant, u64, String)>,
     turn: u64,
+    /// How many jobs are in which place, so that nobody has to go through all of them.
+    depth: Depth,
     pushed: Arc<Notify>,
 }
 
@@ -63,6 +65,8 @@ impl Line {
         if let Some((time, turn)) = entry.place.time() {
             self.due.remove(&(time, turn, id.to_owned()));
         }
+        *entry.place.among(&mut self.depth) -= 1;
+        *place.among(&mut self.depth) += 1;
         entry.place = place;
         if let Some((time, turn)) = place.time() {
             self.due.insert((time, turn, id.to_owned()));
@@ -76,9 +80,19 @@ impl Line {
     }
 
     fn remove(&mut self, id: &str) {
-        if let Some((time, turn)) = self.jobs.remove(id).and_then(|entry| entry.place.time()) {
+        let Some(entry) = self.jobs.remove(id) else { return };
+        *entry.place.among(&mut self.depth) -= 1;
+        if let Some((time, turn)) = entry.place.time() {
             self.due.remove(&(time, turn, id.to_owned()));
         }
+    }
+
+    /// Adds a job that may be leased after `delay`.
+    fn add(&mut self, job: NewJob) {
+        let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: Place::Dead };
+        self.jobs.insert(job.id.clone(), entry);
+        self.depth.dead += 1;
+        self.wait(&job.id, job.delay);
     }
 
     /// Gives out up to `limit` jobs whose time has come. A lease that has run out is a job that waits.
@@ -111,6 +125,15 @@ impl Place {
         match self {
             Self::Waiting { due: time, turn } | Self::Leased { until: time, turn } => Some((time, turn)),
             Self::Dead => None,
+        }
+    }
+
+    /// The number that counts this place.
+    fn among(self, depth: &mut Depth) -> &mut u64 {
+        match self {
+            Self::Waiting { .. } => &mut depth.waiting,
+            Self::Leased { .. } => &mut depth.leased,
+            Self::Dead => &mut depth.dead,
         }
     }
 }
@@ -160,9 +183,7 @@ impl Queue for MemoryQueue {
         if line.jobs.contains_key(&job.id) {
             return Ok(Pushed::Duplicate);
         }
-        let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: Place::Dead };
-        line.jobs.insert(job.id.clone(), entry);
-        line.wait(&job.id, job.delay);
+        line.add(job);
         Ok(Pushed::Added)
     }
 
@@ -247,15 +268,6 @@ impl Queue for MemoryQueue {
 
     async fn depth(&self, queue: &str) -> Result<Depth> {
         name::check_segment(queue)?;
-        let lines = self.lines();
-        let mut depth = Depth::default();
-        for entry in lines.get(queue).into_iter().flat_map(|line| line.jobs.values()) {
-            match entry.place {
-                Place::Waiting { .. } => depth.waiting += 1,
-                Place::Leased { .. } => depth.leased += 1,
-                Place::Dead => depth.dead += 1,
-            }
-        }
-        Ok(depth)
+        Ok(self.lines().get(queue).map(|line| line.depth).unwrap_or_default())
     }
 }

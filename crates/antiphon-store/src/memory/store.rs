@@ -63,6 +63,13 @@ impl State {
         revision
     }
 
+    /// What has expired under `prefix` and nobody holds.
+    fn due(&self, prefix: &str, limit: usize) -> Vec<(Instant, String)> {
+        let now = Instant::now();
+        let due = self.due.iter().take_while(|(due, _)| *due <= now);
+        due.filter(|(_, key)| key.starts_with(prefix)).take(limit).cloned().collect()
+    }
+
     fn remove(&mut self, key: &str) {
         if let Some(due) = self.records.remove(key).and_then(|kept| kept.due) {
             self.due.remove(&(due, key.to_owned()));
@@ -82,6 +89,10 @@ fn conflict(key: &str) -> Error {
 
 #[async_trait]
 impl Store for MemoryStore {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         name::check(key)?;
         Ok(self.state().live(key).map(|kept| Record::new(key, kept.value.clone(), kept.revision)))
@@ -150,16 +161,8 @@ impl Store for MemoryStore {
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
         name::check_prefix(prefix)?;
         let mut state = self.state();
-        let now = Instant::now();
-        let due: Vec<_> = state
-            .due
-            .iter()
-            .take_while(|(due, _)| *due <= now)
-            .filter(|(_, key)| key.starts_with(prefix))
-            .take(limit)
-            .cloned()
-            .collect();
-        let lapses = now + lease;
+        let due = state.due(prefix, limit);
+        let lapses = Instant::now() + lease;
         let mut claimed = Vec::with_capacity(due.len());
         for (due, key) in due {
             state.due.remove(&(due, key.clone()));
@@ -169,6 +172,16 @@ impl Store for MemoryStore {
             claimed.push(Record::new(key, kept.value.clone(), kept.revision));
         }
         Ok(claimed)
+    }
+
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        name::check_prefix(prefix)?;
+        let mut state = self.state();
+        let due = state.due(prefix, limit);
+        for (_, key) in &due {
+            state.remove(key);
+        }
+        Ok(due.len())
     }
 
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {

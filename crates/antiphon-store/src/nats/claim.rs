@@ -82,8 +82,10 @@ impl NatsStore {
                 let later = now + GRACE;
                 Some(timer.at(deadline.map_or(later, |deadline| deadline.min(later)), TimerKind::Seen))
             }
+            // Somebody has created it anew, and set a timer.
+            (Some(version), kind) if is_replaced(kind, &version) => None,
             (version, kind) => {
-                if let (None, TimerKind::Claimed(claim)) = (&version, kind) {
+                if let (None, TimerKind::Claimed { claim, .. }) = (&version, kind) {
                     self.link.forget(Kind::Claims, claim).await;
                 }
                 deadline.map(|deadline| timer.at(deadline, TimerKind::Seen))
@@ -97,26 +99,28 @@ impl NatsStore {
     async fn take(&self, number: u64, timer: &Timer, version: Version, lease: u64) -> Result<Option<Record>> {
         let subject = self.link.subject(Kind::Claims, &timer.key);
         let until = self.link.clock.now() + lease;
+        let claimed = |claim| TimerKind::Claimed { claim, version: version.sequence };
         let message = || PublishMessage::build().payload(format!("{} {until}", version.sequence).into());
-        let mut claim = self.link.put_at(&subject, message(), 0).await?;
-        if claim.is_none() {
-            let at = match self.link.last(Kind::Claims, &subject).await? {
-                Some(kept) => {
-                    let held = held_until(&kept, version.sequence);
-                    if held > self.link.clock.now() {
-                        // Somebody has it. If they do nothing about it, it is time then.
-                        self.reset(number, Some(timer.at(held, TimerKind::Claimed(kept.sequence)))).await?;
-                        return Ok(None);
-                    }
-                    kept.sequence
-                }
-                None => 0,
+        let mut at = 0;
+        let claim = loop {
+            if let Some(claim) = self.link.put_at(&subject, message(), at).await? {
+                break claim;
+            }
+            let kept = self.link.last(Kind::Claims, &subject).await?;
+            let Some(kept) = kept.filter(|kept| kept.sequence != at) else {
+                // A rival's claim cannot be read yet, or is gone already. The timer is looked at again.
+                return Ok(None);
             };
-            claim = self.link.put_at(&subject, message(), at).await?;
-        }
-        // Somebody else was faster.
-        let Some(claim) = claim else { return Ok(None) };
-        self.reset(number, Some(timer.at(until, TimerKind::Claimed(claim)))).await?;
+            let held = held_until(&kept, version.sequence);
+            if held > self.link.clock.now() {
+                // Somebody has it. If they do nothing about it, it is time then.
+                let next = timer.at(held, claimed(kept.sequence));
+                self.reset(number, (!is_replaced(timer.kind, &version)).then_some(next)).await?;
+                return Ok(None);
+            }
+            at = kept.sequence;
+        };
+        self.reset(number, Some(timer.at(until, claimed(claim)))).await?;
         // It may have been claimed and deleted, or written over, while we were about it.
         if self.look(&timer.key).await?.is_none_or(|found| found.sequence != version.sequence) {
             self.link.forget(Kind::Claims, claim).await;
@@ -134,6 +138,11 @@ impl NatsStore {
         self.link.forget(Kind::Timers, number).await;
         Ok(())
     }
+}
+
+/// Whether a timer was set for a claim on an earlier version of the record, and this version has a timer of its own.
+fn is_replaced(kind: TimerKind, now: &Version) -> bool {
+    matches!(kind, TimerKind::Claimed { version, .. } if version != 0 && version < now.sequence) && now.timed
 }
 
 /// Until when a claim holds on the record with this number; 0 if it is about another.

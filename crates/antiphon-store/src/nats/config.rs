@@ -1,6 +1,12 @@
 use std::{fmt, time::Duration};
 
-use async_nats::ServerAddr;
+use async_nats::{
+    ServerAddr,
+    rustls::{
+        ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, pem::PemObject as _},
+    },
+};
 
 use crate::{
     error::{Error, Result},
@@ -12,7 +18,8 @@ use crate::{
 #[non_exhaustive]
 pub struct NatsConfig {
     /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
-    /// `nats://token@host`. What is before the `@` is percent-decoded and serves for all of them.
+    /// `nats://token@host`. What is before the `@` is percent-decoded and serves for all of them. If one of them is
+    /// `tls://`, TLS is required of all, and of those that the servers tell of.
     pub url: String,
     /// What keeps applications apart that share a server: a [segment](crate::name). Default: `antiphon`.
     pub space: String,
@@ -28,6 +35,9 @@ pub struct NatsConfig {
     /// How long an operation may take once there is a connection, besides what a worker waits for a job.
     /// Default: 5 seconds.
     pub timeout: Duration,
+    /// PEM of the authorities that sign the servers' certificates, in place of those that the system trusts.
+    /// Default: none.
+    pub authority: Option<Vec<u8>>,
 }
 
 impl NatsConfig {
@@ -40,6 +50,7 @@ impl NatsConfig {
             replicas: 1,
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
+            authority: None,
         }
     }
 
@@ -76,6 +87,29 @@ impl NatsConfig {
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
+    }
+
+    /// Sets the authorities, in PEM, that sign the servers' certificates. The system's are then not used.
+    /// Default: none, which means the system's.
+    #[must_use]
+    pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authority = Some(pem.into());
+        self
+    }
+
+    /// The configuration of TLS, where an authority was given.
+    pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
+        let Some(pem) = &self.authority else { return Ok(None) };
+        let bad = |problem: String| config(format!("the authority of NATS cannot be used: {problem}"));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| bad(error.to_string()))?;
+            roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(bad("there is no certificate in it; give PEM".into()));
+        }
+        Ok(Some(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
     }
 
     /// Checks everything that can be checked without a server.

@@ -14,12 +14,12 @@ use tokio::time::{sleep, timeout};
 use super::{
     clock::until,
     fence::{Fence, State, fence, set_fence},
-    link::{Kind, failed},
+    link::{Kind, NAME, failed},
     queue::{DUE, NatsQueue, Place},
     store::{GONE, TRIES},
 };
 use crate::{
-    error::Result,
+    error::{Error, Result},
     queue::{Job, Lease},
 };
 
@@ -112,7 +112,14 @@ impl NatsQueue {
         loop {
             let consumer = self.link.run(self.dispatcher(queue)).await?;
             let left = wait.saturating_sub(began.elapsed());
-            let offers = self.offers(queue, &consumer, limit.min(ABREAST), left).await?;
+            let offers = match self.offers(queue, &consumer, limit.min(ABREAST), left).await {
+                // Its leader is being elected, or is not known on this server yet.
+                Err(Error::Busy { .. }) if began.elapsed() < wait => {
+                    sleep(PAUSE).await;
+                    continue;
+                }
+                offers => offers?,
+            };
             let nothing = offers.is_empty();
             let claims = offers.into_iter().map(|offer| self.link.run(self.claim(offer)));
             let claims: Vec<_> = stream::iter(claims).buffered(ABREAST).collect().await;
@@ -162,7 +169,7 @@ impl NatsQueue {
                 let offer = message.map_err(|error| {
                     // There may be no such consumer any more.
                     self.forget_dispatcher(queue);
-                    failed(error)
+                    if is_unanswered(&*error) { Error::busy(NAME, error) } else { failed(error) }
                 })?;
                 offers.extend(Offer::read(queue, &offer, asked));
             }
@@ -226,7 +233,7 @@ impl NatsQueue {
             // Without a fence, and not new, it may have been finished and removed while this offer was on its way. So it
             // may if the server was killed since: it has then forgotten this offer, and made it anew to another.
             let doubtful = doubtful || offer.asked.elapsed() > RESTART;
-            if at == 0 && doubtful && self.link.message(Kind::Jobs, place.number).await?.is_none() {
+            if at == 0 && doubtful && !self.is_there(place).await? {
                 self.link.forget(Kind::Fences, number).await;
                 self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
                 return Ok(None);
@@ -237,6 +244,17 @@ impl NatsQueue {
         }
         self.decline(&offer.reply, PAUSE).await;
         Ok(None)
+    }
+
+    /// Whether the message of an offered job is there. Waits for a leader that has not come to it yet: an offer that
+    /// is acknowledged too early strands its job.
+    async fn is_there(&self, place: &Place) -> Result<bool> {
+        loop {
+            if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
+                return Ok(kept);
+            }
+            sleep(PAUSE).await;
+        }
     }
 
     /// Writes a fence for one who holds the job, if they do.
@@ -274,6 +292,11 @@ impl NatsQueue {
             tracing::debug!(%error, "an acknowledged job is removed later, when it is offered again");
         }
     }
+}
+
+/// Whether nobody heard a request for jobs: the client tells it only in words.
+fn is_unanswered(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.to_string().contains(": 503,")
 }
 
 /// What tells one holder from another.

@@ -9,14 +9,17 @@ use async_nats::{
     client::RequestErrorKind,
     connection::State,
     jetstream::{
-        Context,
+        Context, ErrorCode,
         context::{PublishAckFuture, PublishErrorKind},
         message::PublishMessage,
         stream::{DirectGetErrorKind, RawMessageErrorKind, Stream},
     },
 };
 use bytes::Bytes;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::{clock::Clock, config::NatsConfig};
 use crate::error::{Error, Result};
@@ -185,6 +188,28 @@ impl Link {
         }
     }
 
+    /// The number of the last message of a stream, as its leader knows it.
+    pub(super) async fn last_sequence(&self, kind: Kind) -> Result<u64> {
+        let info = self.stream(kind).get_info().await.map_err(failed)?;
+        Ok(info.state.last_sequence)
+    }
+
+    /// Whether a message that was seen elsewhere is still there. `None` if the stream's leader has not come to its
+    /// number yet: with replicas, the server that offers a job may have applied it before the leader has.
+    pub(super) async fn is_kept(&self, kind: Kind, sequence: u64) -> Result<Option<bool>> {
+        if self.message(kind, sequence).await?.is_some() {
+            return Ok(Some(true));
+        }
+        if self.direct {
+            return Ok(Some(false));
+        }
+        if self.last_sequence(kind).await? < sequence {
+            return Ok(None);
+        }
+        // It may have come between the two questions.
+        Ok(Some(self.message(kind, sequence).await?.is_some()))
+    }
+
     /// Removes a message and waits until it is gone, and stays so. What is only forgotten may be there again when the
     /// server is killed: it notes such a removal a while later, but what it overwrites is overwritten at once.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
@@ -229,6 +254,9 @@ impl Link {
     }
 }
 
+/// How long to give a write that is under way to be there for readers.
+pub(super) const IN_FLIGHT: Duration = Duration::from_millis(20);
+
 /// Room for headers.
 pub(super) const HEADERS: usize = 4 * 1024;
 
@@ -248,11 +276,23 @@ pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
         Ok(ack) => Ok(Some(ack.sequence)),
         Err(error) => match error.kind() {
             PublishErrorKind::WrongLastSequence => Ok(None),
+            PublishErrorKind::Other if lost_race(&error) => {
+                // Whoever reads now may not find what has won yet.
+                sleep(IN_FLIGHT).await;
+                Ok(None)
+            }
             // Not even that nobody listened means that nothing was done: it may be so of a record's timer, and the
             // record itself be there.
             _ => Err(failed(error)),
         },
     }
+}
+
+/// Whether a replicated stream refused a write because a rival's is under way. Since NATS 2.11 its leader says so
+/// with an error of its own.
+fn lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
+    source.is_some_and(|error| error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
 }
 
 fn removal(sequence: u64, overwrite: bool) -> Bytes {

@@ -1,8 +1,9 @@
 use async_nats::jetstream::message::PublishMessage;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use tokio::time::sleep;
 
 use super::{
-    link::{Kept, Kind, Link, failed},
+    link::{IN_FLIGHT, Kept, Kind, Link, failed},
     recent::Recent,
     scan::PAGE,
     store::{GONE, TRIES},
@@ -57,7 +58,8 @@ impl Logs {
         if end.is_none() && (at > 0 || entries.is_empty()) {
             end = Some(self.end(link, log, &subject).await?);
         }
-        for _ in 0..TRIES {
+        let mut tries = 0;
+        while tries < TRIES {
             let found = end.unwrap_or(End { sequence: 0, length: 0 });
             if found.length != at {
                 return Err(Error::LogConflict { log: log.to_owned(), expected: at, found: found.length });
@@ -71,7 +73,14 @@ impl Logs {
                 self.ends.note(log, End { sequence, length });
                 return Ok(length);
             }
-            end = Some(self.end(link, log, &subject).await?);
+            let now = self.end(link, log, &subject).await?;
+            if now.sequence == found.sequence {
+                // A rival has won and cannot be read yet.
+                sleep(IN_FLIGHT).await;
+            } else {
+                tries += 1;
+            }
+            end = Some(now);
         }
         Err(Error::busy(super::link::NAME, "too many are writing to one log"))
     }

@@ -28,7 +28,8 @@
 //!   offer, and the fence, which is written before the job is given out.
 //! - **Listings cost what there is.** NATS 2.9 has no index of subjects by prefix. A page of `list` makes the server go
 //!   through the names of all records, in all spaces, and tell all that match, before the records of the page are
-//!   read one by one; `dead` and `depth` read through their streams, which have only small messages.
+//!   read one by one, so that a listing of *n* records costs *n* names for each page. `dead` reads through its stream,
+//!   which has only small messages. `depth` reads what up to 4,000 leased and dead jobs have come to, and estimates beyond.
 //! - **Deleting a log**, and reading one from its beginning, looks at every block of the stream of logs.
 //! - **Delayed jobs** are kept in the memory of the consumer, which goes through all of them whenever one is due.
 //!   Ten thousand are fine; for a million take another backend.
@@ -45,6 +46,7 @@
 //!   agreed on what comes first, and two writers may win. [`Nats::connect`] refuses it.
 //! - With one replica, reads are answered directly; with more, by the leader. One that was cut off from the others
 //!   and does not know it yet may answer with what was true some seconds ago. Writes are safe from that.
+//! - With replicas, NATS 2.11 and later refuse the loser of a race in two ways; both are [`Conflict`](crate::Error::Conflict).
 //! - A connection that is lost is made again; until then operations wait for
 //!   [`connect_timeout`](NatsConfig::connect_timeout) and then fail as [`Busy`](crate::Error::Busy).
 //! - In a cluster it takes a moment until other servers know of a new subscription.

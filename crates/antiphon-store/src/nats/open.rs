@@ -25,6 +25,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     store::MAX_VALUE,
+    tls,
 };
 
 impl Link {
@@ -64,8 +65,14 @@ async fn connect(
         Login::Token(token) => ConnectOptions::with_token(token),
         Login::User(user, password) => ConnectOptions::with_user_and_password(user, password),
     };
+    let options = match settings.tls()? {
+        Some(tls) => options.tls_client_config(tls),
+        None => options,
+    };
     let options = options
         .name("antiphon")
+        // Addresses that a server tells of have no scheme: without this, a password would go there in clear.
+        .require_tls(servers.iter().any(ServerAddr::tls_required))
         .connection_timeout(settings.connect_timeout)
         .request_timeout(Some(settings.timeout))
         .reconnect_delay_callback(|attempt| Duration::from_millis(50 << attempt.min(5)))
@@ -80,7 +87,12 @@ async fn connect(
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             config("NATS does not accept the credentials in the URL")
         }
-        _ => Error::busy(NAME, error),
+        _ => match tls::refusal(&error) {
+            Some(problem) => {
+                config(format!("TLS with NATS failed: {problem}; check the certificates and the authority"))
+            }
+            None => Error::busy(NAME, error),
+        },
     })
 }
 

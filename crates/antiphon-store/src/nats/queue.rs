@@ -10,13 +10,13 @@ use async_nats::jetstream::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep};
 
 use super::{
     clock::millis,
     fence::{Fence, State, fence},
     lease::Held,
-    link::{Kept, Kind, Link, failed},
+    link::{IN_FLIGHT, Kept, Kind, Link, failed},
     recent::Recent,
     scan::PAGE,
     store::{GONE, TRIES},
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     name,
-    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
+    queue::{DeadJob, Depth, EXACT_DEPTH, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
     store::{Cursor, Page},
 };
 
@@ -185,6 +185,17 @@ impl NatsQueue {
         let offered = info.num_pending + info.num_ack_pending as u64;
         let mut depth = Depth::default();
         let filter = self.link.subject(Kind::Fences, queue) + ".>";
+        let fences = self.link.how_many(Kind::Fences, filter.clone()).await?;
+        if fences > EXACT_DEPTH {
+            // Dead jobs have names in a stream of their own; the other fences are those of leased jobs, of jobs
+            // that were given back, and of a few that are just being removed.
+            let names = self.link.subject(Kind::Dead, queue) + ".*";
+            depth.dead = self.link.how_many(Kind::Dead, names).await?.min(fences);
+            depth.leased = (fences - depth.dead).min(info.num_ack_pending as u64);
+            depth.waiting = offered.saturating_sub(depth.leased);
+            depth.estimated = true;
+            return Ok(depth);
+        }
         let (mut from, mut more) = (1, true);
         while more {
             let scan = self.link.scan(Kind::Fences, filter.clone(), from, PAGE).await?;
@@ -217,8 +228,8 @@ impl Queue for NatsQueue {
         let subject = self.job_subject(queue, &job.id);
         self.link
             .run(async {
-                let mut at = 0;
-                for _ in 0..TRIES {
+                let (mut at, mut tries) = (0, 0);
+                while tries < TRIES {
                     let mut message = PublishMessage::build().payload(job.payload.clone());
                     if !job.delay.is_zero() {
                         message =
@@ -228,7 +239,9 @@ impl Queue for NatsQueue {
                         return Ok(Pushed::Added);
                     }
                     match self.make_room(queue, &job.id).await? {
-                        Some(number) => at = number,
+                        // A rival has won and cannot be read yet. That takes as long as replicas take to agree.
+                        Some(number) if number == at => sleep(IN_FLIGHT).await,
+                        Some(number) => (at, tries) = (number, tries + 1),
                         None => return Ok(Pushed::Duplicate),
                     }
                 }
@@ -329,6 +342,10 @@ impl Queue for NatsQueue {
     async fn depth(&self, queue: &str) -> Result<Depth> {
         name::check_segment(queue)?;
         self.link.run(self.count(queue)).await
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.link.run(self.link.last(Kind::Jobs, &self.job_subject("ping", "ping"))).await.map(drop)
     }
 }
 

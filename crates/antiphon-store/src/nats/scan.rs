@@ -4,7 +4,7 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use futures_util::StreamExt as _;
 
 use super::link::{Kept, Kind, Link, at_millis, failed};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The most messages that are read at once.
 pub(super) const PAGE: usize = 512;
@@ -15,6 +15,9 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long to wait for messages that may not be there any more.
 const VAIN: Duration = Duration::from_millis(200);
+
+/// How often a reading is begun that the server ends before its first message.
+const TRIES: usize = 5;
 
 /// Some messages, in the order of their numbers.
 pub(super) struct Scan {
@@ -33,11 +36,21 @@ impl Scan {
 impl Link {
     /// Reads messages whose subjects match `filter`, from number `from` on.
     pub(super) async fn scan(&self, kind: Kind, filter: String, from: u64, limit: usize) -> Result<Scan> {
+        for _ in 0..TRIES {
+            if let Some(scan) = self.try_scan(kind, filter.clone(), from, limit).await? {
+                return Ok(scan);
+            }
+        }
+        Err(Error::busy(super::link::NAME, "the server ended a reading before it had begun"))
+    }
+
+    /// As [`scan`](Self::scan); `None` if the server was too slow to send the first message.
+    async fn try_scan(&self, kind: Kind, filter: String, from: u64, limit: usize) -> Result<Option<Scan>> {
         let batch = limit.min(PAGE);
         let consumer = self.consumer(kind, filter, from).await?;
         if consumer.cached_info().num_pending == 0 {
             self.drop_consumer(kind, &consumer.cached_info().name).await;
-            return Ok(Scan { messages: Vec::new(), more: false });
+            return Ok(Some(Scan { messages: Vec::new(), more: false }));
         }
         // The server answers at once, unless all there was has gone since: then it would wait for more.
         let pulled =
@@ -64,9 +77,17 @@ impl Link {
         }
         self.drop_consumer(kind, &consumer.cached_info().name).await;
         if cut && messages.is_empty() {
-            return Err(failed("the server ended a reading before it had begun"));
+            return Ok(None);
         }
-        Ok(Scan { more: cut || messages.len() == batch || left > 0, messages })
+        Ok(Some(Scan { more: cut || messages.len() == batch || left > 0, messages }))
+    }
+
+    /// Counts the messages whose subjects match `filter`, without reading them.
+    pub(super) async fn how_many(&self, kind: Kind, filter: String) -> Result<u64> {
+        let consumer = self.consumer(kind, filter, 0).await?;
+        let count = consumer.cached_info().num_pending;
+        self.drop_consumer(kind, &consumer.cached_info().name).await;
+        Ok(count)
     }
 
     /// A reader of its own, which the server drops if we do not.

@@ -20,6 +20,8 @@ use crate::{
 
 /// How long a record lives, in milliseconds.
 pub(super) const TTL: &str = "Antiphon-Ttl";
+/// On a record whose end has a timer of its own.
+pub(super) const TIMED: &str = "Antiphon-Timed";
 /// On what stands for something that is gone until it is removed.
 pub(super) const GONE: &str = "Antiphon-Gone";
 
@@ -52,6 +54,8 @@ pub(super) struct Version {
     pub(super) sequence: u64,
     pub(super) deadline: Option<u64>,
     pub(super) gone: bool,
+    /// Whether it has a timer of its own.
+    pub(super) timed: bool,
     pub(super) value: Bytes,
 }
 
@@ -71,6 +75,7 @@ impl From<Kept> for Version {
             sequence: kept.sequence,
             deadline: kept.number(TTL).map(|ttl| kept.time.saturating_add(ttl)),
             gone: kept.headers.get(GONE).is_some(),
+            timed: kept.headers.get(TIMED).is_some(),
             value: kept.payload,
         }
     }
@@ -93,22 +98,26 @@ impl NatsStore {
     }
 
     /// Writes a record over number `at`, and before it what makes sure that its end is noticed.
-    async fn write(&self, key: &str, write: &Write, at: u64, timed: bool) -> Result<Option<u64>> {
+    async fn write(&self, key: &str, write: &Write, at: u64, timing: Timing) -> Result<Option<u64>> {
         let mut message = PublishMessage::build().payload(write.value.clone());
         let mut timer = None;
         if let Some(ttl) = write.ttl {
             message = message.header(TTL, ttl.to_string());
-            if timed {
+            if timing != Timing::Before {
+                message = message.header(TIMED, "1");
+            }
+            if timing == Timing::Now {
                 let due = Timer::written(self.link.clock.now() + ttl, key);
                 timer = Some(self.link.send(&due.subject(&self.link), due.message()).await?);
             }
         }
         let subject = self.link.subject(Kind::Records, key);
         let sequence = self.link.put_at(&subject, message, at).await?;
+        if let Some(timer) = timer {
+            // Also if the record was not written: the next attempt relies on this timer.
+            written(timer).await?;
+        }
         if let Some(sequence) = sequence {
-            if let Some(timer) = timer {
-                written(timer).await?;
-            }
             let deadline = write.ttl.map(|ttl| self.link.clock.now() + ttl);
             self.memory.deadlines.note(sequence, deadline);
         }
@@ -128,6 +137,17 @@ impl NatsStore {
             },
         }
     }
+}
+
+/// Where the timer for the end of a record comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timing {
+    /// It is set with the record.
+    Now,
+    /// It was set by an attempt that did not write the record.
+    Set,
+    /// That of the version before goes off first, and is then set anew.
+    Before,
 }
 
 struct Write {
@@ -152,7 +172,8 @@ impl Store for NatsStore {
             .run(async {
                 let mut at = 0;
                 for attempt in 0..TRIES {
-                    if let Some(sequence) = self.write(key, &write, at, attempt == 0).await? {
+                    let timing = if attempt == 0 { Timing::Now } else { Timing::Set };
+                    if let Some(sequence) = self.write(key, &write, at, timing).await? {
                         return Ok(Revision(sequence));
                     }
                     at = match self.look(key).await? {
@@ -185,7 +206,8 @@ impl Store for NatsStore {
                 // The timer of the version before will do, if it goes off first: it is then set anew.
                 let end = write.ttl.map(|ttl| self.link.clock.now() + ttl);
                 let timed = end.is_some_and(|end| before.is_none_or(|before| end < before));
-                let written = self.write(key, &write, revision.0, timed).await?;
+                let timing = if timed { Timing::Now } else { Timing::Before };
+                let written = self.write(key, &write, revision.0, timing).await?;
                 written.map(Revision).ok_or_else(|| conflict(key))
             })
             .await

@@ -20,8 +20,9 @@ pub(super) enum TimerKind {
     Written,
     /// Set for a record that was there.
     Seen,
-    /// Set for the end of a claim, which has this number.
-    Claimed(u64),
+    /// Set for the end of a claim, which has this number, on the version of the record with this number. Earlier versions
+    /// of this crate wrote no number of the version; it is then 0.
+    Claimed { claim: u64, version: u64 },
 }
 
 impl Timer {
@@ -42,7 +43,7 @@ impl Timer {
         let kind = match self.kind {
             TimerKind::Written => "w".to_owned(),
             TimerKind::Seen => "s".to_owned(),
-            TimerKind::Claimed(claim) => claim.to_string(),
+            TimerKind::Claimed { claim, version } => format!("{claim}.{version}"),
         };
         PublishMessage::build().payload(format!("{} {kind} {}", self.due, self.key).into())
     }
@@ -54,7 +55,10 @@ impl Timer {
         let kind = match parts.next()? {
             "w" => TimerKind::Written,
             "s" => TimerKind::Seen,
-            claim => TimerKind::Claimed(claim.parse().ok()?),
+            claimed => {
+                let (claim, version) = claimed.split_once('.').unwrap_or((claimed, "0"));
+                TimerKind::Claimed { claim: claim.parse().ok()?, version: version.parse().ok()? }
+            }
         };
         Some(Self { due, kind, key: parts.next()?.to_owned() })
     }

@@ -1,6 +1,6 @@
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 use crate::{
     error::{Error, Result},
@@ -12,7 +12,8 @@ use crate::{
 #[non_exhaustive]
 pub struct PostgresConfig {
     /// `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and the like as
-    /// parameters.
+    /// parameters. `sslmode` is required unless the host is this machine: `verify-full` for TLS with a certificate
+    /// that is checked, `disable` for a network that you trust.
     pub url: String,
     /// Whose records, logs, queues and topics these are: those of one space do not see another's.
     /// Default: `antiphon`.
@@ -27,6 +28,11 @@ pub struct PostgresConfig {
     /// How long to wait for a free connection or a new one. Default: 5 seconds.
     pub connect_timeout: Duration,
     /// How long an operation may take once it has its connection. Default: 10 seconds.
+    ///
+    /// The server ends what takes longer (`statement_timeout`), and what waits for a lock for half as long
+    /// (`lock_timeout`), so that a call that was given up does not run on. A value that the role, the database or the
+    /// URL sets stays. With [`listen_url`](Self::listen_url) nothing is set, for connections of a pooler are not ours:
+    /// set it with `alter role`.
     pub operation_timeout: Duration,
     /// How often a waiting lease looks for jobs by itself, should a notification be lost. Default: 5 seconds.
     pub poll: Duration,
@@ -146,10 +152,35 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
     }
     let options = PgConnectOptions::from_str(url)
         .map_err(|error| Error::Config { problem: format!("the PostgreSQL URL cannot be used: {error}") })?;
+    if !chooses_tls(url, &options) && !is_local(&options) {
+        return Err(Error::Config {
+            problem: "the PostgreSQL URL does not say whether to use TLS: add `?sslmode=verify-full` (and \
+                      `sslrootcert` for an authority of your own), or `?sslmode=disable` if you trust the network"
+                .into(),
+        });
+    }
     Ok(match options.get_application_name() {
         Some(_) => options,
         None => options.application_name("antiphon"),
     })
+}
+
+/// Whether the URL or the environment has an `sslmode`. The default, `prefer`, goes on in clear if the server does not
+/// offer TLS, and does not say so.
+fn chooses_tls(url: &str, options: &PgConnectOptions) -> bool {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    !matches!(options.get_ssl_mode(), PgSslMode::Prefer)
+        || query.split('&').any(|pair| pair.starts_with("sslmode=") || pair.starts_with("ssl-mode="))
+}
+
+/// Whether nothing leaves this machine.
+fn is_local(options: &PgConnectOptions) -> bool {
+    let host = options.get_host();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    options.get_socket().is_some()
+        || host.starts_with('/')
+        || host == "localhost"
+        || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The part of a URL that is no secret.
@@ -183,5 +214,33 @@ impl fmt::Debug for PostgresConfig {
             .field("poll", &self.poll)
             .field("migrate", &self.migrate)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, parse};
+
+    #[test]
+    fn url_to_another_machine_must_say_whether_to_use_tls() {
+        for url in ["postgres://db.example.com/app", "postgres://10.0.0.7/app?application_name=sslmode"] {
+            let refused = parse(url);
+            assert!(
+                matches!(&refused, Err(Error::Config { problem }) if problem.contains("sslmode")),
+                "{refused:?}"
+            );
+        }
+        for url in [
+            "postgres://db.example.com/app?sslmode=verify-full",
+            "postgres://db.example.com/app?application_name=x&sslmode=disable",
+            "postgres://db.example.com/app?ssl-mode=prefer",
+            "postgres://localhost/app",
+            "postgres://127.0.0.1:5432/app",
+            "postgres://[::1]/app",
+            "postgres://%2Frun%2Fpostgresql/app",
+            "postgres:///app?host=/run/postgresql",
+        ] {
+            assert!(parse(url).is_ok(), "{url}");
+        }
     }
 }

@@ -8,14 +8,19 @@ use super::{BACKEND, PostgresConfig};
 use crate::error::{Error, Result};
 
 /// Each file once, in order. A file is never changed after its release: databases remember its digest.
-const FILES: [(i64, &str, &str); 1] =
-    [(1, "records, logs, jobs", include_str!("../../migrations/0001_records_logs_jobs.sql"))];
+///
+/// A replica of the release before runs on while a new one migrates, and after it. So a file adds, or replaces
+/// the body of a function, and takes no lock that writers wait for.
+const FILES: [(i64, &str, &str); 2] = [
+    (1, "records, logs, jobs", include_str!("../../migrations/0001_records_logs_jobs.sql")),
+    (2, "depth, lazy claims, bulk removal", include_str!("../../migrations/0002_depth_claims_removal.sql")),
+];
 
 /// Brings the schema up to date, or finds out whether it is.
 pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()> {
     let mut connection = connect(config).await?;
     if migrate {
-        run(&mut connection, &config.schema).await.map_err(|error| Error::backend(BACKEND, error))?;
+        run(&mut connection, &config.schema).await.map_err(failed)?;
     } else {
         verify(&mut connection, config).await?;
     }
@@ -24,12 +29,33 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
     Ok(())
 }
 
+/// A standby cannot be migrated. Soon the same address may lead to the primary.
+fn failed(error: MigrateError) -> Error {
+    let cause = match &error {
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => Some(cause),
+        _ => None,
+    };
+    if cause.is_some_and(is_read_only) { Error::busy(BACKEND, error) } else { Error::backend(BACKEND, error) }
+}
+
+fn is_read_only(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("25006"))
+}
+
 async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     let error = match timeout(config.connect_timeout, config.options()?.connect()).await {
         Err(elapsed) => return Err(Error::busy(BACKEND, elapsed)),
         Ok(Ok(connection)) => return Ok(connection),
         Ok(Err(error)) => error,
     };
+    #[cfg(feature = "tls")]
+    if let Some(problem) = crate::tls::refusal(&error) {
+        return Err(Error::Config {
+            problem: format!(
+                "TLS with PostgreSQL failed: {problem}; check `sslmode`, `sslrootcert` and the certificates"
+            ),
+        });
+    }
     // Neither a wrong password nor a missing database gets better by waiting.
     let hopeless = match &error {
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,

@@ -15,7 +15,8 @@
 //! Everything is in one schema ([`PostgresConfig::schema`]), together with the list of its migrations, apart
 //! from whatever else is in the database. Every row names its [space](PostgresConfig::space). Names are
 //! compared byte by byte, whatever the database's locale.
-//! - **Records** are rows of `records`. Revisions come from one sequence, so none is used twice.
+//! - **Records** are rows of `records`. Revisions come from one sequence, so none is used twice. `claim_at` is when to
+//!   look whether a record has expired; updates that let it live longer leave that as it is.
 //! - **Logs**: `logs` has the length of each, `entries` what is in it. An append locks the log's row, and is
 //!   one call of the function `append`.
 //! - **Jobs** are rows of `jobs`, leased with `for update skip locked`, oldest due first. A lease is a due
@@ -36,7 +37,8 @@
 //! What was acknowledged was committed, and a commit is as durable as the server makes it: keep
 //! `synchronous_commit` and `fsync` on (both are, by default). With a standby, only
 //! `synchronous_standby_names` keeps acknowledged writes over a failover; without it the last ones may be
-//! lost, and revisions with them.
+//! lost. Their revisions are not given again: every new connection moves revisions on to the time of the server, in
+//! microseconds. (Behind a pooler connections are made by others, and a revision that was lost may come again.)
 //!
 //! While the server is away, operations fail in bounded time: with [`Error::Busy`] if they never got a
 //! connection, else with [`Error::Backend`]. When it is back, the same handle works again, the topics are
@@ -54,13 +56,20 @@
 //!   arrives, and workers find jobs only by polling.
 //! - A transaction held open for hours, by whomever, keeps vacuum from the rows of finished jobs, and leasing
 //!   gets slower.
-//! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`.
+//! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`. A URL to another machine
+//!   without `sslmode` is refused: the protocol's default would go on in clear without a word.
+//!   Certificates are checked against the public authorities, and that of `sslrootcert` if it is given.
+//! - The server ends statements of ours that take longer than [`PostgresConfig::operation_timeout`].
+//! - Updates of records are mostly HOT: they touch no index, if the page has room. Keep `fillfactor` and the
+//!   autovacuum settings of the tables, or make them stronger.
 //!
 //! # Limits
 //!
 //! - A page of a listing and one reading of a log end after 1000 rows or with the row that brings them to
-//!   4 MiB; one claim has up to 128 records, one lease up to 1000 jobs.
-//! - [`Queue::depth`](crate::Queue::depth) counts, and so reads the index entries of every job of the queue.
+//!   4 MiB; one claim has up to 128 records, one bulk removal up to 2000, one lease up to 1000 jobs.
+//! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. Beyond that it returns
+//!   the planner's estimate, which is as old as the last `ANALYZE` (autovacuum runs one when a tenth of the jobs
+//!   has changed).
 //! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment passes over
 //!   what has expired, and was not deleted, elsewhere under the first segment.
 //! - [`Store::delete_log`](crate::Store::delete_log) deletes row by row.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sqlx::{
-    Connection, Postgres,
+    AssertSqlSafe, Connection, PgConnection, Postgres,
     pool::PoolConnection,
     postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow},
     query::Query,
@@ -23,11 +23,14 @@ pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// A connection that has rested so long is tried before it is used.
 const LONG: Duration = Duration::from_secs(1);
 
+/// How much later than the server we give up, so that it is the server that says so: then nothing was done.
+const GRACE: Duration = Duration::from_millis(500);
+
 /// The connections, and the rule of what an error means.
 #[derive(Debug)]
 pub(super) struct Pool {
     connections: PgPool,
-    operation_timeout: Duration,
+    patience: Duration,
     suspicion: Arc<Suspicion>,
 }
 
@@ -37,6 +40,7 @@ impl Pool {
         let suspicion = Arc::new(Suspicion::new());
         let suspects = Arc::clone(&suspicion);
         let patience = config.connect_timeout / 4;
+        let beginning = Arc::new(Beginning::new(config));
         let connections = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
@@ -52,8 +56,12 @@ impl Pool {
                     Ok(true)
                 })
             })
+            .after_connect(move |connection, _| {
+                let beginning = Arc::clone(&beginning);
+                Box::pin(async move { beginning.run(connection).await })
+            })
             .connect_lazy_with(options);
-        Self { connections, operation_timeout: config.operation_timeout, suspicion }
+        Self { connections, patience: config.operation_timeout + GRACE, suspicion }
     }
 
     /// Notes that the server went away: all connections made before are tried before they are used.
@@ -64,21 +72,21 @@ impl Pool {
     /// All rows of a statement.
     pub(super) async fn rows(&self, statement: Statement<'_>) -> Result<Vec<PgRow>> {
         let mut connection = self.acquire().await?;
-        let outcome = timeout(self.operation_timeout, statement.fetch_all(&mut *connection)).await;
+        let outcome = timeout(self.patience, statement.fetch_all(&mut *connection)).await;
         self.settle(connection, outcome)
     }
 
     /// The only row of a statement, if it has one.
     pub(super) async fn row(&self, statement: Statement<'_>) -> Result<Option<PgRow>> {
         let mut connection = self.acquire().await?;
-        let outcome = timeout(self.operation_timeout, statement.fetch_optional(&mut *connection)).await;
+        let outcome = timeout(self.patience, statement.fetch_optional(&mut *connection)).await;
         self.settle(connection, outcome)
     }
 
     /// Whether a statement changed anything.
     pub(super) async fn changed(&self, statement: Statement<'_>) -> Result<bool> {
         let mut connection = self.acquire().await?;
-        let outcome = timeout(self.operation_timeout, statement.execute(&mut *connection)).await;
+        let outcome = timeout(self.patience, statement.execute(&mut *connection)).await;
         Ok(self.settle(connection, outcome)?.rows_affected() > 0)
     }
 
@@ -114,6 +122,50 @@ impl Pool {
             }
             Meaning::Uncertain => Err(Error::backend(BACKEND, error)),
         }
+    }
+}
+
+/// What is said on every new connection.
+#[derive(Debug)]
+struct Beginning {
+    advance: Arc<str>,
+    /// What the server ends by itself, and after how many milliseconds. Empty if the connection is a pooler's.
+    limits: Vec<(&'static str, String)>,
+}
+
+impl Beginning {
+    fn new(config: &PostgresConfig) -> Self {
+        let operation = millis(config.operation_timeout).max(1);
+        let mut limits = vec![
+            ("statement_timeout", operation),
+            ("lock_timeout", (operation / 2).max(1)),
+            // No transaction of ours waits for us.
+            ("idle_in_transaction_session_timeout", operation.saturating_mul(2)),
+            // A client that has gone without a word.
+            ("tcp_user_timeout", operation.saturating_mul(2)),
+        ];
+        if config.listen_url.is_some() {
+            limits.clear();
+        }
+        // The server counts in 32 bits.
+        let most = u64::from(i32::MAX.unsigned_abs());
+        Self {
+            advance: format!("select {}.advance_revisions()", config.schema).into(),
+            limits: limits.into_iter().map(|(name, time)| (name, time.min(most).to_string())).collect(),
+        }
+    }
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if !self.limits.is_empty() {
+            let (names, values): (Vec<_>, Vec<_>) =
+                self.limits.iter().map(|(name, value)| (*name, value.as_str())).unzip();
+            // What the role, the database or the URL has set stays.
+            let sql = "select set_config(name, wanted.value, false)
+                from pg_settings join unnest($1::text[], $2::text[]) as wanted (name, value) using (name)
+                where setting = '0'";
+            sqlx::query(sql).bind(names).bind(values).fetch_all(&mut *connection).await?;
+        }
+        sqlx::query(AssertSqlSafe(Arc::clone(&self.advance))).execute(connection).await.map(drop)
     }
 }
 

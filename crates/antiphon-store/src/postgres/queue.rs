@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     name,
-    queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
+    queue::{DeadJob, Depth, EXACT_DEPTH, Job, Lease, NewJob, Pushed, Queue, QueueConfig, check_job},
     store::{Cursor, Page},
 };
 
@@ -63,6 +63,7 @@ pub(super) struct Sql {
     revive: Arc<str>,
     discard: Arc<str>,
     depth: Arc<str>,
+    ping: Arc<str>,
 }
 
 impl Sql {
@@ -105,13 +106,10 @@ impl Sql {
             )
             .into(),
             discard: format!("delete from {jobs} where {job} and {dead}").into(),
-            depth: format!(
-                "select count(*) filter (where token is null and not ({dead})),
-                    count(*) filter (where token is not null and not ({dead})),
-                    count(*) filter (where {dead})
-                from {jobs} where space = $1 and queue = $2"
-            )
-            .into(),
+            depth: format!("select waiting, leased, dead, estimated from {schema}.depth($1, $2, $3, $4)")
+                .into(),
+            ping: format!("select exists (select from {jobs} where space = $1 and queue = '' and id = '')")
+                .into(),
         }
     }
 }
@@ -211,9 +209,22 @@ impl Queue for PostgresQueue {
 
     async fn depth(&self, queue: &str) -> Result<Depth> {
         name::check_segment(queue)?;
-        let statement = self.statement(&self.inner.queue.depth).bind(queue);
+        let statement = self
+            .statement(&self.inner.queue.depth)
+            .bind(queue)
+            .bind(interval(self.config.lease))
+            .bind(i64::try_from(EXACT_DEPTH).unwrap_or(i64::MAX));
         let row = self.inner.pool.row(statement).await?.ok_or_else(silent)?;
-        Ok(Depth { waiting: number(&row, 0)?, leased: number(&row, 1)?, dead: number(&row, 2)? })
+        Ok(Depth {
+            waiting: number(&row, 0)?,
+            leased: number(&row, 1)?,
+            dead: number(&row, 2)?,
+            estimated: column(&row, 3)?,
+        })
+    }
+
+    async fn ping(&self) -> Result<()> {
+        self.inner.pool.row(self.statement(&self.inner.queue.ping)).await.map(drop)
     }
 }
 

@@ -21,6 +21,9 @@ const MAX_ROWS: usize = 1000;
 /// The most records of one claim, each of which may be half a megabyte.
 const MAX_CLAIM: usize = 128;
 
+/// The most records that one statement deletes, so that no statement holds many locks for long.
+const MAX_REMOVED: usize = 2000;
+
 /// A page or a reading ends with the row that brings it to this many bytes.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
@@ -51,6 +54,7 @@ pub(super) struct Sql {
     delete: Arc<str>,
     list: Arc<str>,
     claim: Arc<str>,
+    remove: Arc<str>,
     append: Arc<str>,
     read: Arc<str>,
     delete_log: Arc<str>,
@@ -74,10 +78,15 @@ impl Sql {
                 returning revision"
             )
             .into(),
+            // `claim_at` is when to look at the record. It stays where it is unless the record now expires well before:
+            // an update that changes no indexed column is cheap.
             update: format!(
                 "update {schema}.records
-                set value = $3, revision = nextval('{schema}.revisions'),
-                    expires_at = now() + $4, claim_at = now() + $4
+                set value = $3, revision = nextval('{schema}.revisions'), expires_at = now() + $4,
+                    claim_at = case
+                        when claim_at <= now() + $4 + least($4 / 16, interval '1 minute') then claim_at
+                        else now() + $4
+                    end
                 where space = $1 and key = $2 and revision = $5
                     and (expires_at is null or expires_at > now())
                 returning revision"
@@ -106,6 +115,7 @@ impl Sql {
             )
             .into(),
             claim: format!("select key, value, revision from {schema}.claim($1, $2, $3, $4, $5, $6)").into(),
+            remove: format!("select {schema}.remove_expired($1, $2, $3, $4, $5)").into(),
             append: format!("select done, size from {schema}.append($1, $2, $3, $4)").into(),
             read: format!(
                 "select entry from (
@@ -218,6 +228,18 @@ impl Store for PostgresStore {
             .bind(to);
         let rows = self.inner.pool.rows(statement).await?;
         rows.iter().map(|row| record(column(row, 0)?, row, 1)).collect()
+    }
+
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        let (from, to) = bounds(prefix)?;
+        let limit = count(limit.min(MAX_REMOVED));
+        if limit == 0 {
+            return Ok(0);
+        }
+        let first = prefix.split_once('/').map(|(first, _)| first);
+        let statement = self.statement(&self.inner.store.remove).bind(limit).bind(first).bind(from).bind(to);
+        let row = self.inner.pool.row(statement).await?.ok_or_else(silent)?;
+        Ok(usize::try_from(number(&row, 0)?).unwrap_or(usize::MAX))
     }
 
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {

@@ -144,6 +144,13 @@ impl RedisConfig {
 }
 
 fn parse(url: &str) -> Result<ConnectionInfo> {
+    #[cfg(not(feature = "tls"))]
+    if url.starts_with("rediss:") {
+        return Err(Error::Config {
+            problem: "`rediss://` needs TLS, and this program was built without the feature `tls` of `antiphon-store`"
+                .to_owned(),
+        });
+    }
     // Neither the URL nor what the parser says of it is repeated: there may be a password in it.
     url.into_connection_info().map_err(|_| Error::Config {
         problem: "not a URL of a Redis server: write `redis://user:password@host:port/0`".to_owned(),

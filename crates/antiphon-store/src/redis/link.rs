@@ -63,7 +63,17 @@ impl Link {
             Ok(Err(error)) if is_final(&error) => {
                 return Err(Error::Config { problem: format!("redis refuses the configuration: {error}") });
             }
-            Ok(Err(error)) => return Err(Error::busy(NAME, error)),
+            Ok(Err(error)) => {
+                #[cfg(feature = "tls")]
+                if let Some(problem) = crate::tls::refusal(&error) {
+                    return Err(Error::Config {
+                        problem: format!(
+                            "TLS with Redis failed: {problem}; check the certificates and `authority`"
+                        ),
+                    });
+                }
+                return Err(Error::busy(NAME, error));
+            }
             Err(elapsed) => return Err(Error::busy(NAME, elapsed)),
         };
         Ok(Self {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 
 use super::{
-    fate::NAME,
+    fate::{NAME, odd_reply},
     keys::millis,
-    reply::Parts,
+    reply::{self, Parts},
     script,
     store::{KEPT, ROOM, RedisStore},
 };
@@ -151,6 +151,36 @@ impl RedisStore {
             }
         }
         Ok(claimed)
+    }
+
+    pub(super) async fn removals(&self, prefix: &str, limit: usize) -> Result<usize> {
+        let buckets = self.shared.keys.buckets();
+        let mut left = limit.min(MOST);
+        let mut removed = 0;
+        let mut pending: Vec<u16> = (0..buckets).collect();
+        pending.rotate_left(usize::from(random()? % buckets));
+        while left > 0 && !pending.is_empty() {
+            let width = pending.len().min(left);
+            let share = left / width;
+            let round: Vec<u16> = pending.drain(..width).collect();
+            let parts = round.iter().map(|bucket| self.remove(*bucket, prefix, share));
+            for (bucket, part) in round.iter().zip(try_join_all(parts).await?) {
+                left = left.saturating_sub(part);
+                removed += part;
+                if part == share {
+                    pending.push(*bucket);
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    async fn remove(&self, bucket: u16, prefix: &str, limit: usize) -> Result<usize> {
+        let bucket = self.shared.keys.bucket(bucket);
+        let reply = self.shared.link.run(&script::REMOVE, bucket, |cmd| {
+            cmd.arg(prefix).arg(limit);
+        });
+        usize::try_from(reply::int(&reply.await?)?).map_err(|_| odd_reply())
     }
 
     async fn claim(&self, bucket: u16, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {

@@ -163,7 +163,8 @@ impl Queue for RedisQueue {
         name::check_segment(queue)?;
         let reply = self.shared.link.run(&script::DEPTH, self.shared.keys.queue(queue), |_| ());
         let mut parts = Parts::of(reply.await?)?;
-        Ok(Depth { waiting: parts.count()?, leased: parts.count()?, dead: parts.count()? })
+        let (waiting, leased, dead) = (parts.count()?, parts.count()?, parts.count()?);
+        Ok(Depth { waiting, leased, dead, estimated: false })
     }
 }
 

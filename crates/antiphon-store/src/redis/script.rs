@@ -43,6 +43,7 @@ scripts! {
     DELETE = include_str!("lua/delete.lua");
     LIST = include_str!("lua/list.lua");
     CLAIM = include_str!("lua/claim.lua");
+    REMOVE = include_str!("lua/remove.lua");
     APPEND = include_str!("lua/append.lua");
     READ = include_str!("lua/read.lua");
     // Where memory has run out, nothing is added, but what is there can be worked off.

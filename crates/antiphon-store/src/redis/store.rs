@@ -112,6 +112,11 @@ impl Store for RedisStore {
         self.claims(prefix, lease, limit).await
     }
 
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        name::check_prefix(prefix)?;
+        self.removals(prefix, limit).await
+    }
+
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
         name::check(log)?;
         check_entries(&entries)?;

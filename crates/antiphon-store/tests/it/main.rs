@@ -1,6 +1,8 @@
 //! The contracts through the front door: laws, and who keeps them.
 
 mod broken;
+#[cfg(feature = "tls")]
+mod certificates;
 mod memory;
 #[cfg(feature = "nats")]
 mod nats;
@@ -11,7 +13,7 @@ mod redis;
 mod steady;
 
 /// A name that nobody else has, and that every engine takes, as a schema too.
-#[cfg(any(feature = "postgres", feature = "redis"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]
 fn unique(name: &str) -> String {
     let mut random = [0; 8];
     getrandom::fill(&mut random).expect("there is randomness");

@@ -3,8 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod cluster;
 mod cut;
 mod server;
+mod timers;
+#[cfg(feature = "tls")]
+mod tls;
 
 use antiphon_store::{
     Backend, QueueConfig,

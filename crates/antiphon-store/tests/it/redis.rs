@@ -6,6 +6,8 @@ mod away;
 mod layout;
 mod nodes;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 mod waiting;
 
 use antiphon_store::{

@@ -30,7 +30,10 @@ fn faults(seed: u64, [refused, lost, unreported]: [u64; 3]) -> FlakyConfig {
 type Connection = Steady<Flaky<MemoryStore>>;
 
 fn steady(store: &MemoryStore, config: FlakyConfig) -> Connection {
-    Steady::new(Arc::new(Flaky::new(Arc::new(store.clone()), config)))
+    // So few that some writes stay uncertain.
+    let mut attempts = SteadyConfig::default();
+    attempts.attempts = 8;
+    Steady::new(Arc::new(Flaky::new(Arc::new(store.clone()), config))).with_config(attempts)
 }
 
 /// What `steady` writes, read without faults.
@@ -207,6 +210,23 @@ impl Bus for Away {
         self.0.fetch_add(1, Ordering::Relaxed);
         Err(Error::Busy { backend: "a bus", source: None })
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_outlasts_a_failover_and_ends_when_its_patience_is_over() {
+    let away = Arc::new(Away::default());
+    let began = Instant::now();
+    let published = Steady::new(Arc::clone(&away)).publish("topic", Bytes::new()).await;
+    assert!(published.is_err());
+    let waited = began.elapsed();
+    assert!((27..=30).contains(&waited.as_secs()), "by default it waits for {waited:?}");
+
+    let memory = Memory::default();
+    let mut backend = memory.backend(QueueConfig::default()).with_patience(Duration::from_secs(3));
+    backend.bus = away;
+    let began = Instant::now();
+    assert!(backend.steady().bus.publish("topic", Bytes::new()).await.is_err());
+    assert!(began.elapsed() <= Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

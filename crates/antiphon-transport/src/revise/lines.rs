@@ -9,6 +9,8 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::weight::{Kind, MAX_PARSED_BYTES, Weight, reject};
+
 /// The longest line that is looked at, as the SDK has it: what is longer it throws away.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 /// How much is read or taken at a time.
@@ -27,8 +29,23 @@ pub struct Lines<S> {
 
 impl<S> Lines<S> {
     /// The server's end of `stream`.
+    ///
+    /// A line whose parsing would take too much memory is not passed on: see
+    /// [`with_max_parsed_bytes`](Self::with_max_parsed_bytes).
     pub fn server(stream: S) -> Self {
-        Self::new(stream, super::server_in, super::server_out)
+        Self::new(stream, super::server_in, super::server_out).with_max_parsed_bytes(MAX_PARSED_BYTES)
+    }
+
+    /// Sets the most memory that parsing one incoming line takes, in bytes, estimated from the number of JSON values in
+    /// it. Default: 8 MiB on the server's end, no limit on the client's. A line can always take 8 times its own length.
+    ///
+    /// Instead of a request that needs more, the SDK reads [`REJECTED`](super::REJECTED), a request with the same id
+    /// that an `antiphon::Server` answers with an error. Instead of an answer, it reads an error; instead of a
+    /// notification, nothing.
+    #[must_use]
+    pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
+        self.incoming.max_parsed = Some(bytes);
+        self
     }
 
     /// The client's end of `stream`.
@@ -121,6 +138,8 @@ type Revise = fn(&[u8]) -> Option<Vec<u8>>;
 /// One direction of a stream.
 struct Revising {
     revise: Revise,
+    /// The most memory that parsing a line takes.
+    max_parsed: Option<usize>,
     /// The line that has begun.
     line: Vec<u8>,
     /// Whether it has become too long: the rest of it passes as it is.
@@ -132,7 +151,7 @@ struct Revising {
 
 impl Revising {
     fn new(revise: Revise) -> Self {
-        Self { revise, line: Vec::new(), long: false, ready: Vec::new(), given: 0 }
+        Self { revise, max_parsed: None, line: Vec::new(), long: false, ready: Vec::new(), given: 0 }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -148,10 +167,10 @@ impl Revising {
             } else if !ends {
                 self.line.extend_from_slice(piece);
             } else if self.line.is_empty() {
-                put(&mut self.ready, self.revise, piece);
+                put(&mut self.ready, (self.revise, self.max_parsed), piece);
             } else {
                 self.line.extend_from_slice(piece);
-                put(&mut self.ready, self.revise, &self.line);
+                put(&mut self.ready, (self.revise, self.max_parsed), &self.line);
                 forget(&mut self.line);
             }
         }
@@ -180,14 +199,27 @@ impl Revising {
     }
 }
 
-fn put(ready: &mut Vec<u8>, revise: Revise, line: &[u8]) {
-    match line.strip_suffix(b"\n").and_then(revise) {
+fn put(ready: &mut Vec<u8>, (revise, max_parsed): (Revise, Option<usize>), line: &[u8]) {
+    let message = line.strip_suffix(b"\n");
+    let too_heavy = message.zip(max_parsed).and_then(|(message, limit)| rejected(message, limit));
+    match too_heavy.or_else(|| message.and_then(revise)) {
         Some(revised) => {
             ready.extend_from_slice(&revised);
             ready.push(b'\n');
         }
         None => ready.extend_from_slice(line),
     }
+}
+
+/// What the SDK reads instead of a message that it could not parse within `limit` bytes of memory.
+fn rejected(message: &[u8], limit: usize) -> Option<Vec<u8>> {
+    let too_heavy = Weight::of(message).check(limit).err()?;
+    let (kind, error) = reject(message, -32600, &too_heavy.to_string());
+    Some(match kind {
+        Kind::Request => super::as_request(&error),
+        Kind::Response => error,
+        Kind::Notification => Vec::new(),
+    })
 }
 
 /// Empties a buffer; one that has grown large is given back.

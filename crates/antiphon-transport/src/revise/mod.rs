@@ -38,9 +38,29 @@ pub const TASKS: &str = "antiphon/tasks";
 /// Where a client finds the `execution` of a tool: in its `_meta`.
 pub const EXECUTION: &str = "antiphon/execution";
 
+/// The method of a request that takes the place of one that was not parsed. Its params are the error to answer with.
+pub const REJECTED: &str = "antiphon/rejected";
+
 /// The first revision with tasks, and the first with others.
 const FIRST: &str = "2025-11-25";
 const NEXT: &str = "2026-07-28";
+
+/// `error`, which has an id, as a request to be answered with it.
+fn as_request(error: &[u8]) -> Vec<u8> {
+    #[derive(Deserialize)]
+    struct Rejected {
+        id: Value,
+        error: Value,
+    }
+    let Ok(Rejected { id, error }) = serde_json::from_slice(error) else { return Vec::new() };
+    if id.is_null() {
+        // Nobody could match an answer to it.
+        return Vec::new();
+    }
+    serde_json::json!({"jsonrpc": "2.0", "id": id, "method": REJECTED, "params": error})
+        .to_string()
+        .into_bytes()
+}
 
 /// What a server's SDK reads instead of `message`.
 pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {

@@ -18,8 +18,9 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::session::{Session, Sessions, SseTransport};
 use crate::{
-    guard::{Guard, loopback_hosts, loopback_origins},
-    inbox::{Refusal, Verdict},
+    guard::{Caller, Guard, loopback_hosts, loopback_origins},
+    inbox::{Refusal, Room, Verdict},
+    weight::{MAX_PARSED_BYTES, MemoryBudget, Share},
 };
 
 /// How a server is served over HTTP+SSE.
@@ -41,6 +42,14 @@ pub struct SseConfig {
     pub allowed_origins: Vec<String>,
     /// The longest message, in bytes, both ways. Default: 4 MiB.
     pub max_message_bytes: usize,
+    /// The most memory that parsing one message takes, in bytes, estimated from the number of JSON values in it. A
+    /// message can always take 8 times its own length. One that needs more is answered with 400 and -32600. Default: 8
+    /// MiB.
+    pub max_parsed_bytes: usize,
+    /// The memory that messages can take together, while they come, are parsed and worked on, and until their answers
+    /// are sent. A message beyond it is answered with 503. Default: 64 MiB, shared by all endpoints of the process that
+    /// are not given another budget.
+    pub bodies: MemoryBudget,
     /// How many messages wait in a session, each way. Whoever sends more waits. Default: 32.
     pub queue: usize,
     /// How many requests of a client may be unanswered at a time; more are answered with an error.
@@ -57,7 +66,9 @@ pub struct SseConfig {
     /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
     /// `tools/list` by its new name. Default: no.
     pub tasks: bool,
-    /// Who sends a request, if somebody knows. Default: nobody does.
+    /// Returns who sends a request. A session accepts messages only from whoever opened it. Default: the
+    /// [`Caller`] that a middleware has put into the request, such as the layer of `antiphon::auth::Auth`; without one,
+    /// whoever has the id of the session.
     pub owner: Option<OwnerHook>,
 }
 
@@ -82,6 +93,8 @@ impl Default for SseConfig {
             allowed_hosts: loopback_hosts(),
             allowed_origins: loopback_origins(),
             max_message_bytes: 4 * 1024 * 1024,
+            max_parsed_bytes: MAX_PARSED_BYTES,
+            bodies: MemoryBudget::default(),
             queue: 32,
             max_open_requests: 1024,
             max_sessions: 1024,
@@ -127,6 +140,20 @@ impl SseConfig {
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets the most memory that parsing one message takes, in bytes. Default: 8 MiB.
+    #[must_use]
+    pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
+        self.max_parsed_bytes = bytes;
+        self
+    }
+
+    /// Sets the budget of memory that this endpoint shares with others. Default: one of 64 MiB for the process.
+    #[must_use]
+    pub fn with_bodies(mut self, budget: MemoryBudget) -> Self {
+        self.bodies = budget;
         self
     }
 
@@ -180,7 +207,10 @@ impl SseConfig {
     }
 
     pub(super) fn owner_of(&self, parts: &Parts) -> Option<String> {
-        self.owner.as_ref().and_then(|OwnerHook(owner)| owner(parts))
+        match &self.owner {
+            Some(OwnerHook(owner)) => owner(parts),
+            None => parts.extensions.get::<Caller>().map(|Caller(name)| name.as_ref().to_owned()),
+        }
     }
 
     pub(super) fn endpoint(&self) -> &str {
@@ -302,17 +332,18 @@ impl Desk {
             Ok((bytes, post)) => (bytes?, post),
             Err(_) => return Err(refuse(StatusCode::REQUEST_TIMEOUT, "the message took too long")),
         };
-        let taken = match session.inbox.judge::<RoleServer>(&bytes) {
-            Verdict::Deliver(message) => take(&session, message, parts).await,
+        let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
+        let taken = match session.inbox.judge_within(&bytes, &room) {
+            (Verdict::Deliver(message), share) => take(&session, message, parts, share).await,
             // What was read is answered where its answer is awaited.
-            Verdict::Answer(refusal) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
+            (Verdict::Answer(refusal), _) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
                 session.say(refusal.to_json()).await
             }
-            Verdict::Answer(refusal) => {
+            (Verdict::Answer(refusal), _) => {
                 let json = [(header::CONTENT_TYPE, "application/json")];
                 return Err((StatusCode::BAD_REQUEST, json, refusal.to_json()).into_response());
             }
-            Verdict::Ignore => Ok(()),
+            (Verdict::Ignore, _) => Ok(()),
         };
         match taken {
             Ok(()) => Ok((StatusCode::ACCEPTED, "Accepted").into_response()),
@@ -330,10 +361,16 @@ impl Desk {
     async fn read(&self, body: Body) -> Result<Vec<u8>, Response> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
+        let mut share = self.config.bodies.take(0);
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off").into_response())?;
             if bytes.len() + chunk.len() > self.config.max_message_bytes {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too large").into_response());
+            }
+            if !share.as_mut().is_some_and(|share| share.grow(bytes.len() + chunk.len())) {
+                let after = [(header::RETRY_AFTER, "1")];
+                let busy = (StatusCode::SERVICE_UNAVAILABLE, after, "messages take too much memory at once");
+                return Err(busy.into_response());
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -345,6 +382,7 @@ async fn take(
     session: &Session,
     mut message: RxJsonRpcMessage<RoleServer>,
     parts: Parts,
+    share: Option<Share>,
 ) -> crate::Result<()> {
     if let JsonRpcMessage::Request(request) = &message
         && let Some(error) = too_new(&request.request)
@@ -353,6 +391,8 @@ async fn take(
         return session.say(Refusal { id: Some(request.id.clone()), error }.to_json()).await;
     }
     message.insert_extension(parts);
+    // Whoever works on the message has it for as long as it takes.
+    message.insert_extension(Arc::new(share));
     session.deliver(message).await
 }
 

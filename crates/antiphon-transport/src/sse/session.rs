@@ -27,6 +27,7 @@ use super::SseConfig;
 use crate::{
     Error, Result,
     inbox::{Inbox, answered, write},
+    weight::{MemoryBudget, Share},
 };
 
 /// How many messages of one client are read from the network at a time.
@@ -62,10 +63,14 @@ impl Session {
 /// The way into the stream of events.
 #[derive(Clone)]
 struct Outbox {
-    queue: mpsc::Sender<String>,
+    queue: mpsc::Sender<Queued>,
     over: CancellationToken,
     stall: Duration,
+    budget: MemoryBudget,
 }
+
+/// A text that waits to be sent, and the memory it takes.
+type Queued = (String, Share);
 
 impl Outbox {
     async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
@@ -74,18 +79,23 @@ impl Outbox {
             () = self.over.cancelled() => return Err(Error::Closed),
             place = timeout(self.stall, self.queue.reserve()) => place,
         };
-        match place {
-            Ok(Ok(place)) => {
-                place.send(text()?);
-                Ok(())
-            }
-            Ok(Err(_)) => Err(Error::Closed),
-            Err(_) => {
-                tracing::warn!(stall = ?self.stall, "a client does not read its events; its session ends");
-                self.over.cancel();
-                Err(Error::Stalled(self.stall))
-            }
-        }
+        let place = match place {
+            Ok(Ok(place)) => place,
+            Ok(Err(_)) => return Err(Error::Closed),
+            Err(_) => return Err(self.give_up("a client does not read its events; its session ends")),
+        };
+        let text = text()?;
+        let Some(share) = self.budget.take_within(text.len(), self.stall).await else {
+            return Err(self.give_up("there is no memory for an answer; its session ends"));
+        };
+        place.send((text, share));
+        Ok(())
+    }
+
+    fn give_up(&self, why: &'static str) -> Error {
+        tracing::warn!(stall = ?self.stall, "{why}");
+        self.over.cancel();
+        Error::Stalled(self.stall)
     }
 }
 
@@ -113,7 +123,8 @@ impl Sessions {
         let (incoming, received) = mpsc::channel(config.queue.max(1));
         let (queue, queued) = mpsc::channel(config.queue.max(1));
         let over = CancellationToken::new();
-        let outbox = Outbox { queue, over: over.clone(), stall: config.send_timeout };
+        let (stall, budget) = (config.send_timeout, config.bodies.clone());
+        let outbox = Outbox { queue, over: over.clone(), stall, budget };
         let inbox = Inbox::new(config.max_open_requests, config.tasks);
         let session = Session {
             inbox: inbox.clone(),
@@ -160,7 +171,7 @@ impl Drop for Entry {
 /// thing that empties the queue.
 struct Events {
     endpoint: Option<Bytes>,
-    queued: mpsc::Receiver<String>,
+    queued: mpsc::Receiver<Queued>,
     over: CancellationToken,
     alive: Option<Interval>,
     _entry: Entry,
@@ -180,7 +191,7 @@ impl Events {
         };
         let chunk = tokio::select! {
             biased;
-            text = self.queued.recv() => Bytes::from(format!("event: message\ndata: {}\n\n", text?)),
+            queued = self.queued.recv() => Bytes::from(format!("event: message\ndata: {}\n\n", queued?.0)),
             () = self.over.cancelled() => return None,
             () = alive => Bytes::from_static(b": still here\n\n"),
         };

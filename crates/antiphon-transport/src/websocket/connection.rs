@@ -33,6 +33,10 @@ use tokio_tungstenite::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "websocket-server")]
+use super::metered::{Meter, NoRoom};
+#[cfg(feature = "websocket-server")]
+use crate::weight::{MemoryBudget, Share};
 use crate::{Error, Result};
 
 /// How many messages one write takes together.
@@ -64,11 +68,17 @@ impl Farewell {
     pub(super) const DONE: Self = Self::new(CloseCode::Normal, "");
     #[cfg(feature = "websocket-server")]
     pub(super) const AWAY: Self = Self::new(CloseCode::Away, "the server goes away");
+    #[cfg(feature = "websocket-server")]
+    pub(super) const EXPIRED: Self = Self::new(CloseCode::Policy, "the credentials are no longer valid");
     const UNSERVED: Self = Self::new(CloseCode::Policy, "the conversation cannot go on");
     const SILENT: Self = Self::new(CloseCode::Away, "nothing was heard for too long");
     const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
     const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
     const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
+    /// As in RFC 6455's registry: come again later.
+    #[cfg(feature = "websocket-server")]
+    const BUSY: Self =
+        Self { raw: true, ..Self::new(CloseCode::Again, "messages take too much memory at once") };
     const BROKEN: Self = Self { raw: true, ..Self::new(CloseCode::Protocol, "the frames are broken") };
 
     const fn new(code: CloseCode, reason: &'static str) -> Self {
@@ -84,6 +94,8 @@ impl Farewell {
                 None
             }
             tungstenite::Error::Protocol(_) => Some(Self::BROKEN),
+            #[cfg(feature = "websocket-server")]
+            tungstenite::Error::Io(error) if NoRoom::has_caused(error) => Some(Self::BUSY),
             _ => None,
         }
     }
@@ -104,13 +116,26 @@ pub(super) struct Connection<S> {
     shared: Arc<Shared>,
     /// What the peer is told when the connection is dropped and not closed.
     dropped: Farewell,
+    #[cfg(feature = "websocket-server")]
+    meter: Option<Meter>,
 }
 
 /// The way to the writing task.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
-    queue: mpsc::Sender<String>,
+    queue: mpsc::Sender<Queued>,
     stall: Duration,
+    /// Where the memory comes from, and what ends the connection when there is none.
+    #[cfg(feature = "websocket-server")]
+    budget: Option<(MemoryBudget, CancellationToken)>,
+}
+
+/// A text that waits to be sent, and the memory it takes.
+#[derive(Debug)]
+struct Queued {
+    text: String,
+    #[cfg(feature = "websocket-server")]
+    _share: Option<Share>,
 }
 
 impl Outbox {
@@ -122,8 +147,28 @@ impl Outbox {
     pub(super) async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
         // The writing task gives up after `stall`; whoever waits here hears of it by the queue's end.
         let place = self.queue.reserve().await.map_err(|_| Error::Closed)?;
-        place.send(text()?);
+        let text = text()?;
+        #[cfg(feature = "websocket-server")]
+        let share = self.share(text.len()).await?;
+        place.send(Queued {
+            text,
+            #[cfg(feature = "websocket-server")]
+            _share: share,
+        });
         Ok(())
+    }
+
+    /// The memory for a text. Without it the connection ends, as if its peer did not read.
+    #[cfg(feature = "websocket-server")]
+    async fn share(&self, bytes: usize) -> Result<Option<Share>> {
+        let Some((budget, over)) = &self.budget else { return Ok(None) };
+        let share = budget.take_within(bytes, self.stall).await;
+        if share.is_none() {
+            tracing::warn!(stall = ?self.stall, "there is no memory for an answer; its connection ends");
+            over.cancel();
+            return Err(Error::Stalled(self.stall));
+        }
+        Ok(share)
     }
 }
 
@@ -171,10 +216,25 @@ where
         Self {
             reader: Some((reader, end)),
             writer: Some(tokio::spawn(task.run(ended))),
-            outbox: Outbox { queue, stall: limits.stall },
+            outbox: Outbox {
+                queue,
+                stall: limits.stall,
+                #[cfg(feature = "websocket-server")]
+                budget: None,
+            },
             shared,
             dropped: if role == Role::Server { Farewell::UNSERVED } else { Farewell::DONE },
+            #[cfg(feature = "websocket-server")]
+            meter: None,
         }
+    }
+
+    /// Takes the memory for what waits to be sent from `budget`, and has `meter` count what comes.
+    #[cfg(feature = "websocket-server")]
+    pub(super) fn within(mut self, budget: &MemoryBudget, meter: &Meter) -> Self {
+        self.outbox.budget = Some((budget.clone(), self.shared.over.clone()));
+        self.meter = Some(meter.clone());
+        self
     }
 
     pub(super) fn outbox(&self) -> Outbox {
@@ -202,7 +262,14 @@ where
                 Some(Ok(Message::Text(text))) => return Some(text.into()),
                 Some(Ok(Message::Binary(_))) => self.end(Some(Farewell::BINARY)),
                 // Answered by the library below.
-                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Ok(control @ (Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {
+                    #[cfg(feature = "websocket-server")]
+                    if let Some(meter) = &self.meter {
+                        meter.forget(control.len());
+                    }
+                    #[cfg(not(feature = "websocket-server"))]
+                    drop(control);
+                }
                 Some(Ok(Message::Close(_))) | None => self.end(None),
                 Some(Err(error)) => {
                     tracing::debug!(%error, "a WebSocket connection breaks");
@@ -213,7 +280,7 @@ where
     }
 
     /// Begins the end, once: what is queued is sent, then the farewell.
-    fn end(&mut self, farewell: Option<Farewell>) {
+    pub(super) fn end(&mut self, farewell: Option<Farewell>) {
         if let Some((reader, end)) = self.reader.take() {
             let _ = end.send((farewell, reader));
         }
@@ -245,7 +312,7 @@ impl<S> fmt::Debug for Connection<S> {
 /// The writing task.
 struct Task<S> {
     writer: Writer<S>,
-    queued: mpsc::Receiver<String>,
+    queued: mpsc::Receiver<Queued>,
     limits: Limits,
     shared: Arc<Shared>,
 }
@@ -296,14 +363,15 @@ where
                     if count == 0 {
                         return (&mut *ended).await.map_err(|_| None);
                     }
-                    self.send(batch.drain(..).map(Message::text)).await?;
+                    self.send(batch.drain(..)).await?;
                 }
                 _ = tick.tick() => {
                     if self.limits.idle.is_some_and(|idle| self.shared.silent() > idle) {
                         return Err(Some(Farewell::SILENT));
                     }
                     if self.limits.ping.is_some() {
-                        self.send([Message::Ping(Bytes::new())].into_iter()).await?;
+                        let stall = self.limits.stall;
+                        in_time(stall, self.writer.send(Message::Ping(Bytes::new()))).await?;
                     }
                 }
             }
@@ -314,15 +382,15 @@ where
     async fn drain(&mut self) -> Result<(), Option<Farewell>> {
         let mut rest = Vec::new();
         while let Some(text) = self.queued.recv().await {
-            rest.push(Message::text(text));
+            rest.push(text);
         }
         if rest.is_empty() { Ok(()) } else { self.send(rest.into_iter()).await }
     }
 
-    async fn send(&mut self, messages: impl Iterator<Item = Message> + Send) -> Result<(), Option<Farewell>> {
+    async fn send(&mut self, queued: impl Iterator<Item = Queued> + Send) -> Result<(), Option<Farewell>> {
         let stall = self.limits.stall;
-        for message in messages {
-            in_time(stall, self.writer.feed(message)).await?;
+        for queued in queued {
+            in_time(stall, self.writer.feed(Message::text(queued.text))).await?;
         }
         in_time(stall, self.writer.flush()).await
     }

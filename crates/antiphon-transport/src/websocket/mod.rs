@@ -4,6 +4,8 @@
 mod client;
 mod connection;
 #[cfg(feature = "websocket-server")]
+mod metered;
+#[cfg(feature = "websocket-server")]
 mod server;
 
 #[cfg(feature = "websocket-client")]

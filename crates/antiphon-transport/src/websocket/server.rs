@@ -21,11 +21,13 @@ use tokio_tungstenite::tungstenite::{handshake::derive_accept_key, protocol::Rol
 use super::{
     SUBPROTOCOL,
     connection::{Connection, Farewell, Limits},
+    metered::{Meter, Metered},
 };
 use crate::{
     Error,
-    guard::{Guard, loopback_hosts, loopback_origins},
-    inbox::{Inbox, Refusal, Verdict, answered, write},
+    guard::{Guard, Lease, loopback_hosts, loopback_origins},
+    inbox::{Inbox, Refusal, Room, Verdict, answered, write},
+    weight::{MAX_PARSED_BYTES, MemoryBudget},
 };
 
 /// How a server is served over WebSocket.
@@ -45,6 +47,13 @@ pub struct WebSocketConfig {
     pub subprotocol_optional: bool,
     /// The longest message, in bytes, both ways. Default: 4 MiB.
     pub max_message_bytes: usize,
+    /// The most memory that parsing one message takes, in bytes, estimated from the number of JSON values in it. A
+    /// message can always take 8 times its own length. One that needs more is answered with -32600. Default: 8 MiB.
+    pub max_parsed_bytes: usize,
+    /// The memory that messages can take together, while they come, are parsed and worked on, and until their answers
+    /// are sent. A message beyond it is answered with an error, or ends its connection with 1013. Default: 64 MiB, shared
+    /// by all endpoints of the process that are not given another budget.
+    pub bodies: MemoryBudget,
     /// How many messages wait to be written. Whoever sends more waits. Default: 32.
     pub queue: usize,
     /// How many requests of a client may be unanswered at a time; more are answered with an error.
@@ -73,6 +82,8 @@ impl Default for WebSocketConfig {
             allowed_origins: loopback_origins(),
             subprotocol_optional: false,
             max_message_bytes: 4 * 1024 * 1024,
+            max_parsed_bytes: MAX_PARSED_BYTES,
+            bodies: MemoryBudget::default(),
             queue: 32,
             max_open_requests: 1024,
             max_connections: 1024,
@@ -117,6 +128,20 @@ impl WebSocketConfig {
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
+        self
+    }
+
+    /// Sets the most memory that parsing one message takes, in bytes. Default: 8 MiB.
+    #[must_use]
+    pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
+        self.max_parsed_bytes = bytes;
+        self
+    }
+
+    /// Sets the budget of memory that this endpoint shares with others. Default: one of 64 MiB for the process.
+    #[must_use]
+    pub fn with_bodies(mut self, budget: MemoryBudget) -> Self {
+        self.bodies = budget;
         self
     }
 
@@ -248,11 +273,12 @@ impl Door {
         };
         let limits = self.config.limits();
         let inbox = Inbox::new(self.config.max_open_requests, self.config.tasks);
+        let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
         tokio::spawn(async move {
             let _place = place;
             match upgrade.await {
                 Ok(upgraded) => {
-                    serve(WebSocketTransport::new(upgraded, parts, limits, inbox).await).await;
+                    serve(WebSocketTransport::new(upgraded, parts, limits, inbox, room).await).await;
                 }
                 Err(error) => tracing::debug!(%error, "an upgrade to WebSocket fails"),
             }
@@ -317,22 +343,31 @@ fn lists(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
 /// Dropped without being served to its end, it closes with 1008.
 #[derive(Debug)]
 pub struct WebSocketTransport {
-    connection: Connection<TokioIo<Upgraded>>,
+    connection: Connection<Metered<TokioIo<Upgraded>>>,
     inbox: Inbox,
     max_message_bytes: usize,
     parts: Parts,
     /// What the client must be told before anything else is read.
     refusal: Option<Refusal>,
+    room: Room,
+    meter: Meter,
+    /// How long the caller's credentials are good.
+    lease: Option<Lease>,
 }
 
 impl WebSocketTransport {
-    async fn new(upgraded: Upgraded, parts: Parts, limits: Limits, inbox: Inbox) -> Self {
+    async fn new(upgraded: Upgraded, parts: Parts, limits: Limits, inbox: Inbox, room: Room) -> Self {
+        let meter = Meter::new(&room.budget);
+        let stream = Metered::new(TokioIo::new(upgraded), meter.clone());
         Self {
-            connection: Connection::new(TokioIo::new(upgraded), Role::Server, limits).await,
+            connection: Connection::new(stream, Role::Server, limits).await.within(&room.budget, &meter),
             inbox,
             max_message_bytes: limits.message_bytes,
+            lease: parts.extensions.get().cloned(),
             parts,
             refusal: None,
+            room,
+            meter,
         }
     }
 
@@ -368,16 +403,30 @@ impl Transport<RoleServer> for WebSocketTransport {
                 self.connection.outbox().send(|| Ok(refusal.to_json())).await.ok()?;
                 self.refusal = None;
             }
-            let text = self.connection.next().await?;
-            match self.inbox.judge::<RoleServer>(&text) {
-                Verdict::Deliver(mut message) => {
+            let text = match &self.lease {
+                Some(lease) => tokio::select! {
+                    biased;
+                    () = lease.ended() => {
+                        self.connection.end(Some(Farewell::EXPIRED));
+                        return None;
+                    }
+                    text = self.connection.next() => text?,
+                },
+                None => self.connection.next().await?,
+            };
+            // From here on the message takes what it weighs.
+            self.meter.reset();
+            match self.inbox.judge_within(&text, &self.room) {
+                (Verdict::Deliver(mut message), share) => {
                     if matches!(message, JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_)) {
                         message.insert_extension(self.parts.clone());
+                        // Whoever works on the message has it for as long as it takes.
+                        message.insert_extension(Arc::new(share));
                     }
                     return Some(message);
                 }
-                Verdict::Answer(refusal) => self.refusal = Some(refusal),
-                Verdict::Ignore => {}
+                (Verdict::Answer(refusal), _) => self.refusal = Some(refusal),
+                (Verdict::Ignore, _) => {}
             }
         }
     }

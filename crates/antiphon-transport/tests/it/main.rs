@@ -4,6 +4,7 @@
 
 mod flood;
 mod laws;
+mod memory;
 mod proxy;
 mod reconnect;
 mod sse;

@@ -14,6 +14,7 @@ use antiphon_transport::{
     Reconnect,
     sse::{self, SseClient, SseClientConfig, SseConfig, SseTransport},
     websocket::{self, WebSocketClient, WebSocketClientConfig, WebSocketConfig, WebSocketTransport},
+    weight::MemoryBudget,
 };
 use axum::serve::ListenerExt as _;
 use rmcp::{
@@ -238,6 +239,7 @@ pub(crate) struct Tweaks {
     pub(crate) ping: Option<Duration>,
     pub(crate) idle: Option<Duration>,
     pub(crate) send_timeout: Duration,
+    pub(crate) bodies: MemoryBudget,
 }
 
 impl Default for Tweaks {
@@ -250,6 +252,7 @@ impl Default for Tweaks {
             ping: Some(Duration::from_secs(15)),
             idle: Some(Duration::from_secs(45)),
             send_timeout: Duration::from_secs(30),
+            bodies: MemoryBudget::default(),
         }
     }
 }
@@ -263,6 +266,7 @@ pub(crate) async fn serve(kind: Kind, tweaks: Tweaks) -> Served {
                 .with_max_message_bytes(tweaks.max_message_bytes)
                 .with_max_open_requests(tweaks.max_open_requests)
                 .with_max_connections(tweaks.max_connections)
+                .with_bodies(tweaks.bodies)
                 .with_queue(tweaks.queue)
                 .with_ping(tweaks.ping, tweaks.idle)
                 .with_send_timeout(tweaks.send_timeout);
@@ -273,6 +277,7 @@ pub(crate) async fn serve(kind: Kind, tweaks: Tweaks) -> Served {
                 .with_max_message_bytes(tweaks.max_message_bytes)
                 .with_max_open_requests(tweaks.max_open_requests)
                 .with_max_sessions(tweaks.max_connections)
+                .with_bodies(tweaks.bodies)
                 .with_queue(tweaks.queue)
                 .with_keep_alive(tweaks.ping)
                 .with_send_timeout(tweaks.send_timeout)

@@ -68,7 +68,7 @@ pub(crate) async fn next_text(socket: &mut Raw) -> String {
 }
 
 /// The code with which the server closes, whatever it says before.
-async fn closing(socket: &mut Raw) -> CloseCode {
+pub(crate) async fn closing(socket: &mut Raw) -> CloseCode {
     loop {
         match timeout(MOMENT, socket.next()).await.expect("in time") {
             Some(Ok(Message::Close(frame))) => return frame.expect("a code").code,

@@ -104,7 +104,7 @@ impl Ctx {
     /// it another.
     ///
     /// An answer that does not fit the form is asked for once more, with the reason; then it is an
-    /// error.
+    /// error. [`Elicit::retries`] sets how often, and [`Elicit::check`] adds rules that a form cannot have.
     ///
     /// # Errors
     ///
@@ -146,7 +146,54 @@ impl Ctx {
         let form = schema::form::<T>();
         let name = form.as_ref().map_or("form", |form| form.key.as_str());
         let inner = ElicitValue::new(self, name, form.clone().map_err(Error::misuse), message.into());
-        Elicit { inner, answer: PhantomData }
+        Elicit { inner, check: None }
+    }
+
+    /// Asks the person for a `T` under a key that has its form in its type.
+    ///
+    /// Declare the key with [`Tool::elicits_as`](crate::Tool::elicits_as), so that a client can have a form of its own
+    /// ready for it. A key that is not there, or one of another form, does not compile.
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit`](Self::elicit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::{ElicitKey, prelude::*};
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct PickMove {
+    ///     cell: u8,
+    /// }
+    ///
+    /// const PICK_MOVE: ElicitKey<PickMove> = ElicitKey::new("pickMove");
+    ///
+    /// async fn turn(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let PickMove { cell } = ctx.elicit_as(PICK_MOVE, "Your turn").await?.accepted()?;
+    ///     Ok(format!("you play {cell}"))
+    /// }
+    ///
+    /// let tool = Tool::new("turn", "Takes a turn", turn).elicits_as(PICK_MOVE);
+    /// ```
+    ///
+    /// A key of another form does not compile:
+    ///
+    /// ```compile_fail
+    /// # use antiphon::{ElicitKey, prelude::*};
+    /// # #[derive(Deserialize, JsonSchema)] struct PickMove { cell: u8 }
+    /// # #[derive(Deserialize, JsonSchema)] struct PickCard { card: String }
+    /// const PICK_CARD: ElicitKey<PickCard> = ElicitKey::new("pickCard");
+    /// async fn turn(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let PickMove { cell } = ctx.elicit_as(PICK_CARD, "Your turn").await?.accepted()?;
+    ///     Ok(format!("you play {cell}"))
+    /// }
+    /// ```
+    pub fn elicit_as<T>(&self, key: ElicitKey<T>, message: impl Into<String>) -> Elicit<'_, T>
+    where
+        T: DeserializeOwned + JsonSchema + 'static,
+    {
+        self.elicit(message).key(key.as_str())
     }
 
     /// Asks the person for what `schema` says, under `key`: for forms that are not known before the
@@ -168,17 +215,53 @@ impl Ctx {
     /// client.
     ///
     /// The answer says only that they agreed to go. When the page is done with them, call
-    /// [`elicitation_complete`](Self::elicitation_complete).
+    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the handler that the page comes back to,
+    /// or [`elicitation_complete`](Self::elicitation_complete) if the tool itself finds out.
     ///
     /// # Errors
     ///
     /// When the client has not declared URL mode.
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
-        ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: url.into() }
+        ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
+    }
+
+    /// As [`elicit_url`](Self::elicit_url), with a URL that is made from the elicitation's ID: so the page can say which
+    /// elicitation it belongs to when it comes back, for example in the `state` of OAuth.
+    ///
+    /// Percent-encode the ID. It contains characters such as `#` and `/` if a run asks more than once, or in a branch.
+    ///
+    /// # Errors
+    ///
+    /// As [`elicit_url`](Self::elicit_url).
+    ///
+    /// # Replay
+    ///
+    /// `url` is called in every leg, with the same ID. It must return the same URL.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # fn encode(id: &str) -> String { id.to_owned() }
+    /// async fn pay(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let page = |id: &str| format!("https://shop.example/pay?order={}", encode(id));
+    ///     let visited = ctx.elicit_url_with("Pay for your order", page).await?;
+    ///     Ok(if visited.agreed { "thank you" } else { "another time, then" }.into())
+    /// }
+    /// ```
+    pub fn elicit_url_with<'a>(
+        &'a self,
+        message: impl Into<String>,
+        url: impl Fn(&str) -> String + Send + 'a,
+    ) -> ElicitUrl<'a> {
+        ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::OfId(Box::new(url)) }
     }
 
     /// Tells a 2025-11-25 client that what `id` sent its person to do is done. On 2026-07-28, which
     /// has no such notification, it does nothing.
+    ///
+    /// In a call, the client that called is told. In a task, the session that was sent the elicitation is told.
+    /// Outside of a run, use [`Server::elicitation_complete`](crate::Server::elicitation_complete).
     pub fn elicitation_complete(&self, id: &str) {
         if self.run.link.revision() == crate::wire::Revision::Session {
             self.run.note(Note::ElicitationComplete { id: id.to_owned() });
@@ -192,13 +275,54 @@ impl Ctx {
 ///
 /// Dropped while it waits, the question is withdrawn.
 #[must_use = "a question is asked when it is awaited"]
-#[derive(Debug)]
 pub struct Elicit<'a, T> {
     inner: ElicitValue<'a>,
-    answer: PhantomData<fn() -> T>,
+    check: Option<Check<'a, T>>,
 }
 
-impl<T> Elicit<'_, T> {
+type Check<'a, T> = Box<dyn Fn(&T) -> Result<(), String> + Send + 'a>;
+
+/// The key of a question, with the form that is asked under it.
+///
+/// Make it a constant, and give it to [`Tool::elicits_as`](crate::Tool::elicits_as) and [`Ctx::elicit_as`].
+pub struct ElicitKey<T> {
+    key: &'static str,
+    form: PhantomData<fn() -> T>,
+}
+
+impl<T> ElicitKey<T> {
+    /// A key for the form `T`.
+    pub const fn new(key: &'static str) -> Self {
+        Self { key, form: PhantomData }
+    }
+
+    /// Returns the key's name: what it is called on the wire and in the journal.
+    pub const fn as_str(&self) -> &'static str {
+        self.key
+    }
+}
+
+impl<T> Clone for ElicitKey<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ElicitKey<T> {}
+
+impl<T> From<&'static str> for ElicitKey<T> {
+    fn from(key: &'static str) -> Self {
+        Self::new(key)
+    }
+}
+
+impl<T> fmt::Debug for ElicitKey<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ElicitKey").field(&self.key).finish()
+    }
+}
+
+impl<'a, T> Elicit<'a, T> {
     /// Sets the question's key: its name on the wire and in the journal, and what a client's own form
     /// for it is registered under.
     pub fn key(mut self, key: &str) -> Self {
@@ -211,13 +335,61 @@ impl<T> Elicit<'_, T> {
         self.inner = self.inner.context(context);
         self
     }
+
+    /// Says what else must be so, beyond the form: a cell that is free, a date that is not over.
+    ///
+    /// An answer that is refused is asked for again, with the reason.
+    ///
+    /// # Replay
+    ///
+    /// It is asked of the same answer in every leg, and must say the same of it. Look at what the tool knows, not at the
+    /// world.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// # #[derive(Deserialize, JsonSchema)] struct PickMove { cell: usize }
+    /// async fn pick(ctx: &Ctx, free: Vec<usize>) -> Result<String> {
+    ///     let PickMove { cell } = ctx
+    ///         .elicit::<PickMove>("Your turn")
+    ///         .check(|PickMove { cell }| {
+    ///             if free.contains(cell) { Ok(()) } else { Err(format!("cell {cell} is taken")) }
+    ///         })
+    ///         .await?
+    ///         .accepted()?;
+    ///     Ok(format!("cell {cell}"))
+    /// }
+    /// ```
+    pub fn check(mut self, check: impl Fn(&T) -> Result<(), String> + Send + 'a) -> Self {
+        self.check = Some(Box::new(check));
+        self
+    }
+
+    /// Sets how often the person is asked again for an answer that does not fit. Default: 1, so that there are two
+    /// attempts.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.inner = self.inner.retries(retries);
+        self
+    }
 }
 
 impl<T: DeserializeOwned> Future for Elicit<'_, T> {
     type Output = Result<Elicited<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.poll_parsed(cx, |content| T::deserialize(content).map_err(|error| error.to_string()))
+        let Self { inner, check } = &mut *self;
+        inner.poll_parsed(cx, |content| {
+            let value = T::deserialize(content).map_err(|error| error.to_string())?;
+            check.as_ref().map_or(Ok(()), |check| check(&value))?;
+            Ok(value)
+        })
+    }
+}
+
+impl<T> fmt::Debug for Elicit<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Elicit").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
@@ -230,11 +402,25 @@ pub struct ElicitValue<'a> {
     context: Option<Value>,
     /// What was wrong with the answer before.
     problems: Vec<String>,
+    retries: u32,
+    /// How often it was asked again.
+    asked_again: u32,
 }
+
+/// How often an answer that does not fit is asked for again, unless the tool says otherwise.
+const RETRIES: u32 = 1;
 
 impl<'a> ElicitValue<'a> {
     fn new(ctx: &'a Ctx, name: &str, form: Result<Arc<Form>>, message: String) -> Self {
-        Self { ask: Ask::new(ctx, name), form, message, context: None, problems: Vec::new() }
+        Self {
+            ask: Ask::new(ctx, name),
+            form,
+            message,
+            context: None,
+            problems: Vec::new(),
+            retries: RETRIES,
+            asked_again: 0,
+        }
     }
 
     /// Sets the question's key. See [`Elicit::key`].
@@ -246,6 +432,12 @@ impl<'a> ElicitValue<'a> {
     /// Gives a client's own form something to show. See [`Elicit::context`].
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.context = serde_json::to_value(context).ok();
+        self
+    }
+
+    /// Sets how often the person is asked again. See [`Elicit::retries`].
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = retries;
         self
     }
 
@@ -318,13 +510,25 @@ impl<'a> ElicitValue<'a> {
                     Err(problem) => problems.push(problem),
                 }
             }
-            if !self.problems.is_empty() {
+            if self.asked_again >= self.retries {
+                // The words of the second question stay as they are: they are part of what a run is resumed by.
+                let missing = missing(&form.schema, &content);
+                let problems = if missing.is_empty() { problems } else { missing };
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
             }
             self.problems = problems;
-            self.ask.again(2);
+            self.asked_again += 1;
+            self.ask.again(self.asked_again + 1);
         }
     }
+}
+
+/// The required fields that a client returned no value for, in words for its user. Some clients accept a form without
+/// showing it when it has a field of a kind that they do not know.
+fn missing(schema: &Value, content: &Value) -> Vec<String> {
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let absent = required.filter(|field| content.get(field).is_none_or(Value::is_null));
+    absent.map(|field| format!("the client returned no value for `{field}`")).collect()
 }
 
 impl Future for ElicitValue<'_> {
@@ -362,13 +566,29 @@ fn request(key: &Key, message: &str, schema: &Value, context: Option<&Value>) ->
 pub struct ElicitUrl<'a> {
     ask: Ask<'a>,
     message: String,
-    url: String,
+    url: PageUrl<'a>,
+}
+
+/// The URL of a page, or how to make it from the elicitation's ID.
+enum PageUrl<'a> {
+    Fixed(String),
+    OfId(Box<dyn Fn(&str) -> String + Send + 'a>),
+}
+
+impl fmt::Debug for PageUrl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(url) => url.fmt(f),
+            Self::OfId(_) => f.write_str("OfId"),
+        }
+    }
 }
 
 /// What a person made of being sent to a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlElicited {
-    /// The elicitation's id, for [`Ctx::elicitation_complete`] and for the page to report back with.
+    /// The elicitation's id, for [`Server::elicitation_complete`](crate::Server::elicitation_complete) and for the page
+    /// to report back with.
     pub id: String,
     /// Whether they agreed to go.
     pub agreed: bool,
@@ -381,7 +601,7 @@ impl ElicitUrl<'_> {
         self
     }
 
-    /// The id this elicitation has, in every round: give it to the page before you ask.
+    /// The id this elicitation has, in every round. [`Ctx::elicit_url_with`] puts it into the page's URL.
     pub fn id(&self) -> String {
         format!("{}.{}", self.ask.ctx().run_id(), self.ask.key())
     }
@@ -393,13 +613,17 @@ impl Future for ElicitUrl<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = self.id();
         let Self { ask, message, url } = &mut *self;
+        let url = match url {
+            PageUrl::Fixed(url) => Cow::Borrowed(url.as_str()),
+            PageUrl::OfId(make) => Cow::Owned(make(&id)),
+        };
         let answer = ready!(ask.poll(
             cx,
             |_| Ok(Op::ask_parts(&format!("visit `{message}`"), &[message.as_bytes(), url.as_bytes()])),
             |key| json!({
                 "method": "elicitation/create",
                 "params": {
-                    "mode": "url", "message": message, "url": url, "elicitationId": id,
+                    "mode": "url", "message": message, "url": &*url, "elicitationId": id,
                     "_meta": {KEY_META: key.name()},
                 },
             }),

@@ -2,6 +2,7 @@ use std::{future::Future, ops::ControlFlow, task::Poll};
 
 use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::json;
 
 use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
@@ -68,13 +69,14 @@ impl Ctx {
                 match body(&child, state).await? {
                     ControlFlow::Break(result) => return Ok(result),
                     ControlFlow::Continue(next) => {
+                        let next = serde_json::to_value(next).map_err(Error::from)?;
+                        // The body sees what the journal holds, now as on replay.
+                        state = serde_json::from_value(next.clone()).map_err(Error::from)?;
                         let value = match &child.budget {
-                            Some(budget) => serde_json::to_value((&next, budget.spent())),
-                            None => serde_json::to_value(&next),
+                            Some(budget) => json!([next, budget.spent()]),
+                            None => next,
                         };
-                        let value = value.map_err(Error::from)?;
                         self.refold(&key, &op, value).await;
-                        state = next;
                     }
                 }
             }

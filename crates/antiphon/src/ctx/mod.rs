@@ -17,7 +17,7 @@ use antiphon_replay::Key;
 
 pub use self::{
     branch::Branch,
-    elicit::{Answer, Elicit, ElicitUrl, ElicitValue, Elicited, UrlElicited},
+    elicit::{Answer, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, UrlElicited},
     notes::{Level, Progress},
     roots::{Root, Roots},
     sample::{

@@ -8,7 +8,6 @@ use std::{
 
 use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
 
 use super::Ctx;
 use crate::{
@@ -29,6 +28,10 @@ impl Ctx {
     /// process died is, and so is one whose run is submitted twice at the same time: with
     /// [`step_with_key`](Self::step_with_key) the other side can tell that it is the same one, and with
     /// [`at_most_once`](Step::at_most_once) it is not. An error is recorded like a value if the tool goes on after it.
+    ///
+    /// The tool is given the record, in the leg that takes the step as in every later one. So a value has been
+    /// serialized and deserialized, and an error has its [`kind`](Error::kind) and a text with all its causes, but
+    /// no [`source`](Error::source). Handle an error that you need as its own type inside the step.
     ///
     /// # Examples
     ///
@@ -102,6 +105,9 @@ where
     /// came of it, an error too. If whoever began it dies before it has ended, nobody can know whether it was taken:
     /// that is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and it is not taken again.
     ///
+    /// The claim lasts as long as the run can go on: in a task as long as the task's record, also when an operator has the
+    /// run tried again; else as long as a `requestState` ([`SealConfig::ttl`](crate::SealConfig::ttl)).
+    ///
     /// A run is known from its first step or question on. A client that loses the answer to its very first request
     /// and calls again begins another run, so ask something, a confirmation for example, before
     /// what must not happen twice.
@@ -126,9 +132,9 @@ where
     /// ```
     pub fn at_most_once(mut self) -> impl Future<Output = Result<T>> + use<'a, T, F, Fut> {
         let body = self.body.take().expect("a step that was polled cannot be moved here");
-        let shared = Arc::clone(&self.ctx.run.shared);
+        let run = Arc::clone(&self.ctx.run);
         let step = self.key.to_string();
-        let claimed = move |idempotency_key| at_most_once(shared, step, idempotency_key, body);
+        let claimed = move |idempotency_key| at_most_once(run, step, idempotency_key, body);
         let (key, op) = (self.key.clone(), self.op.clone());
         let told = Spanned::none();
         Step { ctx: self.ctx, key, op, body: Some(claimed), running: None, told, left: true }
@@ -186,17 +192,15 @@ where
             return Poll::Pending;
         }
         this.left = true;
-        let written = match &result {
-            Ok(value) => serde_json::to_value(value).map_err(Error::from),
-            Err(_) => Ok(Value::Null),
-        };
-        let result = written.and_then(|value| result.map(|result| (value, result)));
-        let outcome = match &result {
-            Ok((value, _)) => Ok(value.clone()),
-            Err(error) => Err(error.to_failure()),
-        };
-        run.state().machine().finish(&this.key, outcome);
-        Poll::Ready(result.map(|(_, result)| result))
+        // The tool sees what the journal holds, in this leg as on replay: the error with its causes in its text, and
+        // the value as it is read back.
+        let outcome =
+            result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
+        run.state().machine().finish(&this.key, outcome.clone());
+        Poll::Ready(match outcome {
+            Ok(value) => recorded(Outcome::Done(value)),
+            Err(failure) => recorded(Outcome::Failed(failure)),
+        })
     }
 }
 

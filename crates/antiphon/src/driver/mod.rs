@@ -28,6 +28,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     run::{Run, now_millis},
     task::Stop,
+    wire::Note,
 };
 
 /// How a leg ended.
@@ -76,6 +77,45 @@ impl Wake for Root {
 /// The driver's own handle, the waker made of it, and the copy the run compares with.
 const OWN_HOLDERS: usize = 3;
 
+/// How long the tool may still work.
+///
+/// All time counts: in the tool, in notes on their way to the client, in writes to the store. Only the time in which
+/// nothing but people is waited for does not.
+struct Allowance {
+    limit: Option<Duration>,
+    left: Option<Duration>,
+    since: Instant,
+}
+
+impl Allowance {
+    fn new(limit: Option<Duration>) -> Self {
+        Self { limit, left: limit, since: Instant::now() }
+    }
+
+    /// Counts the time since this was last called, and returns what is left.
+    fn left(&mut self) -> Option<Duration> {
+        if let Some(left) = &mut self.left {
+            let now = Instant::now();
+            *left = left.saturating_sub(now.saturating_duration_since(self.since));
+            self.since = now;
+        }
+        self.left
+    }
+
+    /// Goes on after people were waited for: the time since the last count does not count.
+    fn resume(&mut self) {
+        self.since = Instant::now();
+    }
+
+    fn is_spent(&mut self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+
+    fn timed_out<T>(&self) -> Leg<T> {
+        Leg::Done(Err(Error::new(ErrorKind::Timeout(self.limit.unwrap_or_default()))))
+    }
+}
+
 /// Runs `tool` until it returns or waits for answers only.
 ///
 /// Most tools return at once. This future is moved about before it begins, so what they do not need is boxed in it.
@@ -90,7 +130,7 @@ pub(crate) async fn drive<T>(
     let waker = Waker::from(Arc::clone(&root));
     run.set_root(waker.clone());
     let mut asking = Asking::new(run);
-    let mut left = pace.limit;
+    let mut allowance = Allowance::new(pace.limit);
     let mut cleaning: Option<Instant> = None;
     loop {
         if let Some(keeper) = run.keeper() {
@@ -114,13 +154,24 @@ pub(crate) async fn drive<T>(
                 Ok(Poll::Pending) => {}
                 Err(_) => return Leg::Done(Err(Error::tool(describe_panic()).terminal())),
             }
+            // A tool that is ready whenever it is polled comes to no wait below.
+            if allowance.is_spent() {
+                return allowance.timed_out();
+            }
             // The coop budget, `yield_now` and combinators wake the root while it is being polled.
             if !root.woken.load(Ordering::SeqCst) {
                 break;
             }
             tokio::task::consume_budget().await;
         }
-        flush(run).await;
+        if run.has_notes() {
+            // A client that does not read must not hold the tool for longer than it may work.
+            tokio::select! {
+                biased;
+                () = flush(run) => {}
+                () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
+            }
+        }
         if let Err(stop) = write_ahead(run).await {
             return Leg::Stopped(stop);
         }
@@ -132,7 +183,6 @@ pub(crate) async fn drive<T>(
             Err(Drift::Unexpected { .. })
                 if Arc::strong_count(&root) > OWN_HOLDERS || root.woken.load(Ordering::SeqCst) =>
             {
-                let began = Instant::now();
                 tokio::select! {
                     biased;
                     () = root.notify.notified() => {}
@@ -140,9 +190,8 @@ pub(crate) async fn drive<T>(
                     () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
                         return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
-                    () = sleep_or_never(left) => return timed_out(pace.limit),
+                    () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
                 }
-                left = left.map(|left| left.saturating_sub(began.elapsed()));
                 continue;
             }
             Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
@@ -171,7 +220,7 @@ pub(crate) async fn drive<T>(
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
             if run.keeper().is_some() {
-                left = pace.task_limit;
+                allowance = Allowance::new(pace.task_limit);
             }
             continue;
         }
@@ -182,20 +231,20 @@ pub(crate) async fn drive<T>(
                     // Whoever leaves a question unanswered must not keep others from being served.
                     run.rest();
                 }
-                let began = Instant::now();
+                let left = allowance.left().filter(|_| working);
                 let goes_on = tokio::select! {
                     biased;
                     () = root.notify.notified() => true,
                     () = asking.answered() => true,
                     () = until(due) => true,
                     () = keep_alive(run, pace.keep_alive) => false,
-                    () = sleep_or_never(left.filter(|_| working)) => return timed_out(pace.limit),
+                    () = sleep_or_never(left) => return allowance.timed_out(),
                 };
                 if goes_on {
                     run.resume().await;
                 }
-                if working {
-                    left = left.map(|left| left.saturating_sub(began.elapsed()));
+                if !working {
+                    allowance.resume();
                 }
             }
             () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Leg::Suspended,
@@ -204,7 +253,6 @@ pub(crate) async fn drive<T>(
                 // no step running it may be a mere `timeout` around the question, so it gets a
                 // moment and no more.
                 let ambiguous = blocked.asks > 0 && running == 0;
-                let began = Instant::now();
                 tokio::select! {
                     biased;
                     () = root.notify.notified() => {}
@@ -216,9 +264,8 @@ pub(crate) async fn drive<T>(
                         return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
                     () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Leg::Suspended,
-                    () = sleep_or_never(left) => return timed_out(pace.limit),
+                    () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
                 }
-                left = left.map(|left| left.saturating_sub(began.elapsed()));
             }
         }
     }
@@ -288,7 +335,13 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 
 async fn flush(run: &Run) {
     for note in run.take_notes() {
-        Box::pin(run.link.send(note)).await;
+        match note {
+            // Nobody waits for a leg of a task at this moment: the session that asked the question is told.
+            Note::ElicitationComplete { id } if !run.link.is_remote() => {
+                run.shared.changes.elicitation_complete(id);
+            }
+            note => Box::pin(run.link.send(note)).await,
+        }
     }
 }
 
@@ -333,10 +386,6 @@ async fn sleep_or_never(duration: Option<Duration>) {
 async fn keep_alive(run: &Run, every: Option<Duration>) {
     sleep_or_never(every).await;
     Box::pin(run.link.ping(every.unwrap_or_default())).await;
-}
-
-fn timed_out<T>(limit: Option<Duration>) -> Leg<T> {
-    Leg::Done(Err(Error::new(ErrorKind::Timeout(limit.unwrap_or_default()))))
 }
 
 /// What it said is not repeated: it may be about the caller. The program's panic hook has said it, and where.

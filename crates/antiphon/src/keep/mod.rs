@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use antiphon_store::Store;
 use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{Error, ErrorKind},
@@ -33,7 +34,21 @@ const STEPS: &str = "step";
 /// Records of what callers have the server's own model cost.
 pub(crate) const SPENT: &str = "spent";
 /// What is removed when it has expired.
-pub(crate) const KINDS: [&str; 5] = ["seal/", "step/", "spent/", "pieces/", crate::task::RECORDS];
+pub(crate) const KINDS: [&str; 7] =
+    ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", crate::task::RECORDS];
+
+/// How many expired records are removed at once.
+const BULK: usize = 1000;
+
+/// Removes all expired records under `prefix`, on which nothing may hang, unless the server ends first.
+pub(crate) async fn remove_all(
+    store: &dyn Store,
+    prefix: &str,
+    stopped: &CancellationToken,
+) -> antiphon_store::Result<()> {
+    while !stopped.is_cancelled() && store.remove_expired(prefix, BULK).await? > 0 {}
+    Ok(())
+}
 
 /// A name made of something that may have any length and any characters.
 pub(crate) fn key(kind: &str, what: &[u8]) -> String {

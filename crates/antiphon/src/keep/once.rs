@@ -15,8 +15,9 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    run::random_id,
+    run::{Run, random_id},
     server::Shared,
+    task::{Claimed, Stop},
 };
 
 /// What the store knows of a step.
@@ -51,8 +52,11 @@ const INLINE: usize = 64 * 1024;
 ///
 /// The claim is there before the effect, and what came of the effect is there before anybody goes on. Between
 /// the two nobody can know: whoever finds a claim whose holder is silent says so and does nothing.
+///
+/// In a task the run's own record holds the claim as well, for as long as there is a record: the claim in the store lasts
+/// only as long as a `requestState`.
 pub(crate) async fn at_most_once<T, F, Fut>(
-    shared: Arc<Shared>,
+    run: Arc<Run>,
     step: String,
     idempotency_key: String,
     body: F,
@@ -62,6 +66,7 @@ where
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
+    let shared = &run.shared;
     let Some(store) = shared.store() else {
         return Err(Error::misuse(format!(
             "the step `{step}` is to be taken at most once, and there is no store to claim it in; give the server one with `ServerBuilder::with_backend`"
@@ -70,16 +75,28 @@ where
     };
     let key = key(STEPS, idempotency_key.as_bytes());
     let ttl = shared.seals_last();
+    let _claiming = match run.keeper() {
+        Some(keeper) => {
+            match keeper.claim(&idempotency_key, &step).await.map_err(stopped)? {
+                None => {}
+                Some(Claimed { failed: Some(failure), .. }) => return Err(Error::from_failure(failure)),
+                Some(Claimed { failed: None, .. }) => return another_took(shared, store, &key, &step).await,
+            }
+            None
+        }
+        // If the run becomes a task meanwhile, its record says that the step was begun.
+        None => Some(run.claiming(&idempotency_key, &step)),
+    };
     let claim = Claim::Begun(random_id()).write()?;
     let revision = match store.create(&key, claim.clone(), Some(ttl)).await {
         Ok(revision) => revision,
         Err(StoreError::Conflict { .. }) => {
-            return another_took(&shared, store, &key, &step).await;
+            return another_took(shared, store, &key, &step).await;
         }
         Err(error) => return Err(unavailable(error)),
     };
     let mut held = Held { store, key: &key, claim, revision, ttl };
-    let result = held.beating(shared.limits.claim_beat, body(idempotency_key)).await;
+    let result = held.beating(shared.limits.claim_beat, body(idempotency_key.clone())).await;
     let settled = match &result {
         Ok(value) => done(store, serde_json::to_value(value)?, ttl).await,
         Err(error) => Ok(Claim::Failed(error.to_failure())),
@@ -94,6 +111,11 @@ where
         }
         Err(error) => Err(error),
     };
+    if let (Err(error), Some(keeper)) = (&result, run.keeper())
+        && let Err(stop) = keeper.claim_failed(&idempotency_key, &error.to_failure()).await
+    {
+        tracing::warn!(?stop, step, "how a step failed could not be kept with its run");
+    }
     match told {
         Ok(true) => {}
         Ok(false) => tracing::warn!(step, "a claim was gone before its step had ended"),
@@ -101,6 +123,14 @@ where
         Err(error) => tracing::error!(step, %error, "what came of a step could not be kept"),
     }
     result
+}
+
+/// The leg is over: its driver sees that, too.
+fn stopped(stop: Stop) -> Error {
+    match stop {
+        Stop::Lost => Error::new(ErrorKind::Cancelled),
+        Stop::Failed(error) => error,
+    }
 }
 
 async fn done(
@@ -140,5 +170,54 @@ async fn another_took<T: DeserializeOwned>(
             }
             Err(indeterminate())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What earlier versions wrote, word for word.
+    const STORED: [&str; 5] = [
+        r#"{"begun":"9f3c"}"#,
+        r#"{"done":null}"#,
+        r#"{"done_apart":{"name":"9f3c","count":2}}"#,
+        r#"{"failed":{"m":"no such account","t":true}}"#,
+        r#""indeterminate""#,
+    ];
+
+    #[test]
+    fn stored_claims_of_the_first_format_are_read() {
+        let claims = STORED.map(|text| serde_json::from_str::<Claim>(text).unwrap());
+        assert!(matches!(
+            &claims,
+            [
+                Claim::Begun(_),
+                Claim::Done(Value::Null),
+                Claim::DoneApart(_),
+                Claim::Failed(Failure { terminal: true, code: None, kind: None, .. }),
+                Claim::Indeterminate
+            ]
+        ));
+        for (claim, text) in claims.iter().zip(STORED) {
+            assert_eq!(claim.write().unwrap(), text, "another version must read what this one writes");
+        }
+    }
+
+    #[test]
+    fn claims_in_the_sample_are_settled() {
+        use base64::Engine as _;
+        let records = include_str!("../../tests/it/golden/stored-1/records.jsonl").lines();
+        let claims = records.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let mut read = 0;
+        for record in claims.filter(|record| record["key"].as_str().unwrap().starts_with(STEPS)) {
+            let value = record["value"].as_str().unwrap();
+            let value = base64::engine::general_purpose::STANDARD.decode(value).unwrap();
+            // Every value in a store begins with the number of its write.
+            let claim = Claim::settled(&Bytes::from(value).slice(16..));
+            assert!(matches!(claim, Some(Claim::Done(_))), "{claim:?}");
+            read += 1;
+        }
+        assert_eq!(read, 2);
     }
 }

@@ -214,7 +214,11 @@ fn schema() -> Value {
         "type": "object",
         "required": ["results", "resource", "metadata"],
         "properties": {
-            "results": {"type": "array", "items": {"type": "object"}, "description": "The first rows"},
+            "results": {
+                "type": "array",
+                "items": {"type": "object"},
+                "description": "A preview: the first rows, with long values shortened. All rows are at `resource.url`",
+            },
             "resource": {
                 "type": "object",
                 "required": ["uri", "url", "name", "mimeType"],

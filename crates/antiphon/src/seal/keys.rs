@@ -5,9 +5,14 @@ use sha2::{Digest as _, Sha256};
 
 /// The secrets that protect suspended runs.
 ///
-/// All replicas share one ring. The active key seals; every key in the ring opens. To rotate without
-/// losing a run, first give every replica the new key as a spare ([`with_spare`](Self::with_spare)),
-/// then make it active with the old one as a spare, and drop the old one when its seals have expired.
+/// All replicas share one ring. The active key encrypts; every key in the ring decrypts. Rotate in three steps, so that
+/// no run is lost:
+///
+/// 1. Give every replica the new key as a spare ([`with_spare`](Self::with_spare)).
+/// 2. Make the new key active on every replica, with the old one as a spare.
+/// 3. Remove the old key when nothing is encrypted with it any more: after [`SealConfig::ttl`](crate::SealConfig::ttl),
+///    and, if the server has tasks, after twice [`TaskConfig::audit_interval`](crate::TaskConfig::audit_interval) as well.
+///    The audit encrypts the records of sleeping runs anew.
 ///
 /// ```
 /// use antiphon::KeyRing;
@@ -22,19 +27,47 @@ use sha2::{Digest as _, Sha256};
 pub struct KeyRing {
     /// Invariant: never empty; the first key is the active one.
     keys: Vec<(u8, [u8; 32])>,
+    /// Whether nobody else can have the key.
+    random: bool,
 }
 
 impl KeyRing {
     /// A ring whose active key is `secret`, known to its replicas as number `id`.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
-        Self { keys: vec![(id, derive(&secret))] }
+        Self { keys: vec![(id, derive(&secret))], random: false }
     }
 
     /// A ring with a random key: good for one process, for as long as it lives.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
-        Self::new(0, secret)
+        Self { random: true, ..Self::new(0, secret) }
+    }
+
+    /// Whether the active key is [random](Self::random), so that no other process has it.
+    pub(crate) fn is_random(&self) -> bool {
+        self.random
+    }
+
+    /// A number that two keys of the ring share: the second would never be used.
+    pub(crate) fn duplicate(&self) -> Option<u8> {
+        let mut ids: Vec<u8> = self.keys.iter().map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    }
+
+    /// What tells keys apart without telling what they are, the active one first.
+    pub(crate) fn fingerprints(&self) -> Vec<String> {
+        let fingerprint = |(id, key): &(u8, [u8; 32])| {
+            let mut hash = Sha256::new();
+            hash.update(b"antiphon key fingerprint v1\0");
+            hash.update([*id]);
+            hash.update(key);
+            let digest = hash.finalize();
+            let bytes = digest[..8].iter().fold(0, |bits: u64, byte| (bits << 8) | u64::from(*byte));
+            format!("{bytes:016x}")
+        };
+        self.keys.iter().map(fingerprint).collect()
     }
 
     /// Adds a key that opens seals but makes none.
@@ -50,6 +83,10 @@ impl KeyRing {
         let (id, key) = self.keys[0];
         let keys = antiphon_results::LinkKeys::new(id, key);
         self.keys[1..].iter().fold(keys, |keys, (id, key)| keys.with_spare(*id, *key))
+    }
+
+    pub(super) fn active_id(&self) -> u8 {
+        self.keys[0].0
     }
 
     /// The key that seals, and its number.
@@ -85,13 +122,17 @@ impl FromStr for KeyRing {
     fn from_str(text: &str) -> Result<Self, KeyRingError> {
         let mut ring: Option<Self> = None;
         for (at, key) in text.split(',').enumerate() {
-            let (id, secret) = key.trim().split_once('=').and_then(read).ok_or(KeyRingError { at })?;
+            let (id, secret) =
+                key.trim().split_once('=').and_then(read).ok_or(KeyRingError { at, taken: None })?;
+            if ring.iter().flat_map(|ring| &ring.keys).any(|(known, _)| *known == id) {
+                return Err(KeyRingError { at, taken: Some(id) });
+            }
             ring = Some(match ring {
                 None => Self::new(id, secret),
                 Some(ring) => ring.with_spare(id, secret),
             });
         }
-        ring.ok_or(KeyRingError { at: 0 })
+        ring.ok_or(KeyRingError { at: 0, taken: None })
     }
 }
 
@@ -110,10 +151,19 @@ fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRingError {
     at: usize,
+    /// The number that another key has, too.
+    taken: Option<u8>,
 }
 
 impl fmt::Display for KeyRingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = self.taken {
+            return write!(
+                f,
+                "the key ring has two keys numbered {id}; give key number {} another number",
+                self.at + 1
+            );
+        }
         write!(
             f,
             "key number {} of the ring is none; write `<0 to 255>=<64 hex digits>`, several with commas between",

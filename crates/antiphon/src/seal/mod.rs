@@ -341,6 +341,11 @@ impl SealConfig {
         }
     }
 
+    /// Whether something kept is encrypted with the active key.
+    pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
+        sealed.get(1) == Some(&self.keys.active_id())
+    }
+
     fn times(&self, now: SystemTime) -> Vec<u8> {
         let issued = millis(now);
         let expires = issued.saturating_add(self.ttl.as_millis().try_into().unwrap_or(u64::MAX));

@@ -3,6 +3,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, RwLock},
+    time::Duration,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use antiphon_store::{Backend, QueueConfig};
 
 #[cfg(feature = "http")]
 use super::PrincipalHook;
-use super::{About, Changes, Gate, Limits, Registry, Server, Shared, Spend, replicas::Replicas};
+use super::{About, Changes, Drain, Gate, Limits, Registry, Server, Shared, Spend, replicas::Replicas};
 use crate::{
     error::Result,
     ladder::{Ladder, SamplingPolicy},
@@ -27,6 +28,9 @@ use crate::{
     wire::{DynHandler, Wrapped},
 };
 
+/// How long requests in flight have to finish when the server ends.
+const DRAIN: Duration = Duration::from_secs(30);
+
 /// A server being put together. [`build`](Self::build) reports all that is wrong with it.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
@@ -39,6 +43,7 @@ pub struct ServerBuilder {
     tasks: Option<TaskConfig>,
     replica: Option<String>,
     traces: bool,
+    drain: Duration,
     pub(crate) recorder: Recorder,
     inner: Option<Arc<dyn DynHandler>>,
     #[cfg(feature = "http")]
@@ -61,6 +66,7 @@ impl ServerBuilder {
             tasks: None,
             replica: None,
             traces: false,
+            drain: DRAIN,
             recorder: Recorder::default(),
             inner: None,
             #[cfg(feature = "http")]
@@ -217,6 +223,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Sets how long requests in flight have to finish after [`Server::shut_down`]. Then the server answers them with an
+    /// error. [`Server::serve_listener`] uses the shorter of this and
+    /// [`ServeConfig::drain`](crate::ServeConfig::drain). Default: 30 seconds. With zero, nothing is waited for.
+    pub fn with_drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
     #[cfg(feature = "http")]
@@ -261,8 +275,17 @@ impl ServerBuilder {
                 "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
             ));
         }
-        if self.backend.is_none() {
-            problems.extend(needs_backend(&self.registry, &self.seal));
+        match &self.backend {
+            None => problems.extend(needs_backend(&self.registry, &self.seal)),
+            Some(backend) if backend.store.is_shared() && self.seal.keys.is_random() => problems.push(
+                "the backend is shared and the encryption key is random, so no other replica, and not this one after a restart, could read what it stores; give all replicas one `KeyRing` with `with_seal(SealConfig::default().with_keys(..))`"
+                    .into(),
+            ),
+            Some(_) => {}
+        }
+        if let Some(id) = self.seal.keys.duplicate() {
+            problems
+                .push(format!("the key ring has two keys numbered {id}; give one of them another number"));
         }
         #[cfg(feature = "auth")]
         if self.auth.is_some() && self.principal.is_some() {
@@ -275,12 +298,14 @@ impl ServerBuilder {
             return Err(BuildError { problems });
         }
         let shutdown = CancellationToken::new();
-        let stop = shutdown.child_token();
+        let drain = Drain::new(shutdown.clone());
+        // Of its own: when the server is dropped, answers that are being sent still go out.
+        let stop = drain.stopped.child_token();
         let mut changes = Changes::default();
         let replicas = self.backend.clone().map(|backend| {
             let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
             let told = Changes::channel();
-            let replicas = Replicas::new(backend, audience, told.clone(), stop.clone());
+            let replicas = Replicas::new(backend, audience, told.clone(), &drain, stop.clone());
             changes = Changes::shared(told, Arc::clone(&replicas));
             replicas
         });
@@ -314,6 +339,8 @@ impl ServerBuilder {
             tasks,
             shutdown,
             _replicas_stop: stop.drop_guard(),
+            drain,
+            drain_limit: self.drain,
             #[cfg(all(feature = "http", not(feature = "auth")))]
             principal: self.principal,
             #[cfg(feature = "auth")]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use super::replicas::Replicas;
+use crate::elicitation::MAX_ELICITATION_ID;
 
 /// Tells clients that lists or resources have changed: those with a 2025-11-25 session at once,
 /// those on 2026-07-28 over the subscriptions they keep open.
@@ -24,6 +25,8 @@ pub(crate) enum Change {
     Prompts,
     Resources,
     Resource(String),
+    /// The user is done with the web page of this elicitation. Only the sessions that sent the user there are told.
+    ElicitationComplete(String),
     /// Nobody knows which: some news may have been missed.
     Any,
 }
@@ -73,6 +76,15 @@ impl Changes {
     /// What can be read at `uri` has changed. Only who has subscribed to it is told.
     pub fn resource(&self, uri: impl Into<String>) {
         self.send(Change::Resource(uri.into()));
+    }
+
+    /// The user is done with the web page of the elicitation `id`.
+    pub(crate) fn elicitation_complete(&self, id: impl Into<String>) {
+        let id = id.into();
+        // No session keeps a longer one.
+        if id.len() <= MAX_ELICITATION_ID {
+            self.send(Change::ElicitationComplete(id));
+        }
     }
 
     fn send(&self, change: Change) {

@@ -1,4 +1,4 @@
-//! The SDK's endpoint, twice: for what ends with the server, and for what is let finish.
+//! The SDK's endpoint, twice: for streams that end when the server drains, and for requests that it completes.
 
 use std::sync::Arc;
 
@@ -6,22 +6,19 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
-use http::{Method, Request};
+use http::Request;
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::SessionManager,
 };
-use tokio_util::sync::CancellationToken;
 
-use super::headers::SESSION;
+use super::Drain;
 use crate::wire::Served;
 
 /// Answers requests.
 ///
-/// The SDK has one token, and when it is cancelled a request in hand is answered with an error. Streams that clients can
-/// resume elsewhere must end with the server; every other request is let finish, for as long as whoever serves waits.
+/// The SDK has one token, and when it is cancelled a request in flight is answered with an error. Streams that have no
+/// request in flight must end when the server drains; every other request has until the server stops.
 pub(super) struct Doors<M> {
-    /// Whether another replica goes on with a session.
-    shared: bool,
     streams: StreamableHttpService<Served, M>,
     calls: StreamableHttpService<Served, M>,
 }
@@ -31,20 +28,23 @@ impl<M: SessionManager> Doors<M> {
         handler: impl Fn() -> std::io::Result<Served> + Send + Sync + Clone + 'static,
         sessions: &Arc<M>,
         settings: StreamableHttpServerConfig,
-        shared: bool,
+        drain: &Drain,
     ) -> Self {
-        let calls = settings.clone().with_cancellation_token(CancellationToken::new());
+        let streams = settings.clone().with_cancellation_token(drain.draining.child_token());
+        let calls = settings.with_cancellation_token(drain.stopped.child_token());
         Self {
-            shared,
-            streams: StreamableHttpService::new(handler.clone(), Arc::clone(sessions), settings),
+            streams: StreamableHttpService::new(handler.clone(), Arc::clone(sessions), streams),
             calls: StreamableHttpService::new(handler, Arc::clone(sessions), calls),
         }
     }
 
-    pub(super) async fn handle(&self, request: Request<Body>) -> Response {
-        let can_resume = self.shared && request.headers().contains_key(&SESSION);
-        let is_call = request.method() == Method::POST && !can_resume;
-        let door = if is_call { &self.calls } else { &self.streams };
-        door.handle(request).await.into_response()
+    /// Answers a request that is in flight until it is answered.
+    pub(super) async fn call(&self, request: Request<Body>) -> Response {
+        self.calls.handle(request).await.into_response()
+    }
+
+    /// Answers a request for a stream on which the client only listens.
+    pub(super) async fn listen(&self, request: Request<Body>) -> Response {
+        self.streams.handle(request).await.into_response()
     }
 }

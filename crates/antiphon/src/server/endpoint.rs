@@ -1,10 +1,11 @@
 //! One request over streamable HTTP, from who sends it to its answer.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
+    body::Body,
     extract::Request,
-    http::{StatusCode, header},
+    http::{Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, request::Parts};
@@ -12,25 +13,32 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, sessio
 
 use super::{
     HttpConfig, Shared,
+    body::Held,
     doors::Doors,
-    headers::{METHOD, SESSION, VERSION},
+    drain::Flight,
+    headers::{LAST_EVENT, METHOD, SESSION, VERSION},
     limits::Shed,
     local::LocalSessions,
     replicas::Sessions,
-    revised::{self, Bodies, Question},
+    revised::{self, Bodies, Question, Room},
 };
-use crate::wire::Served;
+use crate::{jitter, wire::Served};
 
 /// Marks what came over streamable HTTP, where a request may belong to no session, and tells whoever answers that it was
 /// refused. Over WebSocket and HTTP+SSE, whose messages bring their HTTP requests, too, every request has a session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streamable {
     pub(crate) shed: Shed,
+    /// The memory that the request takes.
+    #[cfg_attr(
+        not(feature = "telemetry"),
+        expect(dead_code, reason = "it counts for as long as it is there")
+    )]
+    pub(crate) room: Option<Room>,
 }
 
 /// What answers requests, with the sessions of one process or of all replicas.
 pub(super) struct Endpoint<M> {
-    #[cfg(feature = "auth")]
     shared: Arc<Shared>,
     doors: Doors<M>,
     sessions: Arc<M>,
@@ -38,6 +46,21 @@ pub(super) struct Endpoint<M> {
     /// Whether a session is somebody's.
     has_owners: bool,
     max_sessions: usize,
+    stream_age: Option<Duration>,
+}
+
+/// The server takes no more requests of a kind.
+struct Ended;
+
+/// What kind of answer a request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// An answer, or what is left of one that is on its way.
+    Call,
+    /// A subscription of 2026-07-28. Its handler ends it when the server drains.
+    Subscription,
+    /// A stream of 2025-11-25 on which the client listens.
+    Listen,
 }
 
 impl<M: SessionManager> Endpoint<M> {
@@ -46,19 +69,41 @@ impl<M: SessionManager> Endpoint<M> {
         config: &HttpConfig,
         settings: StreamableHttpServerConfig,
         sessions: Arc<M>,
-        is_shared: bool,
     ) -> Self {
         let (handled, idle) = (Arc::clone(shared), config.session_idle);
         let handler = move || Ok(Served::new(Arc::clone(&handled)).with_session_idle(idle));
         Self {
-            #[cfg(feature = "auth")]
             shared: Arc::clone(shared),
-            doors: Doors::new(handler, &sessions, settings, is_shared),
+            doors: Doors::new(handler, &sessions, settings, &shared.drain),
             sessions,
             bodies: Bodies::new(config),
             has_owners: config.sessions && shared.has_principal(),
             max_sessions: config.max_sessions,
+            stream_age: config.max_stream_age,
         }
+    }
+
+    /// Counts a request as in flight, or says that the server has ended. A client that resumes the stream of a call, or
+    /// listens, is not counted: the call is.
+    fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
+        let drain = &self.shared.drain;
+        let flight = (parts.method == Method::POST).then(|| drain.request());
+        // Looked at second: a server that stops in between has seen the request.
+        let over = if kind == Kind::Call { &drain.stopped } else { &drain.draining };
+        if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
+    }
+
+    /// What kind of answer a request gets. `holds` says whether the call whose stream a client resumes runs here.
+    fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
+        if parts.method == Method::POST {
+            let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
+            return if listens { Kind::Subscription } else { Kind::Call };
+        }
+        let last = parts.headers.get(&LAST_EVENT).and_then(|last| last.to_str().ok());
+        if parts.method == Method::GET && last.is_none_or(|last| !holds(last)) {
+            return Kind::Listen;
+        }
+        Kind::Call
     }
 
     /// A request as the SDK is to read it, if whoever sends it may.
@@ -69,16 +114,34 @@ impl<M: SessionManager> Endpoint<M> {
         if let Some(challenge) = super::auth::step_up(&self.shared, &read, said.is_legacy) {
             return Err(challenge);
         }
+        #[cfg(feature = "auth")]
+        if let Some(challenge) = super::auth::step_up_task(&self.shared, &read).await {
+            return Err(challenge);
+        }
         Ok(read.question(said))
     }
 
-    async fn answer(&self, question: Question) -> Response {
-        let Question { mut request, asks, room: _room, .. } = question;
-        let streamable = Streamable::default();
+    async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
+        if let Some(tasks) = &self.shared.tasks {
+            // The router may have been made outside of a runtime.
+            tasks.begin(&self.shared);
+        }
+        let Question { mut request, asks, begins, room } = question;
+        if begins && self.shared.shutdown.is_cancelled() {
+            return shutting_down();
+        }
+        let streamable = Streamable { room, ..Streamable::default() };
         request.extensions_mut().insert(streamable.clone());
-        let response = Box::pin(self.doors.handle(request)).await;
+        let is_end = request.method() == Method::DELETE;
+        let response = match kind {
+            Kind::Call | Kind::Subscription => Box::pin(self.doors.call(request)).await,
+            Kind::Listen => Box::pin(self.doors.listen(request)).await,
+        };
         let response = if asks { revised::answer(response).await } else { response };
-        advised(response, &streamable.shed)
+        let age = self.stream_age.filter(|_| kind != Kind::Call);
+        let age = age.map(|age| jitter::between(age * 3 / 4, age));
+        let response = advised(ended(response, is_end), &streamable.shed);
+        response.map(|body| Body::new(Held::new(body, flight).until(age)))
     }
 }
 
@@ -90,11 +153,16 @@ impl Endpoint<LocalSessions> {
         settings: StreamableHttpServerConfig,
     ) -> Self {
         let sessions = Arc::new(LocalSessions::new(Arc::clone(shared), config));
-        Self::new(shared, config, settings, sessions, false)
+        Self::new(shared, config, settings, sessions)
     }
 
     pub(super) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
+        let kind = Self::kind(&parts, LocalSessions::holds);
+        let flight = match self.begin(&parts, kind) {
+            Ok(flight) => flight,
+            Err(Ended) => return shutting_down(),
+        };
         let said = Said::of(&parts.headers);
         let (parts, session) = session_of(parts, said);
         if let Some(id) = session.filter(|_| self.has_owners)
@@ -109,7 +177,7 @@ impl Endpoint<LocalSessions> {
         if question.begins && self.sessions.count().await >= self.max_sessions {
             return too_many_sessions();
         }
-        self.answer(question).await
+        self.answer(question, kind, flight).await
     }
 }
 
@@ -122,13 +190,16 @@ impl Endpoint<Sessions> {
         sessions: Arc<Sessions>,
     ) -> Self {
         settings.session_store = Some(Arc::clone(&sessions) as _);
-        // What a stream begins with must name its place in the log, which the SDK does not know.
-        settings.sse_retry = None;
-        Self::new(shared, config, settings, sessions, true)
+        Self::new(shared, config, settings, sessions)
     }
 
     pub(super) async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
+        let kind = Self::kind(&parts, |last| self.sessions.holds(last));
+        let flight = match self.begin(&parts, kind) {
+            Ok(flight) => flight,
+            Err(Ended) => return shutting_down(),
+        };
         let said = Said::of(&parts.headers);
         let (parts, session) = match self.admit(parts, said).await {
             Ok(admitted) => admitted,
@@ -145,7 +216,7 @@ impl Endpoint<Sessions> {
             Some(session) => self.sessions.restoring(session).await,
             None => None,
         };
-        self.answer(question).await
+        self.answer(question, kind, flight).await
     }
 
     /// Lets a request in, unless it uses a session of somebody else's.
@@ -174,6 +245,14 @@ impl Endpoint<Sessions> {
     }
 }
 
+/// Says that a session has ended as the servers of other SDKs do: the SDK's 202 is a failure for some clients.
+fn ended(mut response: Response, is_end: bool) -> Response {
+    if is_end && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::OK;
+    }
+    response
+}
+
 /// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
 /// anybody knew; there, the error itself says it.
 fn advised(mut response: Response, shed: &Shed) -> Response {
@@ -191,6 +270,13 @@ fn advised(mut response: Response, shed: &Shed) -> Response {
 fn too_many_sessions() -> Response {
     let after = [(header::RETRY_AFTER, "30")];
     (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
+        .into_response()
+}
+
+/// The server takes nothing new. Another replica, or the next process, does.
+fn shutting_down() -> Response {
+    let headers = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, "Service Unavailable: the server is shutting down")
         .into_response()
 }
 

@@ -2,6 +2,7 @@
 
 use http::HeaderName;
 
+pub(crate) static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 pub(crate) static METHOD: HeaderName = HeaderName::from_static("mcp-method");
 #[cfg(feature = "auth")]
 pub(crate) static NAME: HeaderName = HeaderName::from_static("mcp-name");

@@ -64,8 +64,11 @@ impl Health {
         self
     }
 
-    /// Asks something of your own, too: a database, a model, a licence. What is wrong with it goes to the log, and that it
-    /// is wrong to whoever asks.
+    /// Adds a check of your own. While it fails or takes too long, the replica is unready and gets no requests. Check
+    /// what this replica lacks, such as a licence or a loaded model. A service that all replicas share takes all of
+    /// them out when it fails.
+    ///
+    /// The check's error goes to the log; the response only says that the check failed.
     pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -105,8 +108,12 @@ impl Server {
     /// | route | what it says |
     /// |---|---|
     /// | `GET /livez` | 200 for as long as the process can answer at all. It asks nobody: a store that is gone is no reason to restart |
-    /// | `GET /readyz` | 200 if the store, the queue and your own checks answer in time, and 503 if not, or if the server is shutting down |
+    /// | `GET /readyz` | 200 `ready`, or 200 `degraded` if the store or the queue does not answer in time; 503 if one of your own checks fails, or if the server is shutting down |
     /// | `GET /metrics` | the figures, as Prometheus reads them, with [`Health::with_metrics`] |
+    ///
+    /// All replicas share the store. If its failure made them unready, a failover of some seconds would take all of
+    /// them out at once, also for calls that need no store. So the replica reports `degraded` and keeps its place:
+    /// calls that need the store fail, the others succeed. Watch `antiphon_queue_depth` and the log for the rest.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
@@ -155,13 +162,26 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
     if watched.shared.shutdown.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "shutting down"}))).into_response();
     }
+    // Only this replica is affected, so the load balancer should send requests to another one.
+    if let Some(problem) = watched.shared.tasks.as_ref().and_then(|tasks| tasks.problem()) {
+        let said = json!({"status": "unready", "problem": problem});
+        return (StatusCode::SERVICE_UNAVAILABLE, Json(said)).into_response();
+    }
+    let pause = watched.shared.tasks.as_ref().and_then(|tasks| tasks.pause());
     let seen = watched.look().await;
-    let (status, word) = if seen.values().all(|said| *said == OK) {
-        (StatusCode::OK, "ready")
-    } else {
+    let fails = |(name, _): &(String, Check)| seen.get(name).is_some_and(|said| *said != OK);
+    let (status, word) = if watched.health.checks.iter().any(fails) {
         (StatusCode::SERVICE_UNAVAILABLE, "unready")
+    } else if pause.is_some() || seen.values().any(|said| *said != OK) {
+        (StatusCode::OK, "degraded")
+    } else {
+        (StatusCode::OK, "ready")
     };
-    (status, Json(json!({"status": word, "checks": seen}))).into_response()
+    let mut said = json!({"status": word, "checks": seen});
+    if let Some(pause) = pause {
+        said["problem"] = pause.into();
+    }
+    (status, Json(said)).into_response()
 }
 
 impl Watched {
@@ -178,11 +198,11 @@ impl Watched {
             let said = match tokio::time::timeout(self.health.timeout, check()).await {
                 Ok(Ok(())) => OK,
                 Ok(Err(error)) => {
-                    tracing::warn!(check = name, error, "a replica is not ready");
+                    tracing::warn!(check = name, error, "a health check failed");
                     "failed"
                 }
                 Err(_) => {
-                    tracing::warn!(check = name, "a replica is not ready: there was no answer in time");
+                    tracing::warn!(check = name, "a health check had no answer in time");
                     "timed out"
                 }
             };
@@ -193,7 +213,7 @@ impl Watched {
         found
     }
 
-    /// What the server itself cannot do without. Without the bus it still answers: see the guide to deploying.
+    /// The parts that all replicas share. Without the bus the server still answers: see the guide to deploying.
     fn own(&self) -> Vec<(String, Check)> {
         let Some(backend) = &self.shared.backend else { return Vec::new() };
         let store = Arc::clone(&backend.store);

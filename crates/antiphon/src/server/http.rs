@@ -2,6 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use antiphon_transport::weight::{MAX_PARSED_BYTES, MemoryBudget};
 use axum::extract::Request;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::net::{TcpListener, ToSocketAddrs};
@@ -22,9 +23,14 @@ pub struct HttpConfig {
     pub allowed_origins: Vec<String>,
     /// The longest request body, in bytes. Default: 4 MiB.
     pub max_body_bytes: usize,
-    /// The most bytes of request bodies in memory at a time; what comes beyond is answered with 503. Small ones, up to
-    /// 64 KiB, do not count. Default: 256 MiB.
-    pub max_bodies_bytes: usize,
+    /// The most memory that parsing one request body takes, in bytes, estimated from the number of JSON values in it.
+    /// A body can always take 8 times its own length. A body that needs more is answered with 413. Default: 8 MiB, which
+    /// is about 17,000 values.
+    pub max_parsed_bytes: usize,
+    /// The memory that requests can take together, estimated in the same way; a request beyond it is answered with 503.
+    /// A quarter is reserved for requests that need up to 64 KiB. Default: 64 MiB, shared by all endpoints of the
+    /// process that are not given another budget.
+    pub bodies: MemoryBudget,
     /// How long a request body may take to arrive. Default: 30 seconds.
     pub body_timeout: Duration,
     /// How many 2025-11-25 sessions this process keeps; one more is answered with 503. Default: 4096.
@@ -43,6 +49,10 @@ pub struct HttpConfig {
     pub json_response: bool,
     /// How often an open event stream shows that it is alive. Default: 15 seconds.
     pub sse_keep_alive: Option<Duration>,
+    /// After how long a stream on which a client listens ends: one that was opened with GET, or a subscription of
+    /// 2026-07-28. The client opens another, perhaps at another replica. Each stream ends after a random part of the
+    /// last quarter of this, so that they do not end together. `None` lets them stay open. Default: 1 hour.
+    pub max_stream_age: Option<Duration>,
     /// With a [backend](crate::ServerBuilder::with_backend): how many events of one stream are kept, so that
     /// the stream can be resumed at any replica. Beyond that, notifications reach only a client that is
     /// connected, and one that comes back is told that some are missing; questions and answers are always
@@ -64,7 +74,8 @@ impl Default for HttpConfig {
                 .flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")])
                 .collect(),
             max_body_bytes: 4 * 1024 * 1024,
-            max_bodies_bytes: 256 * 1024 * 1024,
+            max_parsed_bytes: MAX_PARSED_BYTES,
+            bodies: MemoryBudget::default(),
             body_timeout: Duration::from_secs(30),
             max_sessions: 4096,
             serve: ServeConfig::default(),
@@ -72,6 +83,7 @@ impl Default for HttpConfig {
             session_idle: Some(Duration::from_secs(5 * 60)),
             json_response: true,
             sse_keep_alive: Some(Duration::from_secs(15)),
+            max_stream_age: Some(Duration::from_secs(60 * 60)),
             stream_events: 1000,
             stream_bytes: 1024 * 1024,
         }
@@ -107,10 +119,26 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the most bytes of request bodies in memory at a time.
+    /// Sets the most memory that parsing one request body takes, in bytes. Default: 8 MiB.
+    #[must_use]
+    pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
+        self.max_parsed_bytes = bytes;
+        self
+    }
+
+    /// Sets the most memory that the requests to this endpoint take together, in bytes. Default: a budget of 64 MiB for
+    /// all endpoints of the process.
     #[must_use]
     pub fn with_max_bodies_bytes(mut self, bytes: usize) -> Self {
-        self.max_bodies_bytes = bytes;
+        self.bodies = MemoryBudget::new(bytes);
+        self
+    }
+
+    /// Sets the budget of memory that this endpoint shares with others: WebSocket and HTTP+SSE endpoints take the same.
+    /// Default: one budget of 64 MiB for the process.
+    #[must_use]
+    pub fn with_bodies(mut self, budget: MemoryBudget) -> Self {
+        self.bodies = budget;
         self
     }
 
@@ -156,6 +184,13 @@ impl HttpConfig {
         self
     }
 
+    /// Sets after how long a stream on which a client listens ends. Default: 1 hour.
+    #[must_use]
+    pub fn with_max_stream_age(mut self, age: impl Into<Option<Duration>>) -> Self {
+        self.max_stream_age = age.into();
+        self
+    }
+
     /// Sets how many events of one stream are kept.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
@@ -173,8 +208,12 @@ impl HttpConfig {
 
 impl Server {
     /// The server as an axum router, to merge into an application of your own.
+    ///
+    /// Called within a tokio runtime, it also begins to work on tasks, unless
+    /// [`TaskConfig::workers`](crate::TaskConfig::workers) is 0. Called outside of one, work begins with the first request.
     pub fn router(&self, config: HttpConfig) -> axum::Router {
-        let (shared, settings) = (&self.shared, self.settings(&config));
+        self.begin();
+        let (shared, settings) = (&self.shared, settings(&config));
         // Routes are cloned for every request, so there is one handle in each.
         let endpoint = match &shared.replicas {
             Some(replicas) if config.sessions => {
@@ -202,21 +241,8 @@ impl Server {
         axum::Router::new().route(&path, endpoint)
     }
 
-    fn settings(&self, config: &HttpConfig) -> StreamableHttpServerConfig {
-        let mut settings = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(config.allowed_hosts.clone())
-            .with_allowed_origins(config.allowed_origins.clone())
-            .enforce_origin_validation()
-            .with_sse_keep_alive(config.sse_keep_alive);
-        settings.legacy_session_mode = config.sessions;
-        settings.json_response = config.json_response;
-        settings.max_request_body_bytes = config.max_body_bytes;
-        settings.cancellation_token = self.shared.shutdown.child_token();
-        settings
-    }
-
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process is asked to
-    /// end ([`shutdown_signal`]); then lets the requests in hand finish.
+    /// end ([`shutdown_signal`]); then [drains](Self::drain).
     ///
     /// # Errors
     ///
@@ -227,7 +253,8 @@ impl Server {
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` ends; then lets the requests in hand finish, for a while.
+    /// Serves over HTTP on `listener` until `shutdown` ends; then [drains](Self::drain). Requests in flight have the
+    /// shorter of [`ServeConfig::drain`] and [`with_drain`](crate::ServerBuilder::with_drain) to finish.
     ///
     /// # Errors
     ///
@@ -241,21 +268,68 @@ impl Server {
         if let Ok(address) = listener.local_addr() {
             tracing::info!("listening on http://{address}{}", config.path);
         }
-        let token = self.shared.shutdown.clone();
-        let ends = async move {
-            tokio::select! {
-                () = shutdown => {}
-                () = token.cancelled() => {}
-            }
-            // Open event streams would keep the server from ending for as long as their clients like.
-            token.cancel();
-        };
         let serving = config.serve.clone();
-        // It tells where a connection comes from, too, which decides whether a proxy is believed.
-        serve(listener, self.router(config), serving, ends).await;
+        self.serve_router(listener, self.router(config), serving, shutdown).await;
         Ok(())
     }
+
+    /// Serves a router of your own, of which [`router`](Self::router) is a part, until `shutdown` ends; then
+    /// [drains](Self::drain). Requests in flight have the shorter of [`ServeConfig::drain`] and
+    /// [`with_drain`](crate::ServerBuilder::with_drain) to finish.
+    ///
+    /// ```no_run
+    /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
+    /// use antiphon::{HttpConfig, ServeConfig};
+    ///
+    /// let app = server.router(HttpConfig::default()).nest("/resources", results);
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+    /// server.serve_router(listener, app, ServeConfig::default(), antiphon::shutdown_signal()).await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn serve_router(
+        &self,
+        listener: TcpListener,
+        router: axum::Router,
+        mut serving: ServeConfig,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
+        let limit = serving.drain.min(self.shared.drain_limit);
+        // Connections outlive the requests that are cut off, so that those are answered.
+        serving.drain = limit + CUT_OFF;
+        let drain = &self.shared.drain;
+        let ends = async {
+            tokio::select! {
+                () = shutdown => {}
+                () = drain.draining.cancelled() => {}
+            }
+            // Open event streams would keep the server from ending for as long as their clients like.
+            drain.begin(limit);
+        };
+        // It tells where a connection comes from, too, which decides whether a proxy is believed.
+        serve(listener, router, serving, ends).await;
+        self.drained().await;
+    }
 }
+
+/// How the SDK serves. The tokens with which it ends are set by [`Doors`](super::doors::Doors).
+fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
+    let mut settings = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(config.allowed_hosts.clone())
+        .with_allowed_origins(config.allowed_origins.clone())
+        .enforce_origin_validation()
+        .with_sse_keep_alive(config.sse_keep_alive);
+    // Whether a stream begins with an event without data, and which, depends on its session, which the SDK does not
+    // look at.
+    settings.sse_retry = None;
+    settings.legacy_session_mode = config.sessions;
+    settings.json_response = config.json_response;
+    settings.max_request_body_bytes = config.max_body_bytes;
+    settings
+}
+
+/// How much longer than requests connections last when a server ends.
+const CUT_OFF: Duration = Duration::from_secs(1);
 
 /// Ends when the process is asked to end: by Ctrl-C, or by a termination signal.
 pub async fn shutdown_signal() {

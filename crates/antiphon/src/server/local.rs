@@ -2,14 +2,15 @@
 
 use std::{
     collections::HashMap,
+    future::ready,
     pin::Pin,
     sync::{Arc, PoisonError, RwLock},
 };
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt as _, stream};
 use http::request::Parts;
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage},
+    model::{ClientJsonRpcMessage, ClientRequest, ProtocolVersion, ServerJsonRpcMessage},
     transport::{
         WorkerTransport,
         streamable_http_server::session::{
@@ -19,17 +20,37 @@ use rmcp::{
     },
 };
 
-use super::{HttpConfig, Shared};
+use super::{HttpConfig, Shared, drain::Counted};
+use crate::jitter;
 
-type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
+pub(super) type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
 type Result<T> = std::result::Result<T, LocalSessionManagerError>;
 
 /// The SDK's sessions, and whose they are.
 pub(super) struct LocalSessions {
     shared: Arc<Shared>,
     sessions: LocalSessionManager,
-    /// Who began each, if anybody knows.
-    owners: RwLock<HashMap<SessionId, Option<String>>>,
+    begun: RwLock<HashMap<SessionId, Begun>>,
+}
+
+/// What is known of a session since it began.
+#[derive(Clone, Debug)]
+struct Begun {
+    /// Who began it, if anybody knows.
+    owner: Option<String>,
+    /// Whether its streams begin with an event that has no data.
+    primes: bool,
+}
+
+/// Whether streams of a session that was begun with `version` begin with an event that has no data: 2025-11-25 is the
+/// first revision that has it, and clients of older ones take it for a message and fail.
+pub(super) fn primes(version: &ProtocolVersion) -> bool {
+    version.as_str() >= ProtocolVersion::V_2025_11_25.as_str()
+}
+
+/// The events, without those that have no data unless the client knows them.
+pub(super) fn primed(events: Events, primes: bool) -> Events {
+    if primes { events } else { Box::pin(events.filter(|event| ready(event.message.is_some()))) }
 }
 
 impl LocalSessions {
@@ -38,7 +59,7 @@ impl LocalSessions {
         session_config.keep_alive = config.session_idle;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = session_config;
-        Self { shared, sessions, owners: RwLock::default() }
+        Self { shared, sessions, begun: RwLock::default() }
     }
 
     /// How many there are.
@@ -46,19 +67,30 @@ impl LocalSessions {
         self.sessions.sessions.read().await.len()
     }
 
+    /// Whether an event is of the stream of a request, which ends with its answer.
+    pub(super) fn holds(last: &str) -> bool {
+        last.contains('/')
+    }
+
     /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
-        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        owners.get(id).is_some_and(|owner| *owner == self.shared.principal_of(parts))
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun.get(id).is_some_and(|begun| begun.owner == self.shared.principal_of(parts))
+    }
+
+    fn primes(&self, id: &str) -> bool {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun.get(id).is_none_or(|begun| begun.primes)
     }
 }
 
 impl SessionManager for LocalSessions {
     type Error = LocalSessionManagerError;
-    type Transport = WorkerTransport<LocalSessionWorker>;
+    type Transport = Counted<WorkerTransport<LocalSessionWorker>>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport)> {
-        self.sessions.create_session().await
+        let (id, transport) = self.sessions.create_session().await?;
+        Ok((id, Counted::session(transport, &self.shared.drain)))
     }
 
     async fn initialize_session(
@@ -70,7 +102,8 @@ impl SessionManager for LocalSessions {
             && let ClientRequest::InitializeRequest(request) = &request.request
         {
             let owner = self.shared.principal(&request.extensions);
-            self.owners.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id), owner);
+            let begun = Begun { owner, primes: primes(&request.params.protocol_version) };
+            self.begun.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id), begun);
         }
         self.sessions.initialize_session(id, message).await
     }
@@ -81,7 +114,7 @@ impl SessionManager for LocalSessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<()> {
         // The SDK closes every session in the end, whatever ended it.
-        self.owners.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.begun.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.sessions.close_session(id).await
     }
 
@@ -92,7 +125,7 @@ impl SessionManager for LocalSessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
         // Boxed here and below, because it does not borrow from the sessions and its type says that it does.
         let events: Events = Box::pin(self.sessions.create_stream(id, message).await?);
-        Ok(events)
+        Ok(primed(events, self.primes(id)))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<()> {
@@ -103,8 +136,10 @@ impl SessionManager for LocalSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        let events: Events = Box::pin(self.sessions.create_standalone_stream(id).await?);
-        Ok(events)
+        // As the SDK begins such a stream, but with another time for each.
+        let first = stream::iter([ServerSseMessage::priming("0", jitter::reconnect())]);
+        let events: Events = Box::pin(first.chain(self.sessions.create_standalone_stream(id).await?));
+        Ok(primed(events, self.primes(id)))
     }
 
     async fn resume(
@@ -113,6 +148,6 @@ impl SessionManager for LocalSessions {
         last: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
         let events: Events = Box::pin(self.sessions.resume(id, last).await?);
-        Ok(events)
+        Ok(primed(events, self.primes(id)))
     }
 }

@@ -2,10 +2,13 @@
 
 #[cfg(feature = "auth")]
 pub mod auth;
+#[cfg(feature = "http")]
+mod body;
 mod builder;
 mod changes;
 #[cfg(feature = "http")]
 mod doors;
+mod drain;
 #[cfg(feature = "http")]
 mod endpoint;
 #[cfg(feature = "http")]
@@ -33,6 +36,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use antiphon_store::Backend;
@@ -43,6 +47,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 #[cfg(feature = "auth")]
 pub(crate) use self::auth::scope_problem;
+use self::drain::Counted;
 #[cfg(feature = "http")]
 pub(crate) use self::endpoint::Streamable;
 #[cfg(feature = "http")]
@@ -54,6 +59,7 @@ pub use self::{
 };
 pub(crate) use self::{
     changes::{Change, ChangeId, Told},
+    drain::Drain,
     limits::{Gate, Place, Refused, Spend, TOO_MUCH, Visitor},
     registry::Registry,
 };
@@ -121,7 +127,11 @@ pub(crate) struct Shared {
     /// How callers show who they are, where they have to.
     #[cfg(feature = "auth")]
     pub(crate) auth: Option<auth::Auth>,
+    /// Is cancelled when the server begins to drain.
     pub(crate) shutdown: CancellationToken,
+    pub(crate) drain: Drain,
+    /// How long requests in flight have to finish when the server ends.
+    drain_limit: Duration,
     /// Nobody is left to tell when the server is gone.
     _replicas_stop: DropGuard,
     #[cfg(feature = "http")]
@@ -203,6 +213,31 @@ impl Server {
         &self.shared.changes
     }
 
+    /// Tells the client that the user is done with the web page of a URL elicitation. Call it where that happens: in
+    /// the handler of an OAuth callback or of a payment page.
+    ///
+    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::ElicitUrl::id), or the one that you gave to
+    /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The notification
+    /// (`notifications/elicitation/complete`) goes to the 2025-11-25 session that was sent this elicitation, during a
+    /// call, in a `-32042` error or for a task. With a [backend](crate::ServerBuilder::with_backend) the session can be
+    /// at any replica. An ID that no session was sent is ignored, and so is one of a session that has ended.
+    ///
+    /// A session keeps its 64 most recent elicitation IDs of up to 1,024 bytes each. The 2026-07-28 revision has no such
+    /// notification, and its clients are not told: the tool finds out for itself whether the page was completed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::Server;
+    /// async fn callback(server: Server, elicitation: String) {
+    ///     // Store the token first: the client calls the tool again as soon as it is told.
+    ///     server.elicitation_complete(elicitation);
+    /// }
+    /// ```
+    pub fn elicitation_complete(&self, id: impl Into<String>) {
+        self.shared.changes.elicitation_complete(id);
+    }
+
     /// Adds a tool while the server runs, and tells clients.
     ///
     /// # Errors
@@ -270,9 +305,12 @@ impl Server {
         E: std::error::Error + Send + Sync + 'static,
     {
         self.begin();
-        let shutdown = self.shared.shutdown.child_token();
+        let drain = &self.shared.drain;
+        let _connection = drain.connection();
+        let transport = Counted::connection(transport.into_transport(), drain);
+        let stopped = drain.stopped.child_token();
         let running =
-            rmcp::service::serve_server_with_ct(Served::new(Arc::clone(&self.shared)), transport, shutdown)
+            rmcp::service::serve_server_with_ct(Served::new(Arc::clone(&self.shared)), transport, stopped)
                 .await;
         match running {
             Ok(running) => {
@@ -303,8 +341,8 @@ impl Server {
         Runs::new(&self.shared)
     }
 
-    /// Works on the tasks of this server's replicas without serving anybody, until `shutdown` ends; then lets the legs in hand
-    /// come to their end, for a while.
+    /// Works on the tasks of this server's replicas without serving clients, until `shutdown` ends; then
+    /// [drains](Self::drain).
     ///
     /// A server that is served works on tasks by itself, unless its [`TaskConfig::workers`](crate::TaskConfig::workers)
     /// is 0.
@@ -320,10 +358,7 @@ impl Server {
             () = shutdown => {}
             () = self.shared.shutdown.cancelled() => {}
         }
-        self.shared.shutdown.cancel();
-        if let Some(tasks) = &self.shared.tasks {
-            tasks.drained().await;
-        }
+        self.drain().await;
     }
 
     /// Begins what goes on beside the requests.
@@ -336,9 +371,57 @@ impl Server {
         }
     }
 
-    /// Ends every connection and stream. The server cannot be served again.
+    /// Begins to shut down, and returns at once. The server cannot be served again.
+    ///
+    /// From now on the server rejects new sessions and requests, takes no more jobs of tasks, and ends streams that
+    /// have no request in flight. Requests in flight have the time of
+    /// [`with_drain`](ServerBuilder::with_drain) to finish; then the server answers them with an error and closes its
+    /// sessions and connections. [`drain`](Self::drain) waits until that is done.
     pub fn shut_down(&self) {
-        self.shared.shutdown.cancel();
+        self.shared.drain.begin(self.shared.drain_limit);
+    }
+
+    /// Shuts down, and returns when the server has ended: the requests in flight are answered, connections are
+    /// closed, and the legs of tasks have finished or are back in the queue for another replica.
+    ///
+    /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router), [`serve_http`](Self::serve_http)
+    /// and [`work`](Self::work) drain by themselves. Call it at the end of a program that serves by other means: a
+    /// process that exits earlier loses what is in flight.
+    ///
+    /// ```no_run
+    /// # async fn example(server: antiphon::Server) -> std::io::Result<()> {
+    /// let app = server.router(antiphon::HttpConfig::default());
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
+    /// let ending = server.clone();
+    /// let ends = async move {
+    ///     antiphon::shutdown_signal().await;
+    ///     ending.shut_down();
+    /// };
+    /// axum::serve(listener, app).with_graceful_shutdown(ends).await?;
+    /// server.drain().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn drain(&self) {
+        self.shut_down();
+        self.drained().await;
+    }
+
+    /// Waits for what [`shut_down`](Self::shut_down) began.
+    async fn drained(&self) {
+        let legs = async {
+            if let Some(tasks) = &self.shared.tasks {
+                tasks.drained().await;
+            }
+        };
+        let sessions = async {
+            self.shared.drain.ended().await;
+            #[cfg(feature = "http")]
+            if let Some(replicas) = &self.shared.replicas {
+                replicas.ended().await;
+            }
+        };
+        tokio::join!(legs, sessions);
     }
 }
 

@@ -1,12 +1,12 @@
 //! An HTTP endpoint for whoever operates the server.
 
-use std::fmt;
+use std::{convert::Infallible, fmt};
 
 use antiphon_transport::guard::{Guard, loopback_hosts};
 use axum::{
     Json, Router,
-    extract::{Path, Query, Request, State},
-    http::{HeaderMap, StatusCode, header},
+    extract::{FromRequestParts, Path, Query, Request, State},
+    http::{HeaderMap, StatusCode, header, request::Parts},
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
     routing::{get, post},
@@ -95,6 +95,9 @@ impl Server {
     /// | `POST /runs/{owner}/{id}/cancel` | cancels it |
     /// | `DELETE /runs/{owner}/{id}` | removes it, if it has ended |
     ///
+    /// Each retry, cancellation and purge is logged under the target `antiphon::audit`: the operator (the principal, or
+    /// the first digits of the token's SHA-256), the action, the run, and the result.
+    ///
     /// They are answered under this machine's names only, unless others are given, and to no web page:
     ///
     /// ```
@@ -171,22 +174,70 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
             "an operator's token must have {SHORTEST} bytes or more; make one with `openssl rand -hex 32`"
         )));
     }
-    // Digests are compared, so that the time it takes tells nothing of the token.
     let expected: [u8; 32] = Sha256::digest(token).into();
-    Ok(routes.layer(middleware::from_fn(move |request: Request, next: Next| async move {
-        if admits(&expected, request.headers()) {
-            return next.run(request).await;
+    // A token names nobody; its first digits say which of several it was.
+    let digits = u32::from_be_bytes([expected[0], expected[1], expected[2], expected[3]]);
+    let operator = Operator(format!("token {digits:08x}"));
+    Ok(routes.layer(middleware::from_fn(move |mut request: Request, next: Next| {
+        let operator = operator.clone();
+        async move {
+            if admits(&expected, request.headers()) {
+                request.extensions_mut().insert(operator);
+                return next.run(request).await;
+            }
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            let body = Json(json!({"error": "bring the operator's token"}));
+            (StatusCode::UNAUTHORIZED, challenge, body).into_response()
         }
-        let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-        let body = Json(json!({"error": "bring the operator's token"}));
-        (StatusCode::UNAUTHORIZED, challenge, body).into_response()
     })))
 }
-
 fn admits(expected: &[u8; 32], headers: &HeaderMap) -> bool {
     let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = brought.and_then(|value| value.strip_prefix("Bearer "));
-    token.is_some_and(|token| <[u8; 32]>::from(Sha256::digest(token.trim())) == *expected)
+    // Digests of equal length are compared, each from its first byte to its last: the time it takes tells nothing.
+    token.is_some_and(|token| same(&<[u8; 32]>::from(Sha256::digest(token.trim())), expected))
+}
+
+/// Whether two digests are the same, in constant time.
+fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    let differs = one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other));
+    // The optimizer must not leave the loop early.
+    std::hint::black_box(differs) == 0
+}
+
+/// Who operates the server, for the audit log.
+#[derive(Clone, Debug)]
+struct Operator(String);
+
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        if let Some(operator) = parts.extensions.get::<Self>() {
+            return Ok(operator.clone());
+        }
+        #[cfg(feature = "auth")]
+        if let Some(identity) = parts.extensions.get::<super::auth::Identity>() {
+            return Ok(Self(identity.principal().to_owned()));
+        }
+        Ok(Self("unknown".into()))
+    }
+}
+
+impl Operator {
+    /// Writes what was done, to which run, by whom, and with what result. Nothing of the run itself is in it.
+    fn audit<T: serde::Serialize>(&self, action: &'static str, run: &str, result: &Result<T>) {
+        let operator = &*self.0;
+        match result {
+            Ok(changed) => {
+                let result = serde_json::to_string(changed).unwrap_or_default();
+                tracing::info!(target: "antiphon::audit", operator, action, run, result, "operator request");
+            }
+            Err(error) => {
+                tracing::warn!(target: "antiphon::audit", operator, action, run, %error, "operator request failed");
+            }
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -222,16 +273,25 @@ async fn inspect(State(runs): State<Runs>, name: Name) -> Response {
     }
 }
 
-async fn retry(State(runs): State<Runs>, name: Name) -> Response {
-    changed(runs.retry(&named(name)).await)
+async fn retry(State(runs): State<Runs>, operator: Operator, name: Name) -> Response {
+    let run = named(name);
+    let result = runs.retry(&run).await;
+    operator.audit("retry", &run, &result);
+    changed(result)
 }
 
-async fn cancel(State(runs): State<Runs>, name: Name) -> Response {
-    changed(runs.cancel(&named(name)).await)
+async fn cancel(State(runs): State<Runs>, operator: Operator, name: Name) -> Response {
+    let run = named(name);
+    let result = runs.cancel(&run).await;
+    operator.audit("cancel", &run, &result);
+    changed(result)
 }
 
-async fn purge(State(runs): State<Runs>, name: Name) -> Response {
-    match runs.purge(&named(name)).await {
+async fn purge(State(runs): State<Runs>, operator: Operator, name: Name) -> Response {
+    let run = named(name);
+    let result = runs.purge(&run).await;
+    operator.audit("purge", &run, &result);
+    match result {
         // It is in a state in which it cannot be.
         Err(error) if matches!(error.kind(), crate::ErrorKind::Tool(_)) => {
             (StatusCode::CONFLICT, Json(json!({"error": error.to_string()}))).into_response()

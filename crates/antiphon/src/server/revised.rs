@@ -2,9 +2,16 @@
 //!
 //! What a message becomes is said in `antiphon_transport::revise`; here are the bodies it comes in.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use antiphon_transport::revise;
+use antiphon_transport::{
+    revise,
+    weight::{FACTOR, MemoryBudget, Share, Weight, reject},
+};
 use axum::{
     body::Body,
     extract::Request,
@@ -13,7 +20,6 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode, header, request::Parts};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     HttpConfig,
@@ -28,30 +34,45 @@ pub(super) struct Question {
     pub(super) asks: bool,
     /// Whether it begins a session.
     pub(super) begins: bool,
-    /// What its body takes of the memory for bodies.
-    pub(super) room: Option<OwnedSemaphorePermit>,
+    /// The memory that its body takes.
+    pub(super) room: Option<Room>,
 }
 
-/// How much of a body is read, for how long, and how many there may be.
+/// The memory that a request takes of the server's [`MemoryBudget`], for as long as somebody has a clone of it.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "telemetry"), expect(dead_code, reason = "it counts for as long as it is there"))]
+pub(crate) struct Room(Arc<Mutex<(Share, Weight)>>);
+
+impl Room {
+    fn new(share: Share, weight: Weight) -> Self {
+        Self(Arc::new(Mutex::new((share, weight))))
+    }
+
+    /// The request is parsed: gives back what only the parser needed. Without telemetry nobody knows when that is, and the
+    /// request takes all of it until it is answered.
+    #[cfg(feature = "telemetry")]
+    pub(crate) fn parsed(&self) {
+        let (share, weight) = &mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        share.shrink(weight.kept());
+    }
+}
+
+/// How much of a body is read, for how long, and how much memory all of them can take.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
     max_bytes: usize,
+    max_parsed: usize,
     timeout: Duration,
-    /// One permit a KiB.
-    room: Arc<Semaphore>,
+    budget: MemoryBudget,
 }
-
-/// What small bodies are, which count for nothing: no flood of large ones keeps them out.
-const SMALL: usize = 64 * 1024;
-const KIB: usize = 1024;
 
 impl Bodies {
     pub(super) fn new(config: &HttpConfig) -> Self {
-        let room = (config.max_bodies_bytes / KIB).min(Semaphore::MAX_PERMITS);
         Self {
             max_bytes: config.max_body_bytes,
+            max_parsed: config.max_parsed_bytes,
             timeout: config.body_timeout,
-            room: Arc::new(Semaphore::new(room)),
+            budget: config.bodies.clone(),
         }
     }
 }
@@ -61,7 +82,7 @@ pub(super) enum Read {
     Whole {
         parts: Parts,
         bytes: Bytes,
-        room: Option<OwnedSemaphorePermit>,
+        room: Option<Room>,
     },
     /// It has no message, or one that is too long or breaks off.
     Not(Request),
@@ -85,8 +106,12 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Resp
         Ok(Collected::Not(body)) => Ok(Read::Not(Request::from_parts(parts, body))),
         Ok(Collected::NoRoom) => {
             let after = [(header::RETRY_AFTER, "1")];
-            let why = "Service Unavailable: too many large requests at once";
+            let why = "Service Unavailable: requests take too much memory at once; try again later, or raise `HttpConfig::with_max_bodies_bytes` on the server";
             Err((StatusCode::SERVICE_UNAVAILABLE, after, why).into_response())
+        }
+        Ok(Collected::TooHeavy(error)) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            Err((StatusCode::PAYLOAD_TOO_LARGE, json, error).into_response())
         }
         Err(_) => {
             let close = [(header::CONNECTION, "close")];
@@ -129,32 +154,29 @@ fn has_none(parts: &Parts) -> bool {
 
 /// What was read of a body.
 enum Collected {
-    Whole(Bytes, Option<OwnedSemaphorePermit>),
+    Whole(Bytes, Option<Room>),
     /// It is too long or breaks off: the same body again. The SDK has words for those.
     Not(Body),
-    /// There are too many.
+    /// All bodies together take too much memory.
     NoRoom,
+    /// It would take too much memory by itself: the error, as JSON.
+    TooHeavy(Vec<u8>),
 }
 
 async fn collect(body: Body, bodies: &Bodies) -> Collected {
     let mut chunks = body.into_data_stream();
     let mut read = Pieces::default();
-    let mut room: Option<OwnedSemaphorePermit> = None;
+    let mut weight = Weight::default();
+    let Some(mut share) = bodies.budget.take(0) else { return Collected::NoRoom };
     while let Some(chunk) = chunks.next().await {
         match chunk {
             Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
+                weight.add(&chunk);
                 read.push(chunk);
-                let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-                let takes = if read.len() > SMALL { read.len().div_ceil(KIB) } else { 0 };
-                let more = u32::try_from(takes.saturating_sub(taken)).unwrap_or(u32::MAX);
-                if more > 0 {
-                    let Ok(more) = Arc::clone(&bodies.room).try_acquire_many_owned(more) else {
-                        return Collected::NoRoom;
-                    };
-                    match &mut room {
-                        Some(room) => room.merge(more),
-                        None => room = Some(more),
-                    }
+                // What only becomes too heavy when it is parsed holds no more than what is allowed until then.
+                let holds = weight.parsed().min(bodies.max_parsed.max(weight.bytes() * FACTOR));
+                if !share.grow(holds) {
+                    return Collected::NoRoom;
                 }
             }
             other => {
@@ -163,7 +185,11 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
             }
         }
     }
-    Collected::Whole(read.into_bytes(), room)
+    let bytes = read.into_bytes();
+    if let Err(too_heavy) = weight.check(bodies.max_parsed) {
+        return Collected::TooHeavy(reject(&bytes, -32600, &too_heavy.to_string()).1);
+    }
+    Collected::Whole(bytes, Some(Room::new(share, weight)))
 }
 
 /// The pieces of a body. Mostly there is one, and that is not copied.

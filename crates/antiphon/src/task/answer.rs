@@ -26,6 +26,8 @@ impl Tasks {
     ) -> Result<Option<TaskView>> {
         self.begin(shared);
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        // Before the answer counts: if this process dies then, another finds that the run is due.
+        self.set_alarm_to_now(&key).await;
         let changed = self
             .change(shared, &key, |record| {
                 let now = now_millis();
@@ -42,7 +44,9 @@ impl Tasks {
             Some(due) => {
                 self.push(&key, &record, due, due.at).await;
             }
-            None => self.heal(&key, &record).await,
+            None => {
+                self.heal(shared, &key, &record).await;
+            }
         }
         self.announce(&record, false).await;
         Ok(Some(record.view(revision.0)))
@@ -65,6 +69,7 @@ impl Tasks {
         shared: &Arc<Shared>,
         key: &str,
     ) -> Result<Option<Cancelled>> {
+        self.set_alarm_to_now(key).await;
         let changed = self
             .change(shared, key, |record| {
                 if record.status.is_final() {

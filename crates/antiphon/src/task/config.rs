@@ -89,11 +89,25 @@ impl RetryPolicy {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct TaskConfig {
-    /// For how long a task and its result are kept, from when it was created, where the client does not say. Default: a
-    /// day. `None` keeps them until somebody purges them.
+    /// How long a task and its result are kept after the run has ended, where the client does not say. A run that has not
+    /// ended is kept however long it sleeps: see [`max_wait`](Self::max_wait). Default: 24 hours. `None` keeps tasks until
+    /// somebody purges them.
     pub ttl: Option<Duration>,
-    /// The most a client may ask for. Default: 7 days.
+    /// The longest [`ttl`](Self::ttl) that a client may ask for. Default: 7 days.
     pub max_ttl: Duration,
+    /// How long a run can wait for an answer. Time that it sleeps, or waits for a worker, does not count. Then the run ends
+    /// as failed, with an event in its timeline, a log line and the metric `antiphon.runs.expired`.
+    /// Default: 30 days. `None` lets runs wait for ever.
+    pub max_wait: Option<Duration>,
+    /// How long a run waits for a replica that has its tool, before it is dead. Default: 24 hours.
+    pub tool_wait: Duration,
+    /// How soon the servers find a run whose job was lost, or was never queued: after at most twice this time, without any
+    /// request. A run that waits for a worker is checked less often the longer it waits, up to every third interval.
+    /// Default: 10 seconds.
+    pub repair_interval: Duration,
+    /// How often one of the replicas goes through the records of all tasks, slowly: it finds runs that nobody watches over, and
+    /// encrypts records with the active key of the [`KeyRing`](crate::KeyRing). Default: 24 hours.
+    pub audit_interval: Duration,
     /// How long clients are told to wait between two looks. Default: 1 second.
     pub poll_interval: Duration,
     /// How many legs this process works on at once; 0 has it create tasks and leave the work to others. Default: 16.
@@ -117,6 +131,9 @@ pub struct TaskConfig {
     pub retry: RetryPolicy,
     /// How long a cancelled tool may clean up. Default: 30 seconds.
     pub clean_up: Duration,
+    /// How long a leg may go on after the server begins to shut down. Then it stops, and its job goes back to the queue:
+    /// another worker goes on from the last step that was written. Default: 10 seconds.
+    pub drain: Duration,
     /// After which time of work a run becomes a task, if its tool lets it and the client knows tasks. Default: 10 seconds.
     pub promote_after: Option<Duration>,
     /// How many rounds before the last a run becomes a task. Default: 1.
@@ -131,6 +148,10 @@ impl Default for TaskConfig {
         Self {
             ttl: Some(Duration::from_secs(24 * 3600)),
             max_ttl: Duration::from_secs(7 * 24 * 3600),
+            max_wait: Some(Duration::from_secs(30 * 24 * 3600)),
+            tool_wait: Duration::from_secs(24 * 3600),
+            repair_interval: Duration::from_secs(10),
+            audit_interval: Duration::from_secs(24 * 3600),
             poll_interval: Duration::from_secs(1),
             workers: 16,
             per_tool: usize::MAX,
@@ -141,6 +162,7 @@ impl Default for TaskConfig {
             deaths: 8,
             retry: RetryPolicy::default(),
             clean_up: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
             promote_after: Some(Duration::from_secs(10)),
             promote_rounds_left: 1,
             anonymous_list: false,
@@ -162,10 +184,18 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Sets for how long a task is kept where the client does not say.
+    /// Sets how long a task is kept after its run has ended, where the client does not say. Default: 24 hours.
     with_ttl ttl: impl Into<Option<Duration>>;
-    /// Sets the most a client may ask for.
+    /// Sets the longest `ttl` that a client may ask for. Default: 7 days.
     with_max_ttl max_ttl: Duration;
+    /// Sets how long a run may wait for an answer or a worker before it ends as failed. Default: 30 days.
+    with_max_wait max_wait: impl Into<Option<Duration>>;
+    /// Sets how long a run waits for a replica that has its tool. Default: 24 hours.
+    with_tool_wait tool_wait: Duration;
+    /// Sets how soon a lost job is found: after at most twice this time. Default: 10 seconds.
+    with_repair_interval repair_interval: Duration;
+    /// Sets how often the records of all tasks are gone through. Default: 24 hours.
+    with_audit_interval audit_interval: Duration;
     /// Sets how long clients are told to wait between two looks.
     with_poll_interval poll_interval: Duration;
     /// Sets how many legs this process works on at once.
@@ -186,6 +216,8 @@ setters! {
     with_retry retry: RetryPolicy;
     /// Sets how long a cancelled tool may clean up.
     with_clean_up clean_up: Duration;
+    /// Sets how long a leg may go on after the server begins to shut down. Default: 10 seconds.
+    with_drain drain: Duration;
     /// Sets after which time of work a run becomes a task.
     with_promote_after promote_after: impl Into<Option<Duration>>;
     /// Sets whether somebody of whom nothing is known may list the tasks of all such.

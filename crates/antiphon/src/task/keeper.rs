@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon_replay::{Journal, Key, Suspension};
+use antiphon_replay::{Failure, Journal, Key, Outcome as JournalOutcome, Suspension};
 use antiphon_store::{Error as StoreError, Lease, Revision};
 use serde_json::Value;
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Ended, TaskStatus, Tasks,
-    record::{Due, TaskRecord},
+    record::{Claimed, Due, TaskRecord},
 };
 use crate::{error::Error, run::now_millis, server::Shared};
 
@@ -129,6 +129,16 @@ impl Keeper {
     pub(crate) async fn save(&self, journal: &Journal) -> Result<(), Stop> {
         self.amend(|record| {
             record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
+            if !record.claims.is_empty() {
+                // What came of a step is in the journal, in the same write. One that failed may be tried again, so its
+                // claim stays.
+                let returned = |step: &str| {
+                    journal.entries.iter().any(|entry| {
+                        entry.key.as_str() == step && matches!(entry.outcome, JournalOutcome::Done(_))
+                    })
+                };
+                record.claims.retain(|_, claimed| !returned(&claimed.step));
+            }
             record.journal = journal.clone();
         })
         .await
@@ -155,6 +165,7 @@ impl Keeper {
                         && journal.asked.get(&asked).is_some_and(|now| out.get(&asked) == Some(now))
                 });
                 record.failures = 0;
+                record.toolless = None;
                 if record.status.is_final() {
                     if !record.cleaning {
                         record.held = None;
@@ -260,6 +271,46 @@ impl Keeper {
             })
             .await?;
         self.push(&record, due).await
+    }
+
+    /// Waits for a replica that has the tool. It is not the tool that failed, so it costs no attempt.
+    pub(super) async fn wait_for_tool(&self, wait: Duration, now: u64, why: &str) -> Result<(), Stop> {
+        let (record, due) = self
+            .amend(|record| {
+                if record.toolless.is_none() {
+                    record.toolless = Some(now);
+                    record.note("waits", why.to_owned());
+                    record.message = Some(format!("it waits for a worker: {why}"));
+                }
+                record.held = None;
+                let due = record.next_job(now_millis() + super::millis(wait));
+                (record.clone(), due)
+            })
+            .await?;
+        self.push(&record, due).await
+    }
+
+    /// Claims a step that may be taken at most once. `None` if nobody has; else what is known of it.
+    pub(crate) async fn claim(&self, idempotency_key: &str, step: &str) -> Result<Option<Claimed>, Stop> {
+        self.amend(|record| {
+            let known = record.claims.get(idempotency_key).cloned();
+            if known.is_none() {
+                let claimed = Claimed { step: step.to_owned(), failed: None };
+                record.claims.insert(idempotency_key.to_owned(), claimed);
+            }
+            known
+        })
+        .await
+    }
+
+    /// Records how a claimed step failed.
+    pub(crate) async fn claim_failed(&self, idempotency_key: &str, failure: &Failure) -> Result<(), Stop> {
+        self.amend(|record| {
+            if let Some(claimed) = record.claims.get_mut(idempotency_key) {
+                claimed.failed = Some(failure.clone());
+            }
+        })
+        .await
     }
 
     /// Queues the next leg. Where that fails this leg's own job must not be gone: whoever gets it finds another named in

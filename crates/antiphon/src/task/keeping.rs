@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon_store::{Cursor, Error as StoreError, NewJob, Revision};
+use antiphon_store::{Cursor, Error as StoreError, NewJob, Pushed, Revision};
 use bytes::Bytes;
 
 use super::{
@@ -14,6 +14,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     keep::{PIECE, Pieces},
     run::now_millis,
+    seal::OpenError,
     server::Shared,
 };
 
@@ -35,55 +36,156 @@ pub(super) enum Change<T> {
     Leave(T),
 }
 
-impl Tasks {
-    /// A run as it is now.
-    pub(super) async fn load(&self, shared: &Shared, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
-        let known = self.newest.known(key);
-        let Some(found) = self.backend.store.get(key).await.map_err(|error| unavailable(&error))? else {
-            return Ok(None);
-        };
-        let record = self.open(shared, key, &found.value).await?;
-        if let Some(record) = &record
-            && self.newest.is_put_back(key, record.serial, known)
-        {
-            // A store that lost its latest writes does the same, and then the run must go on from what is there.
-            tracing::error!(
-                key,
-                "a task is as it was before: the store lost a write, or somebody put an earlier one back"
-            );
+/// Why a run that is in the store is not in hand.
+#[derive(Debug)]
+pub(super) enum Unloaded {
+    /// The store failed.
+    Failed(Error),
+    /// The record is there, and this replica cannot read it. Another may: it is never taken for one that is gone.
+    Unreadable(Unreadable),
+}
+
+/// Why this replica cannot read a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// It is encrypted with a key that is not in the `KeyRing`.
+    UnknownKey,
+    /// It does not open with the key of that number: the key differs, or the record was changed.
+    WrongKey,
+    /// A newer version wrote it.
+    NewerFormat,
+    /// It is not a record, or a part of it is missing.
+    Damaged,
+}
+
+impl Unreadable {
+    /// The reason as a metric label.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::UnknownKey => "unknown_key",
+            Self::WrongKey => "wrong_key",
+            Self::NewerFormat => "newer_format",
+            Self::Damaged => "damaged",
         }
-        Ok(record.map(|record| (record, found.revision)))
     }
 
-    async fn open(&self, shared: &Shared, key: &str, value: &Bytes) -> Result<Option<TaskRecord>> {
+    /// What an operator can do about it.
+    pub(crate) fn advice(self) -> &'static str {
+        match self {
+            Self::UnknownKey | Self::WrongKey => "give every replica the same `KeyRing`",
+            Self::NewerFormat => "upgrade this replica",
+            Self::Damaged => "restore the record from a backup, or delete it",
+        }
+    }
+}
+
+impl From<OpenError> for Unreadable {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::UnknownKey => Self::UnknownKey,
+            OpenError::Forged => Self::WrongKey,
+            _ => Self::Damaged,
+        }
+    }
+}
+
+impl From<Unloaded> for Error {
+    fn from(unloaded: Unloaded) -> Self {
+        match unloaded {
+            Unloaded::Failed(error) => error,
+            Unloaded::Unreadable(reason) => Self::new(ErrorKind::Protocol {
+                code: -32603,
+                message: "the server cannot read the task; try again later".into(),
+                data: Some(serde_json::json!({"reason": reason.name()})),
+            }),
+        }
+    }
+}
+
+/// How often a record is read again whose pieces are being replaced.
+const REREADS: usize = 16;
+
+impl Tasks {
+    /// A run as it is now; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Where the store fails, or the record is there and cannot be read.
+    pub(super) async fn load(&self, shared: &Shared, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
+        Ok(self.try_load(shared, key).await?)
+    }
+
+    /// As [`load`](Self::load), for those who treat an unreadable record in another way than a store that fails.
+    pub(super) async fn try_load(
+        &self,
+        shared: &Shared,
+        key: &str,
+    ) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
+        let known = self.newest.known(key);
+        let mut before = None;
+        for _ in 0..REREADS {
+            let found = self.backend.store.get(key).await;
+            let Some(found) = found.map_err(|error| Unloaded::Failed(unavailable(&error)))? else {
+                return Ok(None);
+            };
+            let opened = match self.open(shared, key, &found.value).await {
+                // A writer replaces the pieces and then removes the old ones: a reader in between looks again.
+                Err(Unloaded::Unreadable(Unreadable::Damaged)) if before != Some(found.revision) => {
+                    before = Some(found.revision);
+                    continue;
+                }
+                opened => opened,
+            };
+            let record = opened.inspect_err(|unloaded| Self::tell_unreadable(shared, key, unloaded))?;
+            if self.newest.is_put_back(key, record.serial, known) {
+                // A store that lost its latest writes does the same, and then the run must go on from what is there.
+                tracing::error!(
+                    key,
+                    "a task is as it was before: the store lost a write, or somebody put an earlier one back"
+                );
+            }
+            return Ok(Some((record, found.revision)));
+        }
+        // The run is written faster than it can be read.
+        Err(Unloaded::Failed(unavailable(&StoreError::Conflict { key: key.to_owned() })))
+    }
+
+    fn tell_unreadable(shared: &Shared, key: &str, unloaded: &Unloaded) {
+        if let Unloaded::Unreadable(reason) = unloaded {
+            tracing::error!(
+                key,
+                reason = reason.name(),
+                "a task record cannot be read; {}. Its run waits and is not lost",
+                reason.advice()
+            );
+            shared.recorder.task_unreadable(reason.name());
+        }
+    }
+
+    async fn open(&self, shared: &Shared, key: &str, value: &Bytes) -> Result<TaskRecord, Unloaded> {
+        let unreadable = |reason| Unloaded::Unreadable(reason);
         let mut apart = None;
         let whole = match value.split_first() {
             Some((&WHOLE, _)) => value.slice(1..),
             Some((&APART, pieces)) => {
-                let Ok(pieces) = serde_json::from_slice::<Pieces>(pieces) else { return Ok(None) };
-                let Some(whole) =
-                    pieces.get(&*self.backend.store).await.map_err(|error| unavailable(&error))?
-                else {
-                    return Ok(None);
-                };
+                let pieces =
+                    serde_json::from_slice::<Pieces>(pieces).map_err(|_| unreadable(Unreadable::Damaged))?;
+                let whole = pieces.get(&*self.backend.store).await;
+                let whole = whole.map_err(|error| Unloaded::Failed(unavailable(&error)))?;
                 apart = Some(pieces);
-                whole
+                whole.ok_or(unreadable(Unreadable::Damaged))?
             }
-            _ => return Ok(None),
+            Some(_) => return Err(unreadable(Unreadable::NewerFormat)),
+            None => return Err(unreadable(Unreadable::Damaged)),
         };
-        match shared.seal.open_kept(&whole, key.as_bytes()) {
-            Ok(json) => match serde_json::from_slice(&json) {
-                Ok(record) => Ok(Some(TaskRecord { apart, ..record })),
-                Err(error) => {
-                    tracing::error!(%error, key, "a task was written by a version that this one cannot read");
-                    Ok(None)
-                }
-            },
-            Err(reason) => {
-                tracing::error!(?reason, key, "a task cannot be opened; replicas must share their `KeyRing`");
-                Ok(None)
-            }
-        }
+        let json = shared.seal.open_kept(&whole, key.as_bytes()).map_err(|error| unreadable(error.into()))?;
+        let mut record = TaskRecord::read(&json).map_err(|reason| {
+            tracing::debug!(key, "a task record does not parse");
+            unreadable(reason)
+        })?;
+        record.apart = apart;
+        record.stale |= !shared.seal.is_current(&whole);
+        Ok(record)
     }
 
     /// A run as it is kept, and its pieces if it has any.
@@ -108,7 +210,7 @@ impl Tasks {
         Ok(([&[APART], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
-    /// How long a run has still to live.
+    /// How long the store is to keep a record: one that has not ended has no end, one that has is kept as long as was said.
     fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
         let left = record.created.saturating_add(ttl).saturating_sub(now_millis());
@@ -135,14 +237,21 @@ impl Tasks {
         revision: Revision,
     ) -> Result<Option<Revision>> {
         record.serial += 1;
+        self.sign(record);
+        record.settle_ttl();
         let (value, pieces) = self.seal(shared, key, record).await?;
         match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
                 self.newest.saw(key, record.serial);
+                record.stale = false;
                 self.forget(std::mem::replace(&mut record.apart, pieces)).await;
                 Ok(Some(revision))
             }
-            Err(StoreError::Conflict { .. }) => Ok(None),
+            Err(StoreError::Conflict { .. }) => {
+                // Nobody names them.
+                self.forget(pieces).await;
+                Ok(None)
+            }
             Err(error) => Err(unavailable(&error)),
         }
     }
@@ -184,8 +293,15 @@ impl Tasks {
             .map_err(|error| unavailable(&error))?;
         let mut records = Vec::with_capacity(page.items.len());
         for item in page.items {
-            if let Some(record) = self.open(shared, &item.key, &item.value).await? {
-                records.push((item.key, record, item.revision));
+            match self.open(shared, &item.key, &item.value).await {
+                Ok(record) => records.push((item.key, record, item.revision)),
+                Err(Unloaded::Failed(error)) => return Err(error),
+                // Its pieces may have been replaced since the page was read. If it stays unreadable, the others are shown.
+                Err(Unloaded::Unreadable(_)) => match self.try_load(shared, &item.key).await {
+                    Ok(Some((record, revision))) => records.push((item.key, record, revision)),
+                    Ok(None) | Err(Unloaded::Unreadable(_)) => {}
+                    Err(Unloaded::Failed(error)) => return Err(error),
+                },
             }
         }
         Ok((records, page.next.map(|Cursor(next)| next)))
@@ -233,28 +349,62 @@ impl Tasks {
     }
 
     pub(super) async fn push_as(&self, id: &str, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
+        self.queue(id, key, record, due, now).await.is_some()
+    }
+
+    async fn queue(&self, id: &str, key: &str, record: &TaskRecord, due: Due, now: u64) -> Option<Pushed> {
         let payload = format!("{} {key} {}", due.number, record.tool);
         let delay = Duration::from_millis(due.at.saturating_sub(now));
         let job = NewJob::new(id, payload).with_delay(delay);
         match self.backend.queue.push(&self.lane_of(record), job).await {
-            Ok(_) => true,
+            Ok(pushed) => Some(pushed),
             Err(error) => {
-                tracing::warn!(%error, task = record.id, "a leg could not be queued; it is when somebody looks at the task");
-                false
+                tracing::warn!(%error, task = record.id, "the next leg of a run could not be queued; it is queued later");
+                None
             }
         }
     }
 
+    /// Whether a job that was due at `at` should have been done for a while.
+    pub(super) fn is_overdue(at: u64, now: u64) -> bool {
+        at + OVERDUE < now
+    }
+
     /// Queues the next leg of a run whose job should have been done for a while: whoever named it may have died before
     /// it was pushed. If it was pushed, this adds nothing.
-    pub(super) async fn heal(&self, key: &str, record: &TaskRecord) {
+    ///
+    /// Returns whether the job was lost.
+    pub(super) async fn heal(&self, shared: &Shared, key: &str, record: &TaskRecord) -> bool {
         let now = now_millis();
-        if let Some(due) = record.job.filter(|due| due.at + OVERDUE < now)
+        if let Some(due) = record.job.filter(|due| Self::is_overdue(due.at, now))
             // Whoever waits for the end of a hold goes first.
             && record.held.is_none_or(|until| until + OVERDUE < now)
+            && self.queue(&Self::job_id(&record.id, due.number), key, record, due, now).await
+                == Some(Pushed::Added)
         {
-            self.push(key, record, due, now).await;
+            tracing::warn!(
+                task = record.id,
+                tool = record.tool,
+                "the job of a run was lost and was queued again"
+            );
+            shared.recorder.task_repaired(&record.tool);
+            return true;
         }
+        false
+    }
+
+    /// Refuses to create tasks that other replicas could not read. A replica that has just started compares its key ring
+    /// first, and the caller waits for that.
+    pub(super) async fn check_able(&self) -> Result<()> {
+        self.wait_for_comparison().await;
+        if !self.is_unfit() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Protocol {
+            code: -32603,
+            message: "this replica of the server cannot create tasks now; try again".into(),
+            data: None,
+        }))
     }
 
     /// Refuses more work where too much of it waits.

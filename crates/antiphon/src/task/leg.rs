@@ -3,18 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use antiphon_replay::{Key, Machine};
-use antiphon_store::Lease;
+use antiphon_store::Job;
 
 use super::{
     Ended, Tasks,
     keeper::{Keeper, Stop},
-    keeping::Errand,
+    keeping::{Errand, Unloaded},
     record::TaskRecord,
 };
 use crate::{
     ctx::Ctx,
     driver::{self, Leg, Pace},
     error::{Error, ErrorKind, Result},
+    jitter,
     run::{Run, now_millis},
     server::Shared,
     telemetry::{How, Outcome, Tale},
@@ -29,6 +30,8 @@ pub(super) enum Then {
     Done,
     /// It is tried again after a while: nothing could be written.
     Later(Duration),
+    /// This replica cannot read the run. Others may, and so may this one later.
+    Unreadable,
     /// Somebody else has it.
     Lost,
 }
@@ -36,26 +39,29 @@ pub(super) enum Then {
 /// How long to wait for a store that has failed.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// How long to wait for a replica that has the tool.
+/// How long to wait for a replica that has the tool: at first, and at most.
 const MISSING: Duration = Duration::from_secs(2);
+const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
     /// Goes on with a run until it waits or ends.
-    pub(super) async fn leg(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        errand: &Errand,
-        attempt: u32,
-        lease: &Lease,
-    ) -> Then {
+    pub(super) async fn leg(self: &Arc<Self>, shared: &Arc<Shared>, errand: &Errand, job: &Job) -> Then {
+        let (attempt, lease) = (job.attempt, &job.lease);
         let key = errand.key.as_str();
         // A store that is slow to answer must not cost the lease: two legs would be at the run.
-        let (mut record, revision) = match self.while_held(lease, self.load(shared, key)).await {
+        let (mut record, revision) = match self.while_held(lease, self.try_load(shared, key)).await {
             Some(Ok(Some(loaded))) => loaded,
+            // It was purged, or its time was over after it had ended.
             Some(Ok(None)) => return Then::Done,
-            Some(Err(_)) => return Then::Later(FAILED),
+            Some(Err(Unloaded::Failed(_))) => return Then::Later(FAILED),
+            // Not the same as gone: the run waits in the store for a replica that can read it.
+            Some(Err(Unloaded::Unreadable(reason))) => {
+                self.unreadable(key, reason);
+                return Then::Unreadable;
+            }
             None => return Then::Lost,
         };
+        self.readable();
         let Some(job) = record.job.filter(|job| job.number == errand.number) else {
             // Whoever named the next job may have died before it was pushed. If it was pushed, this adds nothing.
             return match record.job {
@@ -74,8 +80,11 @@ impl Tasks {
             let pushed = self.push_as(&again, key, &record, due, now).await;
             return if pushed { Then::Done } else { Then::Later(FAILED) };
         }
-        // The run's own job may be pushed again while another one runs its leg: that must not begin a second leg.
-        let holds = record.held.is_some() || lease.id != Self::job_id(&record.id, job.number);
+        // The run's own job may be pushed again while another one runs its leg: that must not begin a second leg. A job that
+        // is overdue can be the one that was pushed again.
+        let holds = record.held.is_some()
+            || lease.id != Self::job_id(&record.id, job.number)
+            || Self::is_overdue(job.at, now);
         record.legs += 1;
         let (id, legs) = (record.id.clone(), record.legs);
         record.note("leg", format!("{legs} at {}, attempt {attempt}", self.replica));
@@ -234,7 +243,8 @@ impl Tasks {
             let policy = tool.retry.unwrap_or(self.config.retry);
             if is_retryable(error) && record.failures + 1 < policy.attempts {
                 let journal = run.take_machine().into_journal().without_last_failures();
-                let wait = policy.wait(record.failures + 1);
+                // Runs that failed together need not come back together.
+                let wait = jitter::around(policy.wait(record.failures + 1));
                 keeper.retry(&journal, wait, &error.to_string()).await?;
                 return Ok((How::Again, false));
             }
@@ -250,9 +260,11 @@ impl Tasks {
 
     /// This replica does not have the tool: it may be an older one, or a newer.
     async fn missing(&self, shared: &Shared, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
-        if record.failures + 1 < self.config.deaths {
+        let (now, since) = (now_millis(), record.toolless);
+        let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
+        if missed < self.config.tool_wait {
             let why = format!("this replica has no tool `{}`", record.tool);
-            return keeper.retry(&record.journal, MISSING, &why).await;
+            return keeper.wait_for_tool(missed.clamp(MISSING, MISSING_LONG), now, &why).await;
         }
         let message = format!("no replica has the tool `{}` any more", record.tool);
         keeper.amend(|record| record.dead = true).await?;

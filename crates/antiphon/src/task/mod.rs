@@ -5,6 +5,9 @@
 //! | record | `tasks/<owner>/<task>` | a run, whole and sealed ([`record`]) |
 //! | record | `pieces/<random>/<n>` | a run too large for one record |
 //! | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
+//! | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended ([`alarm`]) |
+//! | record | `rings/<audience>/<replica>` | which keys a replica has ([`rings`]) |
+//! | record | `audit/<audience>` | who goes through all records, or when it was done last |
 //! | topic | `tasks/<audience>` | a task has changed |
 //!
 //! A leg is a leased job: it loads the record, brings the tool back to where it was, and lets it go on until it
@@ -12,9 +15,10 @@
 //! in memory. What a step returned is written before the tool sees it.
 //!
 //! A run has one job at a time, named in its record. Whoever changes the record so that there is something to do
-//! names the next job in the same write and pushes it after. If it dies in between, whoever looks at the task next
-//! pushes the job again: a queue takes a job of one id once.
+//! names the next job in the same write and pushes it after. If it dies in between, or the queue loses the job, the run's
+//! alarm rings ([`alarm`]), and a server pushes the job again: a queue takes a job of one id once.
 
+mod alarm;
 mod answer;
 mod config;
 mod keeper;
@@ -24,6 +28,7 @@ mod newest;
 mod operate;
 mod promote;
 mod record;
+mod rings;
 mod view;
 mod watch;
 mod worker;
@@ -39,6 +44,7 @@ use antiphon_replay::Journal;
 use antiphon_store::Backend;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
@@ -46,7 +52,7 @@ pub(crate) use self::{
     keeper::{Keeper, Stop},
     operate::shape,
     promote::{Promoting, Promotion},
-    record::TaskRecord,
+    record::{Claimed, TaskRecord},
     view::{Ended, TaskView},
 };
 pub use self::{
@@ -54,7 +60,7 @@ pub use self::{
     operate::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs},
     view::TaskStatus,
 };
-use self::{newest::Newest, watch::Watchers, worker::Slots};
+use self::{newest::Newest, rings::Obstacles, watch::Watchers, worker::Slots};
 use crate::{
     error::{Error, ErrorKind, Result},
     run::{now_millis, random_id},
@@ -77,6 +83,14 @@ pub(crate) struct Tasks {
     working: Mutex<HashMap<String, Weak<Keeper>>>,
     slots: Slots,
     newest: Newest,
+    /// Whether other processes may share the backend.
+    shared: bool,
+    /// This process, among those that share the backend.
+    instance: String,
+    /// What keeps this replica from working on tasks.
+    obstacles: Mutex<Obstacles>,
+    /// Told when the key rings were compared.
+    compared: Arc<Notify>,
     begun: AtomicBool,
     stopped: CancellationToken,
 }
@@ -111,8 +125,13 @@ impl Tasks {
         stopped: CancellationToken,
     ) -> Arc<Self> {
         let slots = Slots::new(&config);
+        let shared = backend.store.is_shared();
         Arc::new(Self {
             config,
+            shared,
+            instance: random_id(),
+            obstacles: Mutex::default(),
+            compared: Arc::default(),
             backend,
             audience: digest(&["audience", audience]),
             replica: replica.to_owned(),
@@ -146,6 +165,7 @@ impl Tasks {
     /// Where too many wait already, or the store cannot be reached.
     pub(crate) async fn create(self: &Arc<Self>, shared: &Arc<Shared>, new: NewTask) -> Result<TaskView> {
         self.begin(shared);
+        self.check_able().await?;
         self.check_backlog().await?;
         let mut record = self.record(new);
         let waits = !record.asks.is_empty();
@@ -153,6 +173,7 @@ impl Tasks {
         let due = (!waits).then(|| record.next_job(now));
         record.note("created", self.replica.clone());
         let key = Self::key_of(&record);
+        self.set_alarm(&key, now).await;
         let revision = self.insert(shared, &key, &record).await?;
         if let Some(due) = due {
             self.push(&key, &record, due, now).await;
@@ -164,7 +185,8 @@ impl Tasks {
         let NewTask { tool, arguments, principal, revision, capabilities, ttl, journal, asks } = new;
         let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
-        let ttl = match ttl {
+        let requested = ttl.is_some();
+        let retention = match ttl {
             Some(ttl) => Some(ttl.max(1000).min(millis(self.config.max_ttl))),
             None => self.config.ttl.map(millis),
         };
@@ -180,7 +202,7 @@ impl Tasks {
             message: None,
             created: now,
             updated: now,
-            ttl,
+            ttl: None,
             poll: millis(self.config.poll_interval),
             journal,
             serial: 0,
@@ -197,7 +219,13 @@ impl Tasks {
             cleaning: false,
             dead: false,
             events: Vec::new(),
+            audience: self.audience.clone(),
+            retention,
+            requested,
+            toolless: None,
+            claims: BTreeMap::new(),
             apart: None,
+            stale: false,
         };
         // The run's id is what idempotency keys begin with: if it has none yet, it is the task's.
         if record.journal.run.is_empty() {
@@ -223,7 +251,7 @@ impl Tasks {
         self.begin(shared);
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
         let Some((record, revision)) = self.load(shared, &key).await? else { return Ok(None) };
-        self.heal(&key, &record).await;
+        self.heal(shared, &key, &record).await;
         Ok(Some(record.view(revision.0)))
     }
 

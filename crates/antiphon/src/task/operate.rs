@@ -175,6 +175,7 @@ impl Runs {
     pub async fn retry(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let now = now_millis();
+        self.tasks.set_alarm_to_now(&key).await;
         let changed = self
             .tasks
             .change(&self.shared, &key, |record| {
@@ -190,6 +191,7 @@ impl Runs {
                 record.ended = None;
                 record.dead = false;
                 record.failures = 0;
+                record.toolless = None;
                 record.message = None;
                 record.set_status(TaskStatus::Working);
                 record.note("revived", None);
@@ -275,7 +277,10 @@ fn summary(key: &str, record: &TaskRecord) -> RunSummary {
         message: record.message.clone(),
         created: timestamp(record.created),
         updated: timestamp(record.updated),
-        expires: record.ttl.map(|ttl| timestamp(record.created.saturating_add(ttl))),
+        expires: record
+            .ttl
+            .filter(|_| record.status.is_final())
+            .map(|ttl| timestamp(record.created.saturating_add(ttl))),
         legs: record.legs,
         failures: record.failures,
         dead: record.dead,

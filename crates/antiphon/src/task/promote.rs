@@ -1,6 +1,7 @@
 //! Runs that become tasks on their way.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +21,7 @@ use crate::{
 };
 
 /// For how many beats a leg counts as alive that no job runs.
-pub(super) const HOLD: u32 = 4;
+pub(super) const HOLD: u32 = 3;
 
 /// After which time a run tries again to become a task that could not.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -85,15 +86,23 @@ impl Promotion {
     /// Where the task cannot be created. The run goes on as it was.
     pub(crate) async fn promote(self, run: &Run, place: Option<OwnedSemaphorePermit>) -> Result<Arc<Keeper>> {
         // By itself: whoever waits for it may go away at any time, and nobody goes on with half a task then.
-        let written = tokio::spawn(self.write(run.journal(), place)).await;
+        let written = tokio::spawn(self.write(run.journal(), run.claims_under_way(), place)).await;
         written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))
     }
 
-    async fn write(self, journal: Journal, place: Option<OwnedSemaphorePermit>) -> Result<Arc<Keeper>> {
+    async fn write(
+        self,
+        journal: Journal,
+        claims: BTreeMap<String, String>,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Result<Arc<Keeper>> {
         let Self { tasks, shared, mut new, reply } = self;
         tasks.begin(&shared);
+        tasks.check_able().await?;
         new.journal = Some(journal);
         let mut record = tasks.record(new);
+        let claimed = |(key, step)| (key, super::Claimed { step, failed: None });
+        record.claims = claims.into_iter().map(claimed).collect();
         let now = now_millis();
         let until = now + millis(HOLD * tasks.config.beat);
         record.held = Some(until);
@@ -101,6 +110,7 @@ impl Promotion {
         record.note("promoted", tasks.replica.clone());
         let due = record.next_job(until);
         let key = Tasks::key_of(&record);
+        tasks.set_alarm(&key, until).await;
         let revision = tasks.insert(&shared, &key, &record).await?;
         // If this process dies, whoever gets this job goes on.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;

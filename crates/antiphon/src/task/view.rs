@@ -44,6 +44,8 @@ impl TaskStatus {
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) id: String,
+    /// The tool that it runs.
+    pub(crate) tool: String,
     pub(crate) status: TaskStatus,
     /// How far it has come, or what went wrong, in words.
     pub(crate) message: Option<String>,

@@ -13,35 +13,46 @@ use super::{Tasks, record::TaskRecord};
 
 /// Who waits for which task.
 #[derive(Debug, Default)]
-pub(super) struct Watchers(Mutex<HashMap<String, Weak<Notify>>>);
+pub(super) struct Watchers(Mutex<Watched>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    tasks: HashMap<String, Weak<Notify>>,
+    /// At how many those are forgotten that nobody waits for.
+    sweep_at: usize,
+}
+
+/// How many tasks are watched before any is forgotten.
+const SWEEP: usize = 64;
 
 impl Watchers {
     /// Is notified whenever the task may have changed, for as long as somebody keeps it.
     pub(super) fn watch(&self, id: &str) -> Arc<Notify> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(notify) = watched.get(id).and_then(Weak::upgrade) {
+        if let Some(notify) = watched.tasks.get(id).and_then(Weak::upgrade) {
             return notify;
         }
-        if watched.len() >= 64 && watched.len().is_power_of_two() {
-            watched.retain(|_, notify| notify.strong_count() > 0);
+        if watched.tasks.len() >= watched.sweep_at.max(SWEEP) {
+            watched.tasks.retain(|_, notify| notify.strong_count() > 0);
+            watched.sweep_at = 2 * watched.tasks.len();
         }
         let notify = Arc::new(Notify::new());
-        watched.insert(id.to_owned(), Arc::downgrade(&notify));
+        watched.tasks.insert(id.to_owned(), Arc::downgrade(&notify));
         notify
     }
 
     fn tell(&self, id: &str) {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match watched.get(id).map(Weak::upgrade) {
+        match watched.tasks.get(id).map(Weak::upgrade) {
             Some(Some(notify)) => notify.notify_waiters(),
-            Some(None) => drop(watched.remove(id)),
+            Some(None) => drop(watched.tasks.remove(id)),
             None => {}
         }
     }
 
     fn tell_all(&self) {
         let watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.values().filter_map(Weak::upgrade).for_each(|notify| notify.notify_waiters());
+        watched.tasks.values().filter_map(Weak::upgrade).for_each(|notify| notify.notify_waiters());
     }
 }
 

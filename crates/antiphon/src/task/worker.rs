@@ -10,7 +10,7 @@ use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
-use crate::{run::random_id, server::Shared, telemetry::Recorder};
+use crate::{keep::remove_all, run::random_id, server::Shared, telemetry::Recorder};
 
 /// How long a worker waits for a job before it asks again.
 const WAIT: Duration = Duration::from_secs(20);
@@ -27,27 +27,33 @@ const SHARE: Duration = Duration::from_secs(1);
 /// How often a server without replicas looks for what has expired.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// How long legs may go on when the server ends.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How much longer than a leg a server waits when it ends, so that the leg's job is back in the queue by then.
+const HANDED_OVER: Duration = Duration::from_secs(5);
+
+/// How many kinds of legs are remembered before those are forgotten that nobody works on.
+const SWEEP_KINDS: usize = 1024;
 
 /// The places to work at.
 pub(super) struct Slots {
     all: Arc<Semaphore>,
-    kinds: Mutex<HashMap<String, Arc<Semaphore>>>,
+    /// The places of each kind, and at how many kinds those are removed that nobody uses.
+    kinds: Mutex<(HashMap<String, Arc<Semaphore>>, usize)>,
     counted: Mutex<Option<(Instant, u64)>>,
 }
 
 impl Slots {
     pub(super) fn new(config: &TaskConfig) -> Self {
         let all = Arc::new(Semaphore::new(config.workers.min(Semaphore::MAX_PERMITS)));
-        Self { all, kinds: Mutex::default(), counted: Mutex::default() }
+        Self { all, kinds: Mutex::new((HashMap::new(), SWEEP_KINDS)), counted: Mutex::default() }
     }
 
     /// The places for one kind of leg, of which there are so many.
     fn of(&self, kind: String, places: usize) -> Arc<Semaphore> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        if kinds.len() >= 1024 && kinds.len().is_power_of_two() {
+        let (kinds, sweep_at) = &mut *kinds;
+        if kinds.len() >= *sweep_at {
             kinds.retain(|_, places| Arc::strong_count(places) > 1);
+            *sweep_at = (2 * kinds.len()).max(SWEEP_KINDS);
         }
         Arc::clone(
             kinds
@@ -96,11 +102,19 @@ impl Slots {
 impl Tasks {
     /// Begins to work and to listen, once, where there is a runtime to do it in.
     pub(crate) fn begin(self: &Arc<Self>, shared: &Arc<Shared>) {
+        if self.begun.load(Ordering::Acquire) {
+            return;
+        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.begun.swap(true, Ordering::AcqRel) {
             return;
         }
         runtime.spawn(Self::listen(Arc::downgrade(self)));
+        runtime.spawn(Self::watch_alarms(Arc::downgrade(self), Arc::downgrade(shared)));
+        if self.shared {
+            runtime.spawn(Self::compare_rings(Arc::downgrade(self), Arc::downgrade(shared)));
+            runtime.spawn(Self::audit(Arc::downgrade(self), Arc::downgrade(shared)));
+        }
         if shared.replicas.is_none() {
             runtime.spawn(Self::sweep(Arc::downgrade(self)));
         }
@@ -125,8 +139,8 @@ impl Tasks {
                 () = tokio::time::sleep(SWEEP) => {}
             }
             for prefix in [super::RECORDS, "pieces/"] {
-                for record in store.claim_expired(prefix, SWEEP, 1000).await.unwrap_or_default() {
-                    let _ = store.delete(&record.key, record.revision).await;
+                if let Err(error) = remove_all(&*store, prefix, &stopped).await {
+                    tracing::warn!(%error, prefix, "what has expired could not be removed");
                 }
             }
         }
@@ -135,7 +149,7 @@ impl Tasks {
     /// Whether the queue answers.
     #[cfg(feature = "http")]
     pub(crate) async fn answers(&self) -> antiphon_store::Result<()> {
-        self.backend.queue.depth(&self.lane(0)).await.map(drop)
+        self.backend.queue.ping().await
     }
 
     /// Tells how many jobs there are, from time to time: whoever collects metrics cannot wait for a queue.
@@ -151,6 +165,7 @@ impl Tasks {
                         depth.waiting += lane.waiting;
                         depth.leased += lane.leased;
                         depth.dead += lane.dead;
+                        depth.estimated |= lane.estimated;
                     }
                     Err(_) => known = false,
                 }
@@ -179,6 +194,9 @@ impl Tasks {
             let mut hands = vec![first];
             while let Ok(hand) = Arc::clone(&in_hand).try_acquire_owned() {
                 hands.push(hand);
+            }
+            if !Self::unblocked(&tasks).await {
+                return;
             }
             let Some(this) = tasks.upgrade() else { return };
             let (queue, stopped) = (Arc::clone(&this.backend.queue), this.stopped.clone());
@@ -221,10 +239,13 @@ impl Tasks {
         Arc::clone(&self.slots.all).try_acquire_owned().map(Some)
     }
 
-    /// Waits until no leg is being worked on here, or for as long as legs may take when the server ends.
+    /// Waits until no leg is being worked on here: each has finished, or its job is in the queue again.
     pub(crate) async fn drained(&self) {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(DRAIN, self.slots.all.acquire_many(places)).await;
+        let limit = self.config.drain.saturating_add(HANDED_OVER);
+        if tokio::time::timeout(limit, self.slots.all.acquire_many(places)).await.is_err() {
+            tracing::warn!("legs of tasks were not handed over within {limit:?}; their leases expire first");
+        }
     }
 
     async fn job(self: &Arc<Self>, shared: &Arc<Shared>, job: Job, hand: OwnedSemaphorePermit) {
@@ -257,10 +278,10 @@ impl Tasks {
             None => return leased.became("lost"),
         };
         drop(hand);
-        let work = Box::pin(self.leg(shared, &errand, job.attempt, lease));
+        let work = Box::pin(self.leg(shared, &errand, &job));
         let ended = async {
             self.stopped.cancelled().await;
-            tokio::time::sleep(DRAIN).await;
+            tokio::time::sleep(self.config.drain).await;
         };
         let then = tokio::select! {
             then = work => then,
@@ -269,12 +290,13 @@ impl Tasks {
         };
         leased.became(match then {
             Then::Done => "done",
-            Then::Later(_) => "later",
+            Then::Later(_) | Then::Unreadable => "later",
             Then::Lost => "lost",
         });
         let told = match then {
             Then::Done => self.backend.queue.ack(lease).await,
             Then::Later(wait) => self.later(&job, &errand, wait).await,
+            Then::Unreadable => self.hand_on(&job, &errand).await,
             // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
             Then::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
@@ -285,10 +307,31 @@ impl Tasks {
         }
     }
 
-    /// Has a leg tried again that could not be, as another job: attempts of one count as deaths.
+    /// Leaves a run that this replica cannot read to the others, and to itself for later: each time it takes longer.
+    async fn hand_on(&self, job: &Job, errand: &Errand) -> Result<(), StoreError> {
+        /// Stands in the id of a job, before how often nobody could read its run.
+        const TIMES: &str = "~unread";
+        let before = job.id().split_once(TIMES).and_then(|(_, rest)| rest.split('~').next()?.parse().ok());
+        let times: u32 = before.unwrap_or(0);
+        let wait = Duration::from_secs(1 << times.min(8));
+        let task = errand.key.rsplit('/').next().unwrap_or_default();
+        let id = format!("{task}{TIMES}{}~{}", times.saturating_add(1), random_id());
+        self.queue_anew(job, id, wait).await
+    }
+
+    /// Queues a leg again that could not run, as another job: attempts of one count as deaths. Two IDs take turns, so there
+    /// are never more than three jobs of a leg. A search for lost jobs adds the first ID, which none of them is: if two jobs
+    /// of a leg are queued again at the same time, one of them stays. A leg that a search can have doubled holds its run
+    /// first.
     async fn later(&self, job: &Job, errand: &Errand, wait: Duration) -> Result<(), StoreError> {
+        let task = errand.key.rsplit('/').next().unwrap_or_default();
+        let first = Self::job_id(task, errand.number);
+        let turn = if job.id().ends_with("~again") { "once-more" } else { "again" };
+        self.queue_anew(job, format!("{first}~{turn}"), wait).await
+    }
+
+    async fn queue_anew(&self, job: &Job, id: String, wait: Duration) -> Result<(), StoreError> {
         let lane = &job.lease.queue;
-        let id = format!("{}~{}", errand.key.rsplit('/').next().unwrap_or_default(), random_id());
         let again = NewJob::new(id, job.payload.clone()).with_delay(wait);
         match self.backend.queue.push(lane, again).await {
             Ok(_) => self.backend.queue.ack(&job.lease).await,
@@ -309,5 +352,22 @@ impl Tasks {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_nobody_works_on_are_forgotten() {
+        let slots = Slots::new(&TaskConfig::default());
+        let held = slots.of("held".into(), 1);
+        for number in 0..10 * SWEEP_KINDS {
+            slots.of(format!("kind {number}"), 1);
+        }
+        let kinds = slots.kinds.lock().unwrap();
+        assert!(kinds.0.len() <= SWEEP_KINDS, "{} kinds", kinds.0.len());
+        assert!(Arc::ptr_eq(&kinds.0["held"], &held));
     }
 }

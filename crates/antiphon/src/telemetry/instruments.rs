@@ -80,6 +80,14 @@ metrics! {
     DEPTH "antiphon.queue.depth" Kind::Gauge, "{job}",
         "jobs in all lanes: `waiting`, `leased` or `dead`. Every replica says the same of one queue: take the maximum, not the sum",
         ["antiphon.state"];
+    UNREADABLE "antiphon.tasks.unreadable" Kind::Counter, "{record}",
+        "task records that this replica could not read, by reason: `unknown_key`, `wrong_key`, `newer_format` or `damaged`",
+        ["antiphon.reason"];
+    REPAIRED "antiphon.tasks.repaired" Kind::Counter, "{run}",
+        "runs whose job was missing from the queue and was queued again", ["mcp.method.name", "gen_ai.tool.name"];
+    EXPIRED "antiphon.runs.expired" Kind::Counter, "{run}",
+        "runs that were ended because they waited for longer than `TaskConfig::max_wait`",
+        ["mcp.method.name", "gen_ai.tool.name"];
     #[cfg(any(test, feature = "results"))]
     RESULT_BYTES "antiphon.results.served" Kind::Counter, "By",
         "bytes of rows that were handed out of result sets", ["antiphon.action"];
@@ -111,6 +119,9 @@ pub(super) struct Instruments {
     pub(super) leases: Counter<u64>,
     pub(super) working: UpDownCounter<i64>,
     pub(super) depth: Gauge<u64>,
+    pub(super) unreadable: Counter<u64>,
+    pub(super) repaired: Counter<u64>,
+    pub(super) expired: Counter<u64>,
     #[cfg(feature = "results")]
     pub(super) result_bytes: Counter<u64>,
     #[cfg(feature = "results")]
@@ -155,6 +166,9 @@ impl Instruments {
             leases: counter(&LEASES),
             working: up_down(&WORKING),
             depth: meter.u64_gauge(DEPTH.name).with_unit(DEPTH.unit).with_description(DEPTH.what).build(),
+            unreadable: counter(&UNREADABLE),
+            repaired: counter(&REPAIRED),
+            expired: counter(&EXPIRED),
             #[cfg(feature = "results")]
             result_bytes: counter(&RESULT_BYTES),
             #[cfg(feature = "results")]

@@ -34,6 +34,12 @@ impl Recorder {
     }
 
     pub(crate) fn depth(&self, _: Depth) {}
+
+    pub(crate) fn task_unreadable(&self, _: &'static str) {}
+
+    pub(crate) fn task_repaired(&self, _: &str) {}
+
+    pub(crate) fn run_expired(&self, _: &str) {}
 }
 
 pub(crate) struct Leased(());

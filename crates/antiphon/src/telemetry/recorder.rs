@@ -89,6 +89,21 @@ impl Recorder {
         });
     }
 
+    /// A task's record could not be read.
+    pub(crate) fn task_unreadable(&self, reason: &'static str) {
+        self.tell(|it| it.unreadable.add(1, &[KeyValue::new("antiphon.reason", reason)]));
+    }
+
+    /// A lost job was queued again.
+    pub(crate) fn task_repaired(&self, tool: &str) {
+        self.tell(|it| it.repaired.add(1, &of_tool(tool)));
+    }
+
+    /// A run has waited for too long.
+    pub(crate) fn run_expired(&self, tool: &str) {
+        self.tell(|it| it.expired.add(1, &of_tool(tool)));
+    }
+
     /// Somebody did something with a result set.
     #[cfg(feature = "results")]
     pub(crate) fn results(&self, action: &'static str, rows: u64, bytes: u64, refused: Option<&'static str>) {

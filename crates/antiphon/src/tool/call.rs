@@ -18,6 +18,9 @@ pub struct ToolResult {
     pub id: Option<String>,
     /// The content blocks.
     pub content: Vec<ContentBlock>,
+    /// The structured content.
+    #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
     /// Whether the content tells of a failure. Always written; taken as `false` where it is missing.
     #[serde(default)]
     pub is_error: bool,
@@ -29,22 +32,30 @@ pub struct ToolResult {
 impl ToolResult {
     /// What `output` is, as the answer to `call`.
     pub fn new(call: &ToolCall, output: ToolOutput) -> Self {
-        let ToolOutput { content, structured: _, is_error, meta } = output;
-        Self { id: Some(call.id.clone()), content, is_error, metadata: meta }
+        let ToolOutput { content, structured, is_error, meta } = output;
+        Self { id: Some(call.id.clone()), content, structured, is_error, metadata: meta }
     }
 
-    /// The result as the `tool_result` block that closes a `tool_use`.
+    /// The result as the `tool_result` block that closes a `tool_use`, with its structured content and its metadata as
+    /// `_meta`.
     pub fn into_block(self) -> Block {
-        let content = self.content.into_iter().filter_map(|block| {
-            // The SDK's blocks and ours have the same shape: it is MCP's.
-            Content::deserialize(serde_json::to_value(block).ok()?).ok()
-        });
+        let mut rest = Map::new();
+        if !self.metadata.is_empty() {
+            rest.insert("_meta".into(), Value::Object(self.metadata));
+        }
         Block::ToolResult(ToolResultBlock {
             tool_use_id: self.id.unwrap_or_default(),
-            content: content.collect(),
+            content: self.content.into_iter().map(content).collect(),
             is_error: self.is_error,
-            structured_content: None,
-            rest: Map::new(),
+            structured_content: self.structured,
+            rest,
         })
     }
+}
+
+/// A block of the SDK's as one of ours: both have MCP's shape. A block of a kind that this version does not know becomes
+/// text, so that the model is shown it.
+fn content(block: ContentBlock) -> Content {
+    let written = serde_json::to_value(block).unwrap_or_default();
+    Content::deserialize(&written).unwrap_or_else(|_| Content::text(written.to_string()))
 }

@@ -22,6 +22,7 @@ pub use self::{
     output::{IntoToolOutput, Json, ToolOutput},
 };
 use crate::{
+    ctx::ElicitKey,
     error::{Error, ErrorKind, Result},
     function::{Erased, Function, erase},
     model::{Icon, ToolAnnotations, ToolDescription},
@@ -92,6 +93,8 @@ pub(crate) struct Arguments {
     validator: Option<Validator>,
     /// A tool that takes `()` takes no argument at all.
     none: bool,
+    /// The arguments that can be left out and cannot be null.
+    optional: BTreeSet<String>,
 }
 
 impl Tool {
@@ -276,6 +279,24 @@ impl Tool {
         self
     }
 
+    /// Declares that the tool asks for a `T`, under `key`. See [`elicits`](Self::elicits).
+    ///
+    /// Make the key a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as): then a key that is not there does
+    /// not compile. `elicits_as::<T>("pickMove")` works too.
+    #[must_use]
+    pub fn elicits_as<T: DeserializeOwned + JsonSchema + 'static>(
+        mut self,
+        key: impl Into<ElicitKey<T>>,
+    ) -> Self {
+        match schema::form::<T>() {
+            Ok(form) => {
+                self.forms.insert(key.into().as_str().to_owned(), form.schema.clone());
+            }
+            Err(problem) => self.problems.push(problem),
+        }
+        self
+    }
+
     /// Declares that the tool asks for what `schema` says, under `key`. See
     /// [`elicits`](Self::elicits).
     #[must_use]
@@ -340,7 +361,16 @@ impl Tool {
 impl Arguments {
     /// How arguments with this schema are checked, or what is wrong with the schema.
     pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> std::result::Result<Self, String> {
-        Ok(Self { validator: Some(Validator::new(schema)?), none })
+        Ok(Self { validator: Some(Validator::new(schema)?), none, optional: optional(schema) })
+    }
+
+    /// The arguments without those that are null where they can only be left out: some clients send null for each
+    /// argument that the model did not give.
+    pub(crate) fn present(&self, mut arguments: Map<String, Value>) -> Map<String, Value> {
+        if !self.optional.is_empty() {
+            arguments.retain(|name, value| !value.is_null() || !self.optional.contains(name));
+        }
+        arguments
     }
 
     /// What is wrong with the arguments, if anything is.
@@ -357,6 +387,28 @@ impl Arguments {
     pub(crate) fn taken<'a>(&self, arguments: &'a Value) -> &'a Value {
         if self.none { &Value::Null } else { arguments }
     }
+}
+
+/// The properties of a schema that are not required and reject null.
+fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
+    let required = |name: &str| {
+        let required = schema.get("required").and_then(Value::as_array);
+        required.is_some_and(|required| required.iter().any(|it| it == name))
+    };
+    let rejects_null = |property: &Value| {
+        let Value::Object(property) = property else { return false };
+        // A property can refer to definitions of the whole schema.
+        let mut property = property.clone();
+        for definitions in ["$defs", "definitions"] {
+            if let Some(found) = schema.get(definitions) {
+                property.insert(definitions.into(), found.clone());
+            }
+        }
+        Validator::new(&property).is_ok_and(|validator| !validator.problems(&Value::Null).is_empty())
+    };
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let optional = properties.filter(|(name, property)| !required(name) && rejects_null(property));
+    optional.map(|(name, _)| name.clone()).collect()
 }
 
 /// How deep a value is nested. Recursion is bounded: the parser refuses what is deeper than 128.

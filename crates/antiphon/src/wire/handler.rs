@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use antiphon_transport::revise::REJECTED;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -27,7 +28,7 @@ use super::{
     describe::describe,
     invoke::{Call, Reply, invoke},
     legacy,
-    letting_in::pass,
+    letting_in::{enter_completion, pass},
     once::{Use, once},
     promote,
     reply::{put_trace, to_error_data, to_result},
@@ -35,10 +36,12 @@ use super::{
     tasks,
 };
 use crate::{
+    elicitation::UrlElicitationRequired,
+    error::{Error, ErrorKind},
     prompt::{Completer, Completion},
     resource::Resource,
     server::{Shared, Told},
-    task::{TaskPolicy, Tasks},
+    task::{TaskPolicy, TaskView, Tasks},
 };
 
 /// Serves one connection, or one request outside of any.
@@ -55,6 +58,9 @@ pub(crate) struct Handler {
 
 /// The longest URI that is kept for a client, in bytes.
 const MAX_URI: usize = 8 * 1024;
+
+/// How long a completion takes at most, if tools are given longer: somebody is typing.
+const COMPLETION: Duration = Duration::from_secs(30);
 
 /// More subscriptions than this are not acknowledged at the same moment.
 const ACKNOWLEDGING: usize = 64;
@@ -145,7 +151,7 @@ impl ServerHandler for Handler {
 
     async fn call_tool(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.shared.registry();
@@ -159,6 +165,8 @@ impl ServerHandler for Handler {
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
             };
         };
+        // Before anything is bound to them.
+        request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
         let link = self.link(context);
         if let Some(tasks) = self.shared.tasks.as_ref().filter(|_| tool.tasks == TaskPolicy::Always) {
             return match link.revision() {
@@ -203,7 +211,8 @@ impl ServerHandler for Handler {
                 }
             }
         };
-        once(used, Box::pin(work)).await
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
     }
 
     async fn list_prompts(
@@ -260,7 +269,8 @@ impl ServerHandler for Handler {
                 Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
             }
         };
-        once(used, Box::pin(work)).await
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
     }
 
     async fn list_resources(
@@ -340,7 +350,8 @@ impl ServerHandler for Handler {
                 Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
             }
         };
-        once(used, Box::pin(work)).await
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
     }
 
     async fn complete(
@@ -349,8 +360,8 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.permit("completion/complete", None, &context.extensions)?;
-        pass(&self.shared, &context.extensions)?;
         let Some(complete) = self.completer(&request) else {
+            pass(&self.shared, &context.extensions)?;
             return match &self.shared.inner {
                 Some(inner) => inner.complete(request, context).await,
                 None => Ok(CompleteResult::default()),
@@ -359,7 +370,14 @@ impl ServerHandler for Handler {
         let arguments = request.context.and_then(|context| context.arguments).unwrap_or_default();
         let completion =
             Completion { value: request.argument.value, arguments: arguments.into_iter().collect() };
-        let mut values = complete(completion).await.map_err(|error| to_error_data(&error))?;
+        let _place = enter_completion(&self.shared, &completion, &context.extensions).await?;
+        let limit = self.shared.limits.tool_timeout.map_or(COMPLETION, |limit| limit.min(COMPLETION));
+        let completed = tokio::select! {
+            completed = complete(completion) => completed,
+            () = tokio::time::sleep(limit) => Err(Error::new(ErrorKind::Timeout(limit))),
+            () = context.ct.cancelled() => Err(Error::new(ErrorKind::Cancelled)),
+        };
+        let mut values = completed.map_err(|error| to_error_data(&error))?;
         let total = values.len();
         values.truncate(CompletionInfo::MAX_VALUES);
         let mut info = CompletionInfo::new(values).unwrap_or_default();
@@ -438,7 +456,8 @@ impl ServerHandler for Handler {
         self.permit("tasks/get", None, &context.extensions)?;
         pass(&self.shared, &context.extensions)?;
         let owner = tasks::owner(&self.shared, &context.extensions);
-        tasks::get(&self.shared, self.tasks()?, &owner, request).await
+        let permit = |view: &TaskView| self.permit_tool("tasks/get", &view.tool, &context.extensions);
+        tasks::get(&self.shared, self.tasks()?, &owner, request, permit).await
     }
 
     async fn update_task(
@@ -448,6 +467,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         self.permit("tasks/update", None, &context.extensions)?;
         pass(&self.shared, &context.extensions)?;
+        self.permit_task("tasks/update", &request.task_id, &context.extensions).await?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         tasks::update(&self.shared, self.tasks()?, &owner, request).await
     }
@@ -459,6 +479,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         self.permit("tasks/cancel", None, &context.extensions)?;
         pass(&self.shared, &context.extensions)?;
+        self.permit_task("tasks/cancel", &request.task_id, &context.extensions).await?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         tasks::cancel(&self.shared, self.tasks()?, &owner, request).await
     }
@@ -472,9 +493,13 @@ impl ServerHandler for Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
+        if request.method == REJECTED {
+            return Err(rejected(&request));
+        }
         let rounds = is_rounds(&context);
         if let Some(method) = legacy::Method::of(&request.method).filter(|_| !rounds) {
-            return Box::pin(self.legacy(method, request, context)).await;
+            let answer = Box::pin(self.legacy(method, request, context)).await;
+            return self.with_pages(answer).await;
         }
         self.permit(&request.method, None, &context.extensions)?;
         pass(&self.shared, &context.extensions)?;
@@ -493,7 +518,23 @@ impl Handler {
 
     pub(super) fn link(&self, context: RequestContext<RoleServer>) -> Link {
         let level = self.level(&context.extensions);
-        Link::new(context, level)
+        // Made here if need be: a call can come to its handler before the notification that begins the session does.
+        let session = (!is_rounds(&context)).then(|| self.session(&context.extensions).shared().clone());
+        Link::new(context, level).with_session(session)
+    }
+
+    /// Passes on an answer. If it is an error that sends the user to web pages, the session is told when they are
+    /// completed.
+    async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
+        if let (Err(error), Some(session)) = (&answer, self.session.get())
+            && let Some(data) = &error.data
+            && let Some(required) = UrlElicitationRequired::from_error_data(error.code.0, data)
+        {
+            for page in required.elicitations {
+                Box::pin(session.shared().elicited(&page.elicitation_id)).await;
+            }
+        }
+        answer
     }
 
     fn plain_call<'a>(&self, method: &'static str, name: &'a str, arguments: &'a Value) -> Call<'a> {
@@ -529,6 +570,12 @@ impl Handler {
 
 fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
     super::link::revision(context) == Revision::Rounds
+}
+
+/// The error that the transport has for a request that it did not let the SDK parse.
+fn rejected(request: &CustomRequest) -> ErrorData {
+    let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
+    error.unwrap_or_else(|| ErrorData::invalid_request("the request was rejected", None))
 }
 
 /// The SDK hands over a known method with parameters it could not read as an unknown method.

@@ -11,6 +11,7 @@ use super::{Link, invoke::Call};
 use crate::{
     error::{Error, ErrorKind, Result},
     model::ContentBlock,
+    prompt::Completion,
     resource::Contents,
     run::Run,
     server::{Place, Refused, Shared, TOO_MUCH, Visitor},
@@ -29,6 +30,20 @@ pub(super) async fn enter(
     let tool = (call.method == "tools/call").then_some((call.name, call.quota));
     let place = shared.gate.enter(&shared.limits, Visitor { principal, tool, bytes }).await;
     place.map_err(|refused| refusal(shared, &refused, link.extensions()))
+}
+
+/// Lets a completion in: the author's function runs for it, as for a call.
+pub(super) async fn enter_completion(
+    shared: &Shared,
+    completion: &Completion,
+    extensions: &Extensions,
+) -> Result<Place, ErrorData> {
+    let principal = shared.principal(extensions);
+    let arguments = completion.arguments.iter().map(|(name, value)| name.len() + value.len());
+    let bytes = completion.value.len() + arguments.sum::<usize>();
+    let visitor = Visitor { principal: principal.as_deref(), tool: None, bytes };
+    let place = shared.gate.enter(&shared.limits, visitor).await;
+    place.map_err(|refused| refusal(shared, &refused, extensions))
 }
 
 /// Counts a call that becomes a task at once. From then on it is its workers'.

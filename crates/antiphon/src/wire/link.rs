@@ -7,15 +7,16 @@ use antiphon_llm::plain;
 use rmcp::{
     RoleServer,
     model::{
-        CancelledNotification, CancelledNotificationParam, ClientCapabilities, CustomNotification,
-        Extensions, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
-        ProtocolVersion, RequestId, ServerNotification, ServerRequest,
+        CancelledNotification, CancelledNotificationParam, ClientCapabilities, Extensions, LoggingLevel,
+        LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
+        RequestId, ServerRequest,
     },
     service::{Peer, PeerRequestOptions, RequestContext, ServiceError},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::session::{SharedSettings, elicitation_complete};
 use crate::{
     ctx::Level,
     error::{Capability, Error, ErrorKind},
@@ -56,6 +57,8 @@ pub(crate) struct Link {
     revision: Revision,
     capabilities: OnceLock<Box<ClientCapabilities>>,
     session_level: LoggingLevel,
+    /// The settings of the session it belongs to, if it does.
+    session: Option<SharedSettings>,
 }
 
 impl Link {
@@ -63,9 +66,16 @@ impl Link {
         Self {
             revision: revision(&context),
             session_level,
+            session: None,
             capabilities: OnceLock::new(),
             client: Client::Remote(Box::new(context)),
         }
+    }
+
+    /// Sets the session that the request belongs to. Default: none.
+    pub(super) fn with_session(mut self, session: Option<SharedSettings>) -> Self {
+        self.session = session;
+        self
     }
 
     /// A call that came from no client: nobody can be asked, nobody hears of progress.
@@ -74,6 +84,7 @@ impl Link {
         Self {
             revision: Revision::Session,
             session_level: LoggingLevel::Emergency,
+            session: None,
             capabilities: OnceLock::new(),
             client: Client::None { request_id, cancelled, extensions },
         }
@@ -86,9 +97,15 @@ impl Link {
         Self {
             revision,
             session_level: LoggingLevel::Emergency,
+            session: None,
             capabilities: OnceLock::from(Box::new(declared)),
             client: Client::Task { id: id.to_owned(), cancelled, extensions },
         }
+    }
+
+    /// Whether a client can be sent notes now.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.client, Client::Remote(_))
     }
 
     pub(crate) fn is_of_task(&self) -> bool {
@@ -198,13 +215,20 @@ impl Link {
     ///
     /// Dropped, it tells the client that the request is cancelled.
     pub(crate) fn ask(&self, request: &Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
-        let request = self.adapt(request).into_owned();
+        let mut request = self.adapt(request).into_owned();
         let sessions = self.revision == Revision::Session;
+        if sessions {
+            drop_structured_values(&mut request);
+        }
         let peer = self.context().filter(|_| sessions).map(|context| context.peer.clone());
+        let session = self.session.clone();
         async move {
             let Some(peer) = peer else {
                 return Err(Error::misuse("a request is sent in a session and nowhere else"));
             };
+            if let (Some(session), Some(id)) = (session, request["params"]["elicitationId"].as_str()) {
+                Box::pin(session.elicited(id)).await;
+            }
             let request: ServerRequest = serde_json::from_value(request)?;
             let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
             let mut withdraw = Withdraw { peer: sent.peer.clone(), id: Some(sent.id.clone()) };
@@ -271,10 +295,7 @@ impl Link {
                 peer.notify_progress(params).await
             }
             Note::ElicitationComplete { id } => {
-                let params = json!({"elicitationId": id});
-                let notification =
-                    CustomNotification::new("notifications/elicitation/complete", Some(params));
-                peer.send_notification(ServerNotification::CustomNotification(notification)).await
+                peer.send_notification(elicitation_complete(&id, Extensions::new())).await
             }
         };
         if let Err(error) = sent {
@@ -360,6 +381,20 @@ fn is_about_tools(request: &Value) -> bool {
         && (params.get("tools").is_some()
             || params.get("toolChoice").is_some()
             || params["messages"].as_array().into_iter().flatten().any(has_calls))
+}
+
+/// Before 2026-07-28, the structured content of a `tool_result` is an object or nothing. Its text says the same.
+fn drop_structured_values(request: &mut Value) {
+    if !is_about_tools(request) {
+        return;
+    }
+    let messages = request["params"]["messages"].as_array_mut().into_iter().flatten();
+    let contents = messages.filter_map(|message| message.get_mut("content")?.as_array_mut());
+    for block in contents.flatten().filter_map(Value::as_object_mut) {
+        if block.get("structuredContent").is_some_and(|structured| !structured.is_object()) {
+            block.remove("structuredContent");
+        }
+    }
 }
 
 /// What a client must have declared before `request` may be sent to it.

@@ -21,7 +21,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, call: ToolCall) -> ToolResult 
         let output = ToolOutput::error(format!("there is no tool `{}`", call.name));
         return ToolResult::new(&call, output);
     };
-    let arguments = Value::Object(call.arguments.clone());
+    let arguments = Value::Object(tool.arguments.present(call.arguments.clone()));
     let taken = tool
         .arguments
         .check(&arguments, shared.limits.argument_depth)

@@ -32,5 +32,5 @@ pub(crate) use local::execute;
 pub(crate) use observed::Observed as Served;
 pub(crate) use reply::ended;
 #[cfg(feature = "http")]
-pub(crate) use session::{Setting, Settings};
+pub(crate) use session::{Elicitations, Setting, Settings, add_elicitation};
 pub(crate) use tasks::timestamp;

@@ -74,6 +74,7 @@ impl Observed {
         T: Send + 'a,
         F: Future<Output = Result<T, ErrorData>> + Send + 'a,
     {
+        parsed(&context);
         if !self.0.shared.recorder.is_on() {
             return Box::pin(work(context));
         }
@@ -330,6 +331,19 @@ fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
 fn header(_: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     (false, None)
 }
+
+/// The request is parsed: what only the parser needed is given back. Every request comes by here.
+#[cfg(feature = "http")]
+fn parsed(context: &RequestContext<RoleServer>) {
+    let parts = context.extensions.get::<http::request::Parts>();
+    let streamable = parts.and_then(|parts| parts.extensions.get::<crate::server::Streamable>());
+    if let Some(room) = streamable.and_then(|streamable| streamable.room.as_ref()) {
+        room.parsed();
+    }
+}
+
+#[cfg(not(feature = "http"))]
+fn parsed(_: &RequestContext<RoleServer>) {}
 
 /// A method that MCP has. Clients may send any other, and a name that is new each time would be a metric of its own.
 fn known(method: &str) -> &'static str {

@@ -29,6 +29,42 @@ impl Handler {
         })
     }
 
+    /// Refuses a request about a task of `tool` that whoever sent it may not call.
+    pub(super) fn permit_tool(
+        &self,
+        method: &str,
+        tool: &str,
+        extensions: &Extensions,
+    ) -> Result<(), ErrorData> {
+        self.permit(method, self.shared.registry().tool(tool).map(|tool| &**tool), extensions)
+    }
+
+    /// Refuses a request about a task, before it is done, if whoever sent it may not call the task's tool.
+    #[cfg(feature = "auth")]
+    pub(super) async fn permit_task(
+        &self,
+        method: &str,
+        id: &str,
+        extensions: &Extensions,
+    ) -> Result<(), ErrorData> {
+        let Some(tasks) = self.shared.tasks.as_ref().filter(|_| self.shared.has_scoped_tools()) else {
+            return Ok(());
+        };
+        let owner = super::tasks::owner(&self.shared, extensions);
+        let found = tasks.get(&self.shared, &owner, id).await;
+        match found.map_err(|error| super::reply::to_error_data(&error))? {
+            Some(view) => self.permit_tool(method, &view.tool, extensions),
+            // Whoever does it says so.
+            None => Ok(()),
+        }
+    }
+
+    #[cfg(not(feature = "auth"))]
+    #[expect(clippy::unused_async, reason = "the same signature with and without the feature")]
+    pub(super) async fn permit_task(&self, _: &str, _: &str, _: &Extensions) -> Result<(), ErrorData> {
+        Ok(())
+    }
+
     #[cfg(not(feature = "auth"))]
     #[expect(
         clippy::unused_self,

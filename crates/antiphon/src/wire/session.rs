@@ -3,7 +3,7 @@
 #[cfg(feature = "http")]
 use std::sync::Weak;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,46 +13,74 @@ use std::{
 use rmcp::{
     ErrorData, RoleServer,
     model::{
-        Extensions, LoggingLevel, PromptListChangedNotification, ResourceListChangedNotification,
-        ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
-        ToolListChangedNotification,
+        CustomNotification, Extensions, LoggingLevel, PromptListChangedNotification,
+        ResourceListChangedNotification, ResourceUpdatedNotification, ResourceUpdatedNotificationParam,
+        ServerNotification, ToolListChangedNotification,
     },
     service::{Peer, SubscriptionContext},
 };
+use serde_json::json;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::legacy::Followed;
 #[cfg(feature = "http")]
 use crate::server::replicas::Part;
-use crate::server::{Change, Changes, Told};
+use crate::{
+    elicitation::{ELICITATION_COMPLETE, MAX_ELICITATION_ID},
+    server::{Change, Changes, Told},
+};
 
 /// What a 2025-11-25 client has set for its session.
 #[derive(Debug)]
 pub(super) struct Session {
-    settings: Arc<Settings>,
-    /// Where replicas share their sessions, this one's part. It owns this, not the other way round.
-    #[cfg(feature = "http")]
-    part: Option<Weak<Part>>,
+    shared: SharedSettings,
     forwards: AtomicBool,
     followed: Followed,
     closed: CancellationToken,
     _close: DropGuard,
 }
 
-/// What a 2025-11-25 client may set.
+/// The settings of a session, at all replicas that have a part of it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedSettings {
+    local: Arc<Settings>,
+    /// Where replicas share their sessions, this one's part. It owns this, not the other way round.
+    #[cfg(feature = "http")]
+    part: Option<Weak<Part>>,
+}
+
+/// What a 2025-11-25 client may set, and the elicitations that it was sent.
 #[derive(Debug)]
 pub(crate) struct Settings {
     level: Mutex<LoggingLevel>,
     subscribed: Mutex<BTreeSet<String>>,
+    elicitations: Mutex<Elicitations>,
 }
 
-/// One of the things a 2025-11-25 client may set.
+/// The IDs of the URL elicitations that a session was sent, oldest first: it is told of their completion.
+pub(crate) type Elicitations = VecDeque<String>;
+
+/// How many elicitation IDs a session keeps. The oldest is dropped.
+const MAX_ELICITATIONS: usize = 64;
+
+/// Adds an elicitation to those of a session.
+pub(crate) fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
+    elicitations.retain(|known| known != id);
+    if elicitations.len() >= MAX_ELICITATIONS {
+        elicitations.pop_front();
+    }
+    elicitations.push_back(id.to_owned());
+}
+
+/// One of the things that are set for a session.
 #[derive(Debug)]
 pub(crate) enum Setting {
     Level(LoggingLevel),
     Subscribed(String),
     Unsubscribed(String),
+    /// The session is sent a URL elicitation with this ID.
+    Elicitation(String),
 }
 
 /// A client that has not said otherwise hears of what is worth knowing.
@@ -60,7 +88,11 @@ const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { level: Mutex::new(DEFAULT_LEVEL), subscribed: Mutex::default() }
+        Self {
+            level: Mutex::new(DEFAULT_LEVEL),
+            subscribed: Mutex::default(),
+            elicitations: Mutex::default(),
+        }
     }
 }
 
@@ -70,14 +102,21 @@ impl Settings {
             Setting::Level(level) => *lock(&self.level) = level,
             Setting::Subscribed(uri) => drop(lock(&self.subscribed).replace(uri)),
             Setting::Unsubscribed(uri) => drop(lock(&self.subscribed).take(&uri)),
+            Setting::Elicitation(id) => add_elicitation(&mut lock(&self.elicitations), &id),
         }
     }
 
     /// Takes over what was set at another replica.
     #[cfg(feature = "http")]
-    pub(crate) fn replace(&self, level: Option<LoggingLevel>, subscribed: BTreeSet<String>) {
+    pub(crate) fn replace(
+        &self,
+        level: Option<LoggingLevel>,
+        subscribed: BTreeSet<String>,
+        elicitations: Elicitations,
+    ) {
         *lock(&self.level) = level.unwrap_or(DEFAULT_LEVEL);
         *lock(&self.subscribed) = subscribed;
+        *lock(&self.elicitations) = elicitations;
     }
 }
 
@@ -99,13 +138,15 @@ impl Session {
         #[cfg(feature = "http")]
         let part = extensions.get::<Arc<Part>>();
         #[cfg(feature = "http")]
-        let settings = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
+        let local = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
         #[cfg(not(feature = "http"))]
-        let (settings, _) = (Arc::default(), extensions);
+        let (local, _) = (Arc::default(), extensions);
         Self {
-            settings,
-            #[cfg(feature = "http")]
-            part: part.map(Arc::downgrade),
+            shared: SharedSettings {
+                local,
+                #[cfg(feature = "http")]
+                part: part.map(Arc::downgrade),
+            },
             forwards: AtomicBool::new(false),
             followed: Followed::default(),
             _close: closed.clone().drop_guard(),
@@ -114,12 +155,12 @@ impl Session {
     }
 
     pub(super) fn level(&self) -> LoggingLevel {
-        *lock(&self.settings.level)
+        *lock(&self.shared.local.level)
     }
 
     /// How many resources it has subscribed to.
     pub(super) fn subscriptions(&self) -> usize {
-        lock(&self.settings.subscribed).len()
+        lock(&self.shared.local.subscribed).len()
     }
 
     /// The tasks it hears of.
@@ -132,21 +173,14 @@ impl Session {
         self.closed.clone()
     }
 
+    /// The session's settings, for whoever sends it elicitations.
+    pub(super) fn shared(&self) -> &SharedSettings {
+        &self.shared
+    }
+
     /// Sets something, at all replicas.
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(clippy::unused_async, reason = "the same signature with and without the feature")
-    )]
     pub(super) async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
-        #[cfg(feature = "http")]
-        if let Some(part) = self.part.as_ref().and_then(Weak::upgrade) {
-            return part.set(&setting).await.map_err(|error| {
-                tracing::error!(%error, "what a client has set could not be kept");
-                ErrorData::internal_error("what is set for a session cannot be kept; try again later", None)
-            });
-        }
-        self.settings.set(setting);
-        Ok(())
+        self.shared.set(setting).await
     }
 
     /// Tells the client what changes, until the session ends.
@@ -156,7 +190,7 @@ impl Session {
             return;
         }
         #[cfg(feature = "http")]
-        let part = self.part.clone();
+        let part = self.shared.part.clone();
         let tells = move || {
             // With replicas, the one that the client listens at tells it.
             #[cfg(feature = "http")]
@@ -165,8 +199,41 @@ impl Session {
             }
             true
         };
-        let settings = Arc::clone(&self.settings);
+        let settings = Arc::clone(&self.shared.local);
         tokio::spawn(forward(changes.subscribe(), settings, peer, tells, self.closed.clone()));
+    }
+}
+
+impl SharedSettings {
+    #[cfg_attr(
+        not(feature = "http"),
+        expect(clippy::unused_async, reason = "the same signature with and without the feature")
+    )]
+    async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
+        #[cfg(feature = "http")]
+        if let Some(part) = self.part.as_ref().and_then(Weak::upgrade) {
+            return part.set(&setting).await.map_err(|error| {
+                tracing::error!(%error, "what a client has set could not be kept");
+                ErrorData::internal_error("what is set for a session cannot be kept; try again later", None)
+            });
+        }
+        self.local.set(setting);
+        Ok(())
+    }
+
+    /// Remembers that the session is sent the URL elicitation `id`. Call it before the elicitation is sent.
+    ///
+    /// A failure is logged and not returned: the user can visit the page without the notification.
+    pub(super) async fn elicited(&self, id: &str) {
+        if id.len() > MAX_ELICITATION_ID {
+            tracing::warn!(
+                length = id.len(),
+                "an elicitation ID is longer than {MAX_ELICITATION_ID} bytes: its client will not be notified of the completion"
+            );
+            return;
+        }
+        // `set` logs the reason.
+        let _ = self.set(Setting::Elicitation(id.to_owned())).await;
     }
 }
 
@@ -218,6 +285,8 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
         Change::Prompts => sink.notify_prompt_list_changed().await,
         Change::Resources => sink.notify_resource_list_changed().await,
         Change::Resource(uri) => sink.notify_resource_updated(uri).await,
+        // 2026-07-28 has no such notification.
+        Change::ElicitationComplete(_) => return,
         Change::Any => {
             let _ = sink.notify_tool_list_changed().await;
             let _ = sink.notify_prompt_list_changed().await;
@@ -254,7 +323,10 @@ fn notifications(told: &Told, settings: &Settings) -> Vec<ServerNotification> {
     let subscribed = lock(&settings.subscribed);
     match &told.change {
         Change::Resource(uri) if subscribed.contains(uri) => vec![resource(uri.clone(), extensions)],
-        Change::Resource(_) => Vec::new(),
+        Change::ElicitationComplete(id) if lock(&settings.elicitations).contains(id) => {
+            vec![elicitation_complete(id, extensions)]
+        }
+        Change::Resource(_) | Change::ElicitationComplete(_) => Vec::new(),
         Change::Any => {
             let lists = [Change::Tools, Change::Prompts, Change::Resources];
             let lists = lists.iter().map(|change| list(change, Extensions::new()));
@@ -262,4 +334,11 @@ fn notifications(told: &Told, settings: &Settings) -> Vec<ServerNotification> {
         }
         change => vec![list(change, extensions)],
     }
+}
+
+/// The notification that the user is done with a web page.
+pub(super) fn elicitation_complete(id: &str, extensions: Extensions) -> ServerNotification {
+    let params = Some(json!({"elicitationId": id}));
+    let method = ELICITATION_COMPLETE.to_owned();
+    ServerNotification::CustomNotification(CustomNotification { method, params, extensions })
 }

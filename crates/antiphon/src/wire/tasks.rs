@@ -89,9 +89,12 @@ pub(super) async fn get(
     tasks: &Arc<Tasks>,
     owner: &Owner,
     request: GetTaskParams,
+    permit: impl FnOnce(&TaskView) -> Result<(), ErrorData>,
 ) -> Result<GetTaskResult, ErrorData> {
     let found = tasks.get(shared, owner, &request.task_id).await.map_err(|error| to_error_data(&error))?;
-    let mut result = detailed(found.ok_or_else(unknown)?).map(GetTaskResult::new)?;
+    let view = found.ok_or_else(unknown)?;
+    permit(&view)?;
+    let mut result = detailed(view).map(GetTaskResult::new)?;
     if shared.traces {
         let traced = tasks.trace(shared, owner, &request.task_id).await;
         put_trace(&mut result.meta, traced.map_err(|error| to_error_data(&error))?);

@@ -146,7 +146,7 @@ impl Schema {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "who runs the tests should know what they do not check")]
+#[expect(clippy::print_stderr, reason = "who runs the tests should know what they do not check")]
 fn schema(revision: Revision) -> Option<&'static Schema> {
     static SCHEMAS: OnceLock<Option<HashMap<&'static str, Schema>>> = OnceLock::new();
     let schemas = SCHEMAS.get_or_init(|| {
@@ -156,8 +156,8 @@ fn schema(revision: Revision) -> Option<&'static Schema> {
                 "set ANTIPHON_MCP_SCHEMA_DIR to a folder with 2025-11-25/schema.json and 2026-07-28/schema.json \
                  (the `schema` folder of github.com/modelcontextprotocol/modelcontextprotocol)"
             );
-            println!(
-                "frames are not checked: set ANTIPHON_MCP_SCHEMA_DIR to the `schema` folder of \
+            eprintln!(
+                "skipped: frames are not checked; set ANTIPHON_MCP_SCHEMA_DIR to the `schema` folder of \
                  github.com/modelcontextprotocol/modelcontextprotocol"
             );
             return None;

@@ -1,10 +1,10 @@
 //! Asking people.
 
 use antiphon::{
-    Capability, ErrorKind,
+    Capability, ElicitKey, ErrorKind,
     elicitation::{URL_ELICITATION_REQUIRED, UrlElicitation, UrlElicitationRequired},
     prelude::*,
-    testing::{Answers, Failed, Revision},
+    testing::{Answers, Failed, Question, Revision},
 };
 use serde_json::{Value, json};
 
@@ -125,6 +125,20 @@ async fn an_answer_that_does_not_fit_twice_is_an_error() -> Result<()> {
     Ok(())
 }
 
+/// Some clients accept a form that they cannot show.
+#[tokio::test]
+async fn client_that_accepts_without_the_required_values_is_named_as_the_reason() -> Result<()> {
+    for revision in Revision::BOTH {
+        let answers = Answers::new().accept("pick_move", json!({}));
+        let mut client = connect(&game()?, revision).await?.answering(answers);
+        let talk = client.call("turn", json!({})).await?;
+        assert!(talk.is_error());
+        assert!(talk.text().ends_with("the client returned no value for `cell`"), "{}", talk.text());
+        assert_eq!(talk.asked.len(), 2);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_client_without_forms_is_never_asked() -> Result<()> {
     for revision in Revision::BOTH {
@@ -210,6 +224,86 @@ async fn a_key_the_tool_has_not_declared_is_refused() -> Result<()> {
     Ok(())
 }
 
+const PICK_MOVE: ElicitKey<PickMove> = ElicitKey::new("pickMove");
+
+/// Some cells are taken, which no form can say.
+async fn checked_turn(ctx: &Ctx, retries: Retries) -> Result<String> {
+    let taken = [4, 5, 6];
+    let check = |picked: &PickMove| {
+        if taken.contains(&picked.cell) { Err(format!("cell {} is taken", picked.cell)) } else { Ok(()) }
+    };
+    let mut asking = ctx.elicit_as(PICK_MOVE, "Your turn").check(check);
+    if let Some(retries) = retries.retries {
+        asking = asking.retries(retries);
+    }
+    Ok(format!("you play {}", asking.await?.accepted()?.cell))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Retries {
+    retries: Option<u32>,
+}
+
+fn checked_game() -> Result<Server> {
+    let tool = Tool::new("turn", "Takes a turn", checked_turn).elicits_as(PICK_MOVE);
+    Ok(Server::builder("game", "1.0.0").tool(tool).build()?)
+}
+
+#[tokio::test]
+async fn an_answer_that_is_refused_by_its_check_is_asked_for_again_with_the_reason() -> Result<()> {
+    for revision in Revision::BOTH {
+        let answers = [4, 9, 6, 7]
+            .iter()
+            .fold(Answers::new(), |answers, cell| answers.accept("pickMove", json!({"cell": cell})));
+        let mut client = connect(&checked_game()?, revision).await?.answering(answers);
+        let talk = client.call("turn", json!({"retries": 3})).await?;
+        assert_eq!(talk.text(), "you play 7", "{revision:?}");
+        let messages: Vec<&str> = talk.asked.iter().map(Question::message).collect();
+        assert_eq!(messages.len(), 4);
+        assert_eq!(messages[0], "Your turn");
+        assert_eq!(messages[1], "Your turn\n\nThat answer does not fit: cell 4 is taken");
+        assert!(messages[2].contains("maximum of 8"), "{}", messages[2]);
+        assert_eq!(messages[3], "Your turn\n\nThat answer does not fit: cell 6 is taken");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_is_asked_for_as_often_as_the_tool_says() -> Result<()> {
+    for (retries, asked) in [(json!({"retries": 0}), 1), (json!({}), 2), (json!({"retries": 4}), 5)] {
+        for revision in Revision::BOTH {
+            let mut client = connect(&checked_game()?, revision)
+                .await?
+                .answering(Answers::new().accept("pickMove", json!({"cell": 4})));
+            let talk = client.call("turn", retries.clone()).await?;
+            assert_eq!((talk.is_error(), talk.asked.len()), (true, asked), "{revision:?}, {retries}");
+            assert!(talk.text().contains("cell 4 is taken"), "{}", talk.text());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_typed_key_is_declared_and_asked_under_its_own_name() -> Result<()> {
+    let by_name = Tool::new("turn", "Takes a turn", checked_turn).elicits_as::<PickMove>("pickMove");
+    let by_name = Server::builder("game", "1.0.0").tool(by_name).build()?;
+    for server in [checked_game()?, by_name] {
+        for revision in Revision::BOTH {
+            let mut client = connect(&server, revision)
+                .await?
+                .answering(Answers::new().accept("pickMove", json!({"cell": 1})));
+            let listed = client.request("tools/list", json!({})).await?;
+            let declared = listed["tools"][0]["_meta"]["antiphon/elicits"].as_object().unwrap();
+            assert_eq!(declared.keys().collect::<Vec<_>>(), ["pickMove"]);
+            assert_eq!(declared["pickMove"]["properties"]["cell"]["maximum"], 8);
+            let talk = client.call("turn", json!({})).await?;
+            assert_eq!((talk.text().as_str(), talk.keys()), ("you play 1", vec!["pickMove"]));
+            assert_eq!(talk.asked[0].params["_meta"]["antiphon/key"], "pickMove");
+        }
+    }
+    Ok(())
+}
+
 async fn sign_in(ctx: &Ctx, _: ()) -> Result<String> {
     let visit = ctx.elicit_url("Sign in to the bank", "https://bank.example/login");
     let id = visit.id();
@@ -251,6 +345,52 @@ async fn a_person_is_sent_to_a_page_on_both_revisions() -> Result<()> {
             Revision::V2026_07_28 => assert!(completions.is_empty(), "2026-07-28 has no such notification"),
         }
     }
+    Ok(())
+}
+
+/// Sends the person to a page that knows which elicitation it is for.
+async fn pay(ctx: &Ctx, _: ()) -> Result<String> {
+    let visited = ctx.elicit_url_with("Pay", |id| format!("https://shop.example/pay/{id}")).await?;
+    Ok(visited.id)
+}
+
+#[tokio::test]
+async fn a_page_is_complete_when_the_server_is_told_outside_of_any_run() -> Result<()> {
+    let server = Server::builder("shop", "1.0.0").tool(Tool::new("pay", "Pays", pay)).build()?;
+    let accepting = || Answers::new().otherwise(|_| Some(json!({"action": "accept"})));
+    for revision in Revision::BOTH {
+        let mut payer = connect(&server, revision).await?.answering(accepting());
+        let mut other = connect(&server, revision).await?.answering(accepting());
+        let talk = payer.call("pay", json!({})).await?;
+        let id = talk.text();
+        assert_eq!(talk.asked[0].params["url"], format!("https://shop.example/pay/{id}"));
+        other.call("pay", json!({})).await?;
+        // The run is over. The page's handler has the server, and no context.
+        server.elicitation_complete("nobody was sent this one");
+        server.elicitation_complete(&id);
+        server.changes().tools();
+        if revision == Revision::V2026_07_28 {
+            continue;
+        }
+        let told = payer.notification().await?;
+        assert_eq!(told["method"], "notifications/elicitation/complete");
+        assert_eq!(told["params"], json!({"elicitationId": id}));
+        assert_eq!(payer.notification().await?["method"], "notifications/tools/list_changed");
+        let told = other.notification().await?;
+        assert_eq!(told["method"], "notifications/tools/list_changed", "it is none of the other's business");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_that_was_demanded_first_is_complete_when_the_server_is_told() -> Result<()> {
+    let server = Server::builder("s", "1").tool(Tool::new("needs_visit", "Needs", needs_visit)).build()?;
+    let mut client = connect(&server, Revision::V2025_11_25).await?;
+    let error = client.call("needs_visit", json!({})).await.expect_err("the page comes first");
+    assert_eq!(failed(error).code, -32042);
+    server.elicitation_complete("test-elicitation-123");
+    let told = client.notification().await?;
+    assert_eq!(told["params"], json!({"elicitationId": "test-elicitation-123"}));
     Ok(())
 }
 

@@ -179,3 +179,64 @@ fn what_is_no_such_history_is_refused_with_its_place() {
         assert_eq!(Conversation::from_openai(&[message]).unwrap_err().to_string(), problem);
     }
 }
+
+/// Whether a message is MCP's, all through: a role, blocks of MCP's five types, and nothing of another house.
+fn is_mcp(message: &Value) -> bool {
+    let blocks = match &message["content"] {
+        Value::Array(blocks) => blocks.clone(),
+        block => vec![block.clone()],
+    };
+    let known = ["text", "image", "audio", "tool_use", "tool_result"];
+    let foreign = ["tool_calls", "tool_call_id", "function", "name"];
+    (message["role"] == "user" || message["role"] == "assistant")
+        && foreign.iter().all(|field| message.get(field).is_none())
+        && !blocks.is_empty()
+        && blocks.iter().all(|block| known.iter().any(|kind| block["type"] == *kind))
+}
+
+/// All exchanges there are, with replies of every shape.
+#[tokio::test]
+async fn every_exchange_is_made_of_mcp_blocks() -> Result<()> {
+    async fn all(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
+        let tools = || [ToolDefinition::of::<Move>("play")];
+        let mut messages: Vec<Message> = Vec::new();
+        let picked = ctx.elicit::<Move>("Your move").await?.into_answer()?;
+        let ElicitExchange { request, response, .. } = picked.exchange();
+        messages.extend([request, response]);
+        messages.extend(ctx.sample("Text?").key("text").await?.exchange.messages);
+        messages.extend(ctx.sample("Data?").schema::<Move>().key("data").await?.exchange.messages);
+        messages.extend(ctx.sample("Data?").schema::<Move>().key("wrong").await?.exchange.messages);
+        messages.extend(ctx.sample_schema::<Move>("Data!").key("sure").await?.exchange.messages);
+        messages.extend(ctx.sample_schema::<Move>("Data!").key("echo").await?.exchange.with_echo().messages);
+        messages.extend(ctx.sample("Calls?").tools(tools()).key("none").await?.exchange.messages);
+        let calls = ctx.sample("Calls?").tools(tools()).key("calls").await?;
+        messages.extend(calls.exchange.close_with(|_| "done").messages);
+        let calls = ctx.sample_tools("Calls!", tools()).key("called").await?;
+        let results =
+            calls.calls.iter().map(|call| ToolResult::new(call, ToolOutput::error("no"))).collect::<Vec<_>>();
+        messages.extend(calls.exchange.close(results)?.messages);
+        Ok(Json(json!({"messages": messages})))
+    }
+    let cell = json!({"cell": 1});
+    for text in
+        ["", "plain", r#"{"cell": 4}"#, "```json\n{\"cell\": 4}\n```", r#"{"tool_calls": []}"#, "<tool>"]
+    {
+        let answers = Answers::new()
+            .accept("move", cell.clone())
+            .sample("text", text)
+            .data("data", cell.clone())
+            .sample("wrong", text)
+            .data("sure", cell.clone())
+            .data("echo", cell.clone())
+            .sample("none", text)
+            .calls("calls", &[("play", cell.clone()), ("play", cell.clone())])
+            .calls("called", &[("play", cell.clone())]);
+        let got = run(Tool::new("tool", "Tells", all), answers).await?;
+        let messages = got["messages"].as_array().unwrap();
+        assert!(messages.len() > 20, "{messages:?}");
+        for message in messages {
+            assert!(is_mcp(message), "{message}");
+        }
+    }
+    Ok(())
+}

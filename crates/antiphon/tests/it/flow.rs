@@ -12,7 +12,7 @@ use std::{
 use antiphon::{
     ErrorKind, Limits, ServerBuilder, handoff,
     prelude::*,
-    testing::{Answers, Replicas, Revision},
+    testing::{Answers, Failed, Replicas, Revision},
 };
 use serde_json::json;
 
@@ -110,6 +110,107 @@ async fn a_steps_error_is_recorded_if_the_tool_goes_on() -> Result<()> {
         let talk = client.call("pay", json!({})).await?;
         assert_eq!(talk.text(), "the card was refused, terminal true, then visa");
         assert_eq!(counts.get()[0], 1);
+    }
+    Ok(())
+}
+
+/// An error with a cause, as drivers and HTTP clients return them.
+#[derive(Debug)]
+struct Unreachable;
+
+impl std::fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("error sending request")
+    }
+}
+
+impl std::error::Error for Unreachable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        static CAUSE: std::fmt::Error = std::fmt::Error;
+        Some(&CAUSE)
+    }
+}
+
+async fn ask_about_an_error(ctx: &Ctx, _: ()) -> Result<String> {
+    let charged = ctx.step::<u32, _, _>("charge", || async { Err(Unreachable)? }).await;
+    let error = charged.expect_err("the step fails");
+    let Word { word } = ctx.elicit(format!("Failed: {error}. Again?")).await?.accepted()?;
+    assert!(error.source().is_none(), "no leg has more of the error than the journal");
+    Ok(format!("{error}, then {word}"))
+}
+
+#[tokio::test]
+async fn a_question_with_a_steps_error_in_it_is_asked_once() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = serve(Tool::new("charge", "Charges", ask_about_an_error)).build()?;
+        let mut client =
+            connect(&server, revision).await?.answering(Answers::new().accept("word", json!({"word": "no"})));
+        let talk = client.call("charge", json!({})).await?;
+        let text = std::fmt::Error.to_string();
+        assert_eq!(talk.text(), format!("error sending request: {text}, then no"), "{revision:?}");
+        assert_eq!(talk.keys(), ["word"], "{revision:?}");
+    }
+    Ok(())
+}
+
+async fn act_on_the_kind(ctx: &Ctx, _: ()) -> Result<String> {
+    let kind = ctx.step::<u32, _, _>("find", || async { Err(Error::protocol(-32_002, "gone")) }).await;
+    let error = kind.expect_err("the step fails");
+    let ErrorKind::Protocol { code, message, .. } = error.kind().clone() else {
+        return Err(Error::tool("another kind"));
+    };
+    ctx.elicit::<Word>("Go on?").await?.accepted()?;
+    Err(Error::protocol(code, message))
+}
+
+#[tokio::test]
+async fn a_steps_error_keeps_its_kind() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = serve(Tool::new("find", "Finds", act_on_the_kind)).build()?;
+        let mut client = connect(&server, revision)
+            .await?
+            .answering(Answers::new().accept("word", json!({"word": "yes"})));
+        let error = client.call("find", json!({})).await.expect_err("it is a JSON-RPC error");
+        let failed = error.source().and_then(|source| source.downcast_ref::<Failed>());
+        assert_eq!(failed.map(|failed| failed.code), Some(-32_002), "{revision:?}: {error}");
+    }
+    Ok(())
+}
+
+/// A type that JSON does not bring back as it was.
+#[derive(Debug, Deserialize, Serialize)]
+struct Receipt {
+    number: u32,
+    #[serde(skip)]
+    secret: u32,
+}
+
+async fn keep_a_receipt(ctx: &Ctx, _: ()) -> Result<String> {
+    let receipt = ctx.step("pay", || async { Ok(Receipt { number: 7, secret: 42 }) }).await?;
+    let Word { word } =
+        ctx.elicit(format!("{} {}, keep it?", receipt.number, receipt.secret)).await?.accepted()?;
+    let last = ctx
+        .fold("copies", Receipt { number: 0, secret: 1 }, async |_, receipt: Receipt| {
+            Ok(if receipt.number == 2 {
+                ControlFlow::Break(receipt)
+            } else {
+                ControlFlow::Continue(Receipt { number: receipt.number + 1, secret: receipt.secret + 1 })
+            })
+        })
+        .await?;
+    Ok(format!("{} {} {word} {}", receipt.number, receipt.secret, last.secret))
+}
+
+#[tokio::test]
+async fn a_value_is_the_recorded_one_from_the_first_leg_on() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = serve(Tool::new("pay", "Pays", keep_a_receipt)).build()?;
+        let mut client = connect(&server, revision)
+            .await?
+            .answering(Answers::new().accept("word", json!({"word": "yes"})));
+        let talk = client.call("pay", json!({})).await?;
+        assert_eq!(talk.text(), "7 0 yes 0", "{revision:?}");
+        assert_eq!(talk.keys(), ["word"], "{revision:?}");
     }
     Ok(())
 }

@@ -314,3 +314,96 @@ mod http {
         Ok(())
     }
 }
+
+/// Keeps the processor busy.
+fn work(length: Duration) {
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < length {
+        std::hint::spin_loop();
+    }
+}
+
+/// Is ready again whenever it is polled: it waits for nothing.
+async fn always_ready(_: &Ctx, _: ()) -> Result<String> {
+    for _ in 0..100 {
+        work(Duration::from_millis(3));
+        tokio::task::yield_now().await;
+    }
+    Ok("done".into())
+}
+
+/// Works ten times as long as it waits.
+async fn works_and_waits(_: &Ctx, _: ()) -> Result<String> {
+    for _ in 0..30 {
+        work(Duration::from_millis(10));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok("done".into())
+}
+
+/// Logs more than a client reads, and never waits for anything else.
+async fn logs_much(ctx: &Ctx, _: ()) -> Result<String> {
+    for _ in 0..64 {
+        ctx.log(antiphon::Level::Error, "x".repeat(64 * 1024));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok("done".into())
+}
+
+#[tokio::test]
+async fn tool_timeout_counts_work() -> Result<()> {
+    let limits = Limits::default().with_tool_timeout(Duration::from_millis(60));
+    let server = Server::builder("busy", "1.0.0")
+        .with_limits(limits)
+        .tool(Tool::new("always_ready", "Works", always_ready))
+        .tool(Tool::new("works_and_waits", "Works and waits", works_and_waits))
+        .build()?;
+    for revision in Revision::BOTH {
+        let mut client = connect(&server, revision).await?;
+        for tool in ["always_ready", "works_and_waits"] {
+            let talk = client.call(tool, json!({})).await?;
+            assert_eq!((talk.is_error(), talk.text().as_str()), (true, "it took longer than 60ms"), "{tool}");
+        }
+    }
+    Ok(())
+}
+
+/// Tells when it is dropped.
+struct OnDrop(std::sync::Arc<tokio::sync::Notify>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test]
+async fn tool_timeout_ends_a_tool_whose_client_does_not_read() -> Result<()> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let ended = std::sync::Arc::new(tokio::sync::Notify::new());
+    let notify = std::sync::Arc::clone(&ended);
+    let server = Server::builder("chatty", "1.0.0")
+        .with_limits(Limits::default().with_tool_timeout(Duration::from_millis(60)))
+        .with_state(notify)
+        .tool(Tool::new("logs_much", "Logs", async |ctx: &Ctx, _: ()| {
+            let _ended = OnDrop(std::sync::Arc::clone(ctx.state::<std::sync::Arc<tokio::sync::Notify>>()?));
+            logs_much(ctx, ()).await
+        }))
+        .build()?;
+    let (mut near, far) = tokio::io::duplex(4096);
+    tokio::spawn(async move { server.serve(far).await });
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    near.write_all(format!("{hello}\n").as_bytes()).await?;
+    let _ = near.read(&mut [0; 4096]).await?;
+    for message in [
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "logs_much", "arguments": {}}}),
+    ] {
+        near.write_all(format!("{message}\n").as_bytes()).await?;
+    }
+    // The client reads nothing from here on.
+    tokio::time::timeout(Duration::from_secs(10), ended.notified()).await.expect("the tool is given up");
+    Ok(())
+}

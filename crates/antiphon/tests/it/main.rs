@@ -12,10 +12,14 @@ mod bad_models;
 mod checked;
 mod conversation;
 mod docs;
+#[cfg(feature = "http")]
+mod drain;
 mod elicit;
 mod exchange;
 mod flow;
 mod handoff;
+#[cfg(feature = "http")]
+mod hosts;
 #[cfg(feature = "http")]
 mod http;
 mod keep;
@@ -23,6 +27,8 @@ mod ladder;
 mod legacy_tasks_layer;
 mod limits;
 mod lines;
+#[cfg(all(feature = "http", target_os = "linux"))]
+mod memory;
 mod notes;
 mod protocol;
 #[cfg(feature = "http")]
@@ -42,6 +48,7 @@ mod seal;
 mod shapes;
 #[cfg(feature = "http")]
 mod slow;
+mod stored;
 mod tasks;
 #[cfg(feature = "telemetry")]
 mod telemetry;

@@ -266,6 +266,39 @@ async fn more_requests_than_allowed_are_refused_with_a_reason() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn completion_has_a_place_and_a_time_limit() -> Result<()> {
+    async fn speech(_: &Ctx, _: ()) -> Result<String> {
+        Ok("a speech".into())
+    }
+    let never = async |_: antiphon::Completion| std::future::pending().await;
+    let limits = Limits::default().with_in_flight(1).with_tool_timeout(std::time::Duration::from_secs(1));
+    let server = Server::builder("busy", "1.0.0")
+        .with_limits(limits)
+        .prompt(antiphon::Prompt::new("speech", "Asks for a speech", speech).completes("topic", never))
+        .build()?;
+    let complete =
+        json!({"ref": {"type": "ref/prompt", "name": "speech"}, "argument": {"name": "topic", "value": "r"}});
+    let mut first = connect(&server, Revision::V2025_11_25).await?;
+    first.start("completion/complete", complete.clone()).await?;
+    let mut second = connect(&server, Revision::V2025_11_25).await?;
+    let mut seen = std::collections::BTreeSet::new();
+    // One of the two has the place; the other is refused, and has it later.
+    while seen.len() < 2 {
+        let failed = failed(&second.request("completion/complete", complete.clone()).await.unwrap_err());
+        if failed.code == -32000 {
+            assert_eq!(failed.data["limit"], "in_flight");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        } else {
+            assert!(failed.message.contains("it took longer than 1s"), "{failed:?}");
+            first.start("completion/complete", complete.clone()).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        seen.insert(failed.code);
+    }
+    Ok(())
+}
+
 /// A handler as one writes it for the SDK.
 #[derive(Clone)]
 struct Existing;

@@ -70,6 +70,85 @@ async fn text_twice_and_then_a_call_is_three_requests() -> Result<()> {
     Ok(())
 }
 
+/// What a tool sees of calls, by every way that there is to see them.
+async fn seen(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
+    let conversation = vec![
+        Message::user("You play X."),
+        Message::assistant("I know the rules."),
+        Message::user("Choose your strategy."),
+    ];
+    let plan = ctx.sample_tools(conversation.clone(), strategies()).await?;
+    let once = ctx.sample(conversation).tools(strategies()).key("once").await?;
+    let seen = |stop: &Option<String>, calls: &[antiphon::ToolCall], reply: Vec<antiphon::ToolCall>| {
+        assert_eq!(calls, reply, "the reply has the calls too");
+        json!({"stop": stop, "calls": calls.len()})
+    };
+    Ok(Json(json!({
+        "plan": seen(&plan.stop_reason, &plan.calls, plan.tool_calls()),
+        "once": seen(&once.stop_reason, &once.calls, once.tool_calls()),
+    })))
+}
+
+#[tokio::test]
+async fn calls_recovered_from_text_are_calls_in_the_reply_too() -> Result<()> {
+    let call = json!({"tool_calls": [{"name": "play_offensive", "arguments": {"reasoning": "why not"}}]});
+    let server = Server::builder("m", "1").tool(Tool::new("seen", "Sees", seen)).build()?;
+    let expected = json!({"plan": {"stop": "toolUse", "calls": 1}, "once": {"stop": "toolUse", "calls": 1}});
+    for revision in Revision::BOTH {
+        // A client without `sampling.tools`: it is told of the tools in words, and answers in words.
+        let answers =
+            Answers::new().sample("sample_tools", &call.to_string()).sample("once", &call.to_string());
+        let mut client = connect_with(&server, revision, json!({"sampling": {}})).await?.answering(answers);
+        let talk = client.call("seen", json!({})).await?;
+        assert_eq!(talk.result["structuredContent"], expected, "{revision:?}: {}", talk.text());
+        for question in &talk.asked {
+            assert!(question.params.get("tools").is_none());
+            let messages = question.params["messages"].as_array().unwrap();
+            assert_eq!(messages.len(), 3, "the messages are sent as they were given");
+            assert!(question.message().starts_with("Choose your strategy.\n\nYou have these tools"));
+        }
+        // One with tools that does not give the reason.
+        let lone = json!({"role": "assistant", "model": "m", "content": [
+            {"type": "tool_use", "id": "c", "name": "play_offensive", "input": {"reasoning": "why not"}}]});
+        let answers = Answers::new().raw("sample_tools", lone.clone()).raw("once", lone);
+        let mut client = connect(&server, revision).await?.answering(answers);
+        let talk = client.call("seen", json!({})).await?;
+        assert_eq!(talk.result["structuredContent"], expected, "{revision:?}: {}", talk.text());
+        for question in &talk.asked {
+            assert_eq!(question.params["messages"].as_array().unwrap().len(), 3);
+            assert_eq!(question.params["messages"][1]["content"]["text"], "I know the rules.");
+            assert_eq!(question.params["tools"].as_array().unwrap().len(), 2);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn messages_are_kept_and_the_hint_comes_last() -> Result<()> {
+    async fn plan(ctx: &Ctx, _: ()) -> Result<String> {
+        let messages =
+            vec![Message::user("You play X."), Message::assistant("Yes."), Message::user("Choose.")];
+        Ok(ctx.sample_tools(messages, strategies()).await?.calls.first().name.clone())
+    }
+    let server = Server::builder("m", "1").tool(Tool::new("plan", "Plans", plan)).build()?;
+    for revision in Revision::BOTH {
+        let answers = Answers::new()
+            .sample("sample_tools", "I would attack.")
+            .calls("sample_tools", &[("play_offensive", json!({"reasoning": "why not"}))]);
+        let mut client = connect(&server, revision).await?.answering(answers);
+        let talk = client.call("plan", json!({})).await?;
+        assert_eq!(talk.text(), "play_offensive");
+        let [first, second] = &talk.asked[..] else { panic!("{:?}", talk.keys()) };
+        let messages = |question: &antiphon::testing::Question| question.params["messages"].clone();
+        let (first, second) = (messages(first), messages(second));
+        assert_eq!(first.as_array().unwrap().len(), 3);
+        assert_eq!(second.as_array().unwrap()[..3], first.as_array().unwrap()[..], "what was given stays");
+        let last = second.as_array().unwrap().last().unwrap();
+        assert!(last["role"] == "user" && last.to_string().contains("did not return tool calls"), "{last}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn arguments_that_do_not_fit_are_asked_for_again() -> Result<()> {
     let answers = Answers::new()

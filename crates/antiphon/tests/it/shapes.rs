@@ -4,9 +4,13 @@ use antiphon::{
     ToolCall, ToolOutput, ToolResult,
     elicitation::{ElicitationComplete, UrlElicitation},
     model::{ContentBlock, ResourceLink, ToolDescription},
+    prelude::*,
     sampling::{Block, Message, Reply, Request, ToolDefinition, ToolUseBlock},
+    testing::{Answers, Revision},
 };
 use serde_json::{Map, Value, json};
+
+use crate::checked::connect_with;
 
 fn round_trip<T: serde::Serialize + serde::de::DeserializeOwned>(value: Value) {
     let read: T = serde_json::from_value(value.clone()).unwrap();
@@ -121,6 +125,34 @@ fn a_result_always_says_whether_it_is_an_error() {
 }
 
 #[test]
+fn a_result_keeps_all_it_carries_as_a_block() {
+    let call = ToolCall { id: "c1".into(), name: "a".into(), arguments: Map::new() };
+    let link = json!({"type": "resource_link", "uri": "file:///a", "name": "a", "size": 7,
+        "annotations": {"audience": ["user"], "priority": 0.5}});
+    let embedded =
+        json!({"type": "resource", "resource": {"uri": "file:///b", "text": "b", "mimeType": "text/plain"}});
+    let blocks = [
+        json!({"type": "text", "text": "b", "annotations": {"priority": 1.0}}),
+        json!({"type": "image", "data": "AA==", "mimeType": "image/png", "_meta": {"w": 1}}),
+        json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}),
+        link,
+        embedded,
+    ];
+    let content = blocks.iter().map(|block| serde_json::from_value::<ContentBlock>(block.clone()).unwrap());
+    let output = ToolOutput::new(content).with_structured(json!({"rows": 2})).with_meta("cost", 3);
+    let result = ToolResult::new(&call, output);
+    let value = serde_json::to_value(&result).unwrap();
+    assert_eq!(value["structuredContent"], json!({"rows": 2}));
+    assert_eq!(serde_json::from_value::<ToolResult>(value).unwrap(), result);
+    let block = serde_json::to_value(result.into_block()).unwrap();
+    assert_eq!(
+        block,
+        json!({"type": "tool_result", "toolUseId": "c1", "content": blocks, "structuredContent": {"rows": 2},
+            "_meta": {"cost": 3}})
+    );
+}
+
+#[test]
 fn a_url_elicitation_and_its_end_have_an_id() {
     round_trip::<UrlElicitation>(
         json!({"mode": "url", "elicitationId": "1", "url": "https://a.example", "message": "b"}),
@@ -200,4 +232,52 @@ fn a_tool_for_a_model_is_typed_or_raw_and_the_same() {
     assert_eq!(json!(typed), json!(raw));
     assert!(json!(typed).get("description").is_none());
     assert_eq!(json!(raw.with_description("Goes"))["description"], "Goes");
+}
+
+/// What was written before 2025-11-25 added a `resource_link`, sub-capabilities of sampling, modes of elicitation and
+/// lists of content is read as before.
+#[test]
+fn shapes_of_before_2025_11_25_still_parse() {
+    for block in [
+        json!({"type": "text", "text": "a"}),
+        json!({"type": "image", "data": "AA==", "mimeType": "image/png"}),
+        json!({"type": "resource", "resource": {"uri": "file:///a", "text": "a"}}),
+    ] {
+        round_trip::<ContentBlock>(block);
+    }
+    round_trip::<Message>(json!({"role": "assistant", "content": {"type": "text", "text": "a"}}));
+    let reply: Reply = serde_json::from_value(
+        json!({"role": "assistant", "content": {"type": "text", "text": "a"}, "model": "m", "stopReason": "endTurn"}),
+    )
+    .unwrap();
+    assert_eq!((reply.text().as_str(), reply.stop_reason.as_deref()), ("a", Some("endTurn")));
+    let result: ToolResult =
+        serde_json::from_value(json!({"content": [{"type": "text", "text": "a"}]})).unwrap();
+    assert!(result.structured.is_none() && !result.is_error);
+}
+
+/// A client of before: plain `sampling`, plain `elicitation`, an answer without anything new in it.
+#[tokio::test]
+async fn clients_of_before_2025_11_25_are_asked_as_before() -> Result<()> {
+    #[derive(Deserialize, JsonSchema)]
+    struct Name {
+        name: String,
+    }
+    async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+        let Name { name } = ctx.elicit("Who?").await?.accepted()?;
+        Ok(format!("{name}: {}", ctx.sample("Greet them").await?.text()))
+    }
+    let server = Server::builder("old", "1").tool(Tool::new("greet", "Greets", greet)).build()?;
+    let answers = Answers::new().accept("name", json!({"name": "Ada"})).raw(
+        "sample",
+        json!({"role": "assistant", "content": {"type": "text", "text": "Hello"}, "model": "m"}),
+    );
+    let mut client = connect_with(&server, Revision::V2025_11_25, json!({"sampling": {}, "elicitation": {}}))
+        .await?
+        .answering(answers);
+    let talk = client.call("greet", json!({})).await?;
+    assert_eq!(talk.text(), "Ada: Hello");
+    let sampled = &talk.asked[1].params;
+    assert!(sampled.get("tools").is_none() && sampled.get("toolChoice").is_none(), "{sampled}");
+    Ok(())
 }

@@ -280,7 +280,7 @@ async fn request_in_hand_is_answered_by_a_server_that_was_asked_to_end() {
 
 #[tokio::test]
 async fn large_bodies_take_so_much_memory_and_no_more() {
-    let config = HttpConfig::default().with_max_bodies_bytes(512 * 1024);
+    let config = HttpConfig::default().with_max_bodies_bytes(3 * 1024 * 1024);
     let app = server().router(config);
     let call = |bytes: usize| {
         let arguments = json!({"name": "greet", "arguments": {}, "padding": "x".repeat(bytes)});

@@ -137,9 +137,10 @@ impl Script {
             End::Declined | End::Closed => ("cancelled", None, "The game was called off.".to_owned()),
         };
         let line = winner.map(|winner| if winner == Mark::X { [0, 1, 2] } else { [3, 4, 5] });
+        let answered = board.iter().filter(|cell| **cell == model.to_string()).count();
         let expected = json!({
             "outcome": outcome, "winner": winner, "you": you, "model": model, "board": board, "line": line,
-            "message": message,
+            "message": message, "fitted": {"strategies": answered, "moves": answered},
         });
         assert_eq!(result["structuredContent"], expected, "{self:?}");
         let text = result["content"][0]["text"].as_str().unwrap();
@@ -183,12 +184,12 @@ pub(crate) fn endpoint(server: &antiphon::Server) -> Endpoint {
 }
 
 /// Where a service is, if it runs.
-#[expect(clippy::print_stdout, reason = "who runs the tests should know what they do not check")]
+#[expect(clippy::print_stderr, reason = "who runs the tests should know what they do not check")]
 pub(crate) fn service(variable: &str, command: &str) -> Option<String> {
     let url = std::env::var(variable).ok();
     if url.is_none() {
         assert!(std::env::var_os("CI").is_none(), "{variable} is not set; run `{command}`");
-        println!("nothing is tested: {variable} is not set; run `{command}`");
+        eprintln!("skipped: {variable} is not set; run `{command}`");
     }
     url
 }

@@ -1,6 +1,7 @@
 //! Games against a real model: SmolLM2 behind llama.cpp's own server, over HTTP.
 //!
-//! It has 135 million parameters and plays badly. The game must reach its end all the same, every time.
+//! It has 135 million parameters and plays badly. The game must reach its end all the same, every time; and of all its
+//! replies, at least one strategy and one move must be what they were asked to be.
 
 use std::time::Instant;
 
@@ -30,7 +31,7 @@ fn person(lifecycle: Lifecycle) -> HostBuilder {
 }
 
 #[expect(clippy::print_stdout, reason = "how long a game takes is worth knowing")]
-async fn play(host: &Host, server: &Process, you: Mark) {
+async fn play(host: &Host, server: &Process, you: Mark) -> Fitted {
     let begun = Instant::now();
     let connection = host.connect(Endpoint::http(&server.url)).await.unwrap();
     let result = json!(connection.call("play_ttt", arguments(you)).await.unwrap());
@@ -41,6 +42,27 @@ async fn play(host: &Host, server: &Process, you: Mark) {
     assert_eq!(ending["you"], json!(you));
     let marks = |mark: &str| ending["board"].as_array().unwrap().iter().filter(|cell| *cell == mark).count();
     assert!(marks("X") == marks("O") || marks("X") == marks("O") + 1, "{result}");
+    let fitted = |what: &str| ending["fitted"][what].as_u64().unwrap();
+    Fitted { strategies: fitted("strategies"), moves: fitted("moves") }
+}
+
+/// How many replies of the model were what they were asked to be.
+#[derive(Debug, Default)]
+struct Fitted {
+    strategies: u64,
+    moves: u64,
+}
+
+impl Fitted {
+    fn add(&mut self, game: &Self) {
+        self.strategies += game.strategies;
+        self.moves += game.moves;
+    }
+
+    /// A model that never does as it is asked has tested nothing but what replaces it.
+    fn check(&self) {
+        assert!(self.strategies >= 1 && self.moves >= 1, "no reply of the model fitted: {self:?}");
+    }
 }
 
 /// How many games are played on each way. Each takes half a minute or more, so a release plays more of them.
@@ -55,9 +77,11 @@ async fn smollm2_plays_to_the_end_through_a_client_that_samples() {
     let server = Process::start(&[], None).await;
     let config = ProviderConfig::local().with_base_url(&url).with_model("smollm2");
     let host = person(Lifecycle::Modern).with_model(OpenAiCompatible::new(config).unwrap()).build();
+    let mut fitted = Fitted::default();
     for game in 0..games() {
-        play(&host, &server, [Mark::O, Mark::X][game % 2]).await;
+        fitted.add(&play(&host, &server, [Mark::O, Mark::X][game % 2]).await);
     }
+    fitted.check();
 }
 
 /// In a session, of a client that cannot sample.
@@ -66,7 +90,9 @@ async fn smollm2_plays_to_the_end_where_the_server_has_the_model() {
     let Some(url) = served() else { return };
     let server = Process::start(&[], Some(&url)).await;
     let host = person(Lifecycle::Legacy).build();
+    let mut fitted = Fitted::default();
     for game in 0..games() {
-        play(&host, &server, [Mark::X, Mark::O][game % 2]).await;
+        fitted.add(&play(&host, &server, [Mark::X, Mark::O][game % 2]).await);
     }
+    fitted.check();
 }

@@ -143,6 +143,7 @@ async fn result_is_described_by_the_tool() -> Result<()> {
     assert_eq!(tools["tools"].as_array().unwrap().len(), 1);
     let tool = &tools["tools"][0];
     assert_eq!((&tool["name"], &tool["execution"]["taskSupport"]), (&json!("play_ttt"), &json!("optional")));
+    assert_eq!(tool["_meta"]["antiphon/elicits"]["pickMove"]["properties"]["cell"]["maximum"], 8);
     assert_eq!(tool["inputSchema"].get("required"), None, "a seed is nobody's duty");
     let required = tool["outputSchema"]["required"].as_array().unwrap();
     for name in ["outcome", "board", "you", "model", "message"] {

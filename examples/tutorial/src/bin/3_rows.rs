@@ -59,9 +59,10 @@ async fn main() -> Result<()> {
     let listener = TcpListener::bind(address).await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let results = DualResponseServer::new(DualResponseServerOptions::new(format!("{origin}/resources")))?;
-    let app = desk(&results).build()?.router(HttpConfig::default()).nest("/resources", results.router());
+    let server = desk(&results).build()?;
+    let app = server.router(HttpConfig::default()).nest("/resources", results.router());
     eprintln!("listening on {origin}/mcp");
-    antiphon::serve(listener, app, ServeConfig::default(), shutdown_signal()).await;
+    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
     results.shutdown().await?;
     Ok(())
 }

@@ -25,7 +25,7 @@ struct Approval {
 }
 
 async fn refund(ctx: &Ctx, Refund { order, cents }: Refund) -> Result<String> {
-    // Taken once, ever. The number says which process took it.
+    // Recorded: a later leg gets the same number. It says which process ran the step.
     let number: String = ctx.step("number", || async { Ok(format!("R{}", std::process::id())) }).await?;
     let question = format!("Refund {number}: pay back {cents} cents for order {order}?");
     let Approval { approve } = ctx.elicit(question).await?.accepted()?;

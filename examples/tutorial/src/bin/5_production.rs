@@ -73,9 +73,8 @@ async fn main() -> Result<()> {
     }
     let listener = TcpListener::bind(setting("ADDRESS")?).await?;
     eprintln!("{public} is served on {}", listener.local_addr()?);
+    // On SIGTERM it completes calls in flight; other replicas continue the tasks that do not finish in time.
     server.serve_listener(listener, config, shutdown_signal()).await?;
-    // What this process works on for others comes to its end, too.
-    server.work(std::future::ready(())).await;
     Ok(())
 }
 // ANCHOR_END: program

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
+use crate::http::Message;
 use crate::mcp::{self, Connection};
 
 /// How long a run may take, whatever happens to it.
-const PATIENCE: Duration = Duration::from_mins(3);
+pub(super) const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// One run, as its client saw it.
@@ -25,6 +26,8 @@ pub(super) struct Run {
     pub(super) word: String,
     /// How many legs it needs if nobody dies.
     pub(super) needs: u64,
+    /// Whether its client left: it never looked again.
+    pub(super) is_left: bool,
     /// The answer of `tasks/get` when it had ended.
     pub(super) end: Option<Value>,
     /// The keys that were used up.
@@ -43,29 +46,51 @@ pub(super) struct Client {
     id: u64,
     /// Requests that nobody answered.
     pub(super) unanswered: u64,
-    /// Calls of which nobody knows whether they made a task.
-    pub(super) orphans: u64,
+    /// Calls of which nobody knows whether they made a task: the name of the run, and whether it asks.
+    pub(super) orphans: Vec<(String, bool)>,
+    patience: Duration,
+}
+
+/// What a client does after it has started a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    /// Looks until it has ended.
+    Stays,
+    /// Answers the question, and leaves.
+    Answers,
+    /// Leaves at once, for the run asks nothing.
+    Leaves,
 }
 
 impl Client {
-    pub(super) fn new(fronts: &[SocketAddr], rng: Rng) -> Self {
+    pub(super) fn new(fronts: &[SocketAddr], rng: Rng, patience: Duration) -> Self {
         Self {
             hosts: fronts.iter().map(ToString::to_string).collect(),
             fronts: fronts.iter().map(|address| Connection::new(*address)).collect(),
             rng,
             id: 0,
             unanswered: 0,
-            orphans: 0,
+            orphans: Vec::new(),
+            patience,
         }
     }
 
-    /// Begins a run and brings it to its end, or gives up after a long time.
+    /// Begins a run, and brings it to its end or leaves it alone. Gives up after a long time.
     pub(super) fn run(&mut self, number: u64) -> Run {
         let start = Instant::now();
-        let mut run = self.begin(number, start);
-        let mut misfit = self.rng.u8(..8) == 0;
+        let habit = match self.rng.u8(..4) {
+            0 => Habit::Leaves,
+            1 => Habit::Answers,
+            _ => Habit::Stays,
+        };
+        let mut run = self.begin(number, habit, start);
+        if habit == Habit::Leaves {
+            run.is_left = run.lost.is_empty();
+            return run;
+        }
+        let mut misfit = habit == Habit::Stays && self.rng.u8(..8) == 0;
         run.needs += u64::from(misfit);
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < self.patience {
             thread::sleep(PAUSE);
             let task = match self.get(&run.task) {
                 Ok(task) => task,
@@ -86,30 +111,36 @@ impl Client {
                 Some("input_required") => self.answer(&mut run, &task, &mut misfit),
                 _ => {}
             }
+            if habit == Habit::Answers && !run.keys.is_empty() {
+                run.is_left = true;
+                return run;
+            }
         }
         run
     }
 
-    fn begin(&mut self, number: u64, start: Instant) -> Run {
-        let sleeps = self.rng.bool();
+    fn begin(&mut self, number: u64, habit: Habit, start: Instant) -> Run {
+        let (sleeps, asks) = (self.rng.bool(), habit != Habit::Leaves);
         let wait = if sleeps { self.rng.u64(600..1500) } else { self.rng.u64(1..200) };
         let mut attempt = 0;
         loop {
             // A call whose answer is lost may have begun a run, so the next one begins another.
             let name = format!("{number}.{attempt}");
-            let params = json!({ "name": "errand", "arguments": { "run": name, "wait_ms": wait } });
+            let arguments = json!({ "run": name, "wait_ms": wait, "asks": asks });
+            let params = json!({ "name": "errand", "arguments": arguments });
             match self.send("tools/call", "errand", params) {
                 Ok(created) if created["taskId"].is_string() => {
                     let task = created["taskId"].as_str().unwrap_or_default().to_owned();
-                    let (needs, word) = (2 + u64::from(sleeps), format!("word-{name}"));
+                    let needs = 1 + u64::from(sleeps) + u64::from(asks);
+                    let word = format!("word-{name}");
                     return Run { name, task, word, needs, ..Run::default() };
                 }
                 Ok(other) => {
                     let lost = vec![format!("{name} was answered with no task: {other}")];
                     return Run { name, lost, ..Run::default() };
                 }
-                Err(_) if start.elapsed() < PATIENCE => {
-                    self.orphans += 1;
+                Err(_) if start.elapsed() < self.patience => {
+                    self.orphans.push((name, asks));
                     attempt += 1;
                     thread::sleep(PAUSE);
                 }
@@ -158,6 +189,30 @@ impl Client {
                 }
                 answered => return answered,
             }
+        }
+    }
+
+    /// The runs that operators see as neither ended nor waiting for a person.
+    pub(super) fn stranded(&self, token: &str) -> Result<Vec<String>> {
+        let (mut stranded, mut after) = (Vec::new(), String::new());
+        loop {
+            let mut request = Message::post(&self.hosts[0], &[], Vec::new());
+            request.start = format!("GET /runs?status=working&limit=100{after} HTTP/1.1");
+            request.headers.push(("authorization".into(), format!("Bearer {token}")));
+            request.headers.push(("connection".into(), "close".into()));
+            let page =
+                mcp::exchange_once(self.hosts[0].parse()?, &request.to_bytes(), Duration::from_secs(10))?;
+            let text = String::from_utf8_lossy(&page.body).into_owned();
+            ensure!(page.status() == 200, "runs were listed with {}: {text}", page.status());
+            let page: Value = serde_json::from_str(&text)?;
+            let runs = page["runs"].as_array().into_iter().flatten();
+            stranded.extend(runs.map(|run| format!("an operator sees a run that nobody works on: {run}")));
+            let Some(next) = page["next"].as_str() else { return Ok(stranded) };
+            // A cursor is the backend's own, and some have characters that a URL has not.
+            after = next.bytes().fold("&after=".to_owned(), |after, byte| match byte {
+                byte if byte.is_ascii_alphanumeric() => after + char::from(byte).encode_utf8(&mut [0; 4]),
+                byte => format!("{after}%{byte:02X}"),
+            });
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Crew {
     log: PathBuf,
     rng: Rng,
     members: Vec<Member>,
-    /// Who died when, by our hand or by its own.
+    /// Who died, by our hand or by its own.
     pub(super) deaths: Vec<Death>,
     /// How many died by our hand, and how many between an effect and its record.
     pub(super) killed: u64,
@@ -34,8 +34,6 @@ pub(super) struct Crew {
 #[derive(Clone, Debug)]
 pub(super) struct Death {
     pub(super) process: String,
-    /// When it was seen alive for the last time, in milliseconds of this machine's clock.
-    pub(super) seen: u64,
 }
 
 #[derive(Debug)]
@@ -45,8 +43,6 @@ struct Member {
     start: u32,
     address: Option<SocketAddr>,
     child: Child,
-    /// When it was seen alive last.
-    seen: u64,
 }
 
 impl Member {
@@ -83,36 +79,31 @@ impl Crew {
     pub(super) fn replace_one(&mut self) -> Result<()> {
         let index = self.rng.usize(..self.members.len());
         let mut member = self.members.swap_remove(index);
-        let seen = now();
         kill(&mut member.child);
         self.killed += 1;
-        self.bury(&member, seen)
+        self.bury(&member)
     }
 
     /// Starts those again that died over an effect. Nobody else may end by itself.
     pub(super) fn check(&mut self) -> Result<()> {
         for index in (0..self.members.len()).rev() {
-            let seen = now();
-            match self.members[index].child.try_wait()? {
-                None => self.members[index].seen = seen,
-                Some(status) => {
-                    let member = self.members.swap_remove(index);
-                    ensure!(
-                        status.code().is_none(),
-                        "{} ended by itself ({status}); they wrote:\n{}",
-                        member.process(),
-                        server::tail(&self.log)
-                    );
-                    self.fallen += 1;
-                    self.bury(&member, member.seen)?;
-                }
+            if let Some(status) = self.members[index].child.try_wait()? {
+                let member = self.members.swap_remove(index);
+                ensure!(
+                    status.code().is_none(),
+                    "{} ended by itself ({status}); they wrote:\n{}",
+                    member.process(),
+                    server::tail(&self.log)
+                );
+                self.fallen += 1;
+                self.bury(&member)?;
             }
         }
         Ok(())
     }
 
-    fn bury(&mut self, member: &Member, seen: u64) -> Result<()> {
-        self.deaths.push(Death { process: member.process(), seen });
+    fn bury(&mut self, member: &Member) -> Result<()> {
+        self.deaths.push(Death { process: member.process() });
         self.spawn(member.role, member.number, member.start + 1, member.address)
     }
 
@@ -131,7 +122,7 @@ impl Crew {
         let mut command = Command::new(&self.binary);
         command.arg(role).arg(plan.to_string()).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("could not start {}", self.binary.display()))?;
-        self.members.push(Member { role, number, start, address, child, seen: now() });
+        self.members.push(Member { role, number, start, address, child });
         Ok(())
     }
 }

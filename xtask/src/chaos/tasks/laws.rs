@@ -42,6 +42,7 @@ pub(super) fn all(evidence: &Evidence) -> (Vec<Verdict>, Tally) {
     tally.more_legs = tally.legs.saturating_sub(evidence.runs.iter().map(|run| run.needs).sum());
     let verdicts = vec![
         every_run_has_ended(evidence),
+        runs_left_alone_come_to_their_end(evidence),
         no_run_is_lost(evidence),
         every_result_is_right(evidence),
         what_was_seen_once_stays(evidence),
@@ -55,9 +56,20 @@ pub(super) fn all(evidence: &Evidence) -> (Vec<Verdict>, Tally) {
 }
 
 fn every_run_has_ended(evidence: &Evidence) -> Verdict {
-    let open = evidence.runs.iter().filter(|run| run.end.is_none());
+    let open = evidence.runs.iter().filter(|run| run.end.is_none() && !run.is_left);
     let complaints = open.map(|run| format!("{} ({}) never ended", run.name, run.task)).collect();
     Verdict { law: "every run ends", examined: evidence.runs.len(), complaints }
+}
+
+/// Runs whose client started them and never looked again, and runs of which no client ever heard.
+fn runs_left_alone_come_to_their_end(evidence: &Evidence) -> Verdict {
+    let left = evidence.runs.iter().filter(|run| run.is_left).map(|run| (run.name.as_str(), false));
+    let orphans = evidence.orphans.iter().map(|(name, asks)| (name.as_str(), *asks));
+    let orphans = orphans.filter(|(name, _)| evidence.was_begun(name));
+    let all: Vec<_> = left.chain(orphans).collect();
+    let behind = all.iter().filter_map(|(name, asks)| evidence.is_behind(name, *asks));
+    let complaints = behind.chain(evidence.stranded.iter().cloned()).collect();
+    Verdict { law: "a run that is left alone comes to its end", examined: all.len(), complaints }
 }
 
 fn no_run_is_lost(evidence: &Evidence) -> Verdict {
@@ -175,11 +187,13 @@ fn repeated_only_over_a_death(evidence: &Evidence, tally: &mut Tally) -> Verdict
         let kept = reports.get(run).and_then(|report| report["values"][step].as_str());
         let kept = kept.or_else(|| effects.last().map(|effect| effect.value));
         for effect in effects.iter().filter(|effect| Some(effect.value) != kept) {
-            match evidence.cause(effect.process, effect.at) {
+            // What the tool was given was written down, so no fate of a leg excuses that it happened again.
+            let cause = evidence.cause(effect.leg).filter(|_| !evidence.was_seen(run, step, effect.value));
+            match cause {
                 Some(cause) => *tally.repeats.entry(cause).or_default() += 1,
                 None => verdict.complaints.push(format!(
-                    "{run}: `{step}` was repeated, though {} was alive after it had done it at {}",
-                    effect.process, effect.at
+                    "{run}: `{step}` was repeated, though leg {} of {} came to its end after it had done it at {}",
+                    effect.leg, effect.process, effect.at
                 )),
             }
         }

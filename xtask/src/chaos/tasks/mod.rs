@@ -52,10 +52,34 @@ pub(crate) struct Options {
     /// Use this executable instead of building `task-worker`.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Show that the check can fail: now and then a worker does twice what may happen once.
-    #[arg(long = "break")]
-    is_broken: bool,
+    /// Break the processes on purpose, to show that the laws can fail.
+    #[arg(long = "break", value_enum)]
+    breaks: Option<Break>,
 }
+
+/// What the processes do wrong on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Break {
+    /// Lose the first job of some runs.
+    DropJob,
+    /// Lose the job that an answer makes due, of some runs.
+    DropAnswer,
+    /// Lose the job that wakes up some sleeping runs.
+    DropWakeup,
+    /// Perform some effects twice that may happen once.
+    DoubleEffect,
+}
+
+/// The token of the operators' routes.
+const TOKEN: &str = "the-operators-token-of-chaos";
+
+/// How long runs that were left alone may take to come to their end when nobody is killed any more: a lease, a sweep for
+/// lost jobs, and what they have to do.
+const FOLLOW: Duration = Duration::from_secs(90);
+
+/// The patience with runs when processes are broken on purpose.
+const BROKEN: Duration = Duration::from_secs(20);
 
 /// When the store's server is restarted, as a share of the runs in hundredths, and how it is stopped.
 const RESTARTS: [(u64, Stop); 2] = [(33, Stop::Killed), (66, Stop::Asked)];
@@ -88,7 +112,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let ledger = folder.join("ledger.jsonl");
     let plan = json!({
         "engine": engine.name(), "url": host.url(), "space": "chaos", "ledger": ledger, "falls": FALLS,
-        "keys": format!("1={:032x}{:032x}", rng.u128(..), rng.u128(..)), "broken": options.is_broken,
+        "keys": format!("1={:032x}{:032x}", rng.u128(..), rng.u128(..)), "breaks": options.breaks,
+        "token": TOKEN,
     });
     let fronts = (0..crew::FRONTS).map(|_| server::free_address()).collect::<Result<Vec<_>>>()?;
     let crew = Crew::start(binary, plan, &folder.join("workers.log"), &fronts, rng.fork())?;
@@ -100,14 +125,14 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let Outcome { evidence, figures } = outcome?;
     let held = report::print(engine.name(), seed, time, &figures, &evidence);
     host.end()?;
-    match (held, options.is_broken) {
-        (Ok(()), false) => Ok(()),
-        (Err(_), true) => {
-            println!("The workers were broken on purpose, and the laws have seen it.");
+    match (held, options.breaks) {
+        (Ok(()), None) => Ok(()),
+        (Err(_), Some(breaks)) => {
+            println!("The processes were broken on purpose ({breaks:?}), and the laws have seen it.");
             Ok(())
         }
-        (Ok(()), true) => bail!("the workers did things twice, and no law has seen it"),
-        (Err(error), false) => Err(error).with_context(|| {
+        (Ok(()), Some(breaks)) => bail!("the processes were broken ({breaks:?}), and no law has seen it"),
+        (Err(error), None) => Err(error).with_context(|| {
             format!("repeat with `--seed {seed}`, or read what everybody noted in {}", folder.display())
         }),
     }
@@ -137,7 +162,7 @@ struct Arena<'a> {
     over: AtomicBool,
     runs: Mutex<Vec<Run>>,
     unanswered: AtomicU64,
-    orphans: AtomicU64,
+    orphans: Mutex<Vec<(String, bool)>>,
     bar: ProgressBar,
 }
 
@@ -153,7 +178,7 @@ impl<'a> Arena<'a> {
             over: AtomicBool::new(false),
             runs: Mutex::default(),
             unanswered: AtomicU64::new(0),
-            orphans: AtomicU64::new(0),
+            orphans: Mutex::default(),
             bar: ProgressBar::new(options.runs).with_style(style),
         }
     }
@@ -177,24 +202,72 @@ impl<'a> Arena<'a> {
         });
         self.bar.finish_and_clear();
         outcome?;
-        let runs = std::mem::take(&mut *self.runs.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut runs = std::mem::take(&mut *self.runs.lock().unwrap_or_else(PoisonError::into_inner));
+        let orphans = std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner));
+        let stranded = self.follow(&mut crew, ledger, &runs, &orphans)?;
+        self.fetch_ends(&mut runs, rng.fork());
         let (looked_again, changed) = self.look_again(&runs, rng.fork());
         let figures = Figures {
             killed: crew.killed,
             fallen: crew.fallen,
             restarts: host.restarts,
             unanswered: self.unanswered.load(Ordering::Relaxed),
-            orphans: self.orphans.load(Ordering::Relaxed),
+            orphans: orphans.len() as u64,
         };
         let deaths = crew.deaths.iter().map(|death| (death.process.clone(), death.clone())).collect();
         drop(crew);
         let lines = notes::read(ledger)?;
-        let evidence = Evidence { runs, lines, deaths, absences, changed, looked_again };
+        let evidence = Evidence { runs, lines, deaths, absences, changed, orphans, stranded, looked_again };
         Ok(Outcome { evidence, figures })
     }
 
+    /// Waits until the ledger shows that all runs that were left alone have come to their end, without asking anybody for
+    /// them; then says which runs operators still see at work.
+    fn follow(
+        &self,
+        crew: &mut Crew,
+        ledger: &Path,
+        runs: &[Run],
+        orphans: &[(String, bool)],
+    ) -> Result<Vec<String>> {
+        let limit = if self.options.breaks.is_some() { BROKEN } else { FOLLOW };
+        let (start, client) = (Instant::now(), Client::new(&self.fronts, Rng::new(), self.patience()));
+        let mut stranded = vec!["nobody answered when the runs were listed".to_owned()];
+        while start.elapsed() < limit {
+            for _ in 0..50 {
+                thread::sleep(TICK * 2);
+                crew.check()?;
+            }
+            let lines = notes::read(ledger)?;
+            let evidence = Evidence { lines, ..Evidence::default() };
+            let left = runs.iter().filter(|run| run.is_left).map(|run| (&run.name, false));
+            let known = orphans.iter().map(|(name, asks)| (name, *asks));
+            let known = known.filter(|(name, _)| evidence.was_begun(name));
+            let behind = left.chain(known).filter(|(name, asks)| evidence.is_behind(name, *asks).is_some());
+            // A front end may just have fallen.
+            stranded = client.stranded(TOKEN).unwrap_or(stranded);
+            if behind.count() == 0 && stranded.is_empty() {
+                break;
+            }
+        }
+        Ok(stranded)
+    }
+
+    /// Asks what became of runs that were left alone, now that the ledger has told their end.
+    fn fetch_ends(&self, runs: &mut [Run], rng: Rng) {
+        let mut client = Client::new(&self.fronts, rng, self.patience());
+        for run in runs.iter_mut().filter(|run| run.is_left) {
+            let task = client.get_from(0, &run.task);
+            run.end = task.ok().filter(|task| task["status"] == "completed" || task["status"] == "failed");
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.options.breaks.is_some() { BROKEN } else { client::PATIENCE }
+    }
+
     fn be_a_client(&self, rng: Rng) {
-        let mut client = Client::new(&self.fronts, rng);
+        let mut client = Client::new(&self.fronts, rng, self.patience());
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.options.runs {
@@ -212,7 +285,7 @@ impl<'a> Arena<'a> {
             self.bar.inc(1);
         }
         self.unanswered.fetch_add(client.unanswered, Ordering::Relaxed);
-        self.orphans.fetch_add(client.orphans, Ordering::Relaxed);
+        self.orphans.lock().unwrap_or_else(PoisonError::into_inner).append(&mut client.orphans);
     }
 
     fn over(&self) -> bool {
@@ -268,7 +341,7 @@ impl<'a> Arena<'a> {
 
     /// Asks every front end for every run that has ended, and says which has changed since.
     fn look_again(&self, runs: &[Run], rng: Rng) -> (usize, Vec<String>) {
-        let mut client = Client::new(&self.fronts, rng);
+        let mut client = Client::new(&self.fronts, rng, self.patience());
         let (mut looked, mut changed) = (0, Vec::new());
         for run in runs {
             let Some(end) = &run.end else { continue };

@@ -20,11 +20,15 @@ pub(super) struct Line {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Note {
     /// A leg has begun.
-    Leg { run: String },
+    Leg { run: String, leg: String },
     /// A step that may be taken once was claimed and is being taken.
-    Began { run: String, step: String },
+    Began { run: String, step: String, leg: String },
     /// The world has changed: the step returns `value`, and the tool had seen these before.
-    Effect { run: String, step: String, value: String, saw: BTreeMap<String, String> },
+    Effect { run: String, step: String, value: String, saw: BTreeMap<String, String>, leg: String },
+    /// The tool was given what the step returned, so that is written down.
+    Saw { run: String, step: String, value: String },
+    /// The leg is over, and its process lives.
+    Over { leg: String },
     /// The process died over what it had just done.
     #[serde(rename = "fell")]
     Fell {},
@@ -39,6 +43,8 @@ pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<Line>> {
-    let lines = text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
+    // A process may be writing the last line.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let lines = whole.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));
     lines.collect()
 }

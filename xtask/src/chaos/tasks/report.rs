@@ -41,6 +41,7 @@ pub(super) fn print(
         ("indeterminate while the server was away", of(&tally.unknown, Cause::Absence)),
         ("indeterminate after a stall", of(&tally.unknown, Cause::Stall)),
         ("requests nobody answered", figures.unanswered),
+        ("runs whose client left", evidence.runs.iter().filter(|run| run.is_left).count() as u64),
         ("calls that may have begun a run", figures.orphans),
         ("times a process stalled", tally.stalls),
     ];

@@ -261,7 +261,7 @@ impl Written {
     fn tell(&self, app: &App, file: &Path) {
         if app.json {
             let written = json!({"rows": self.rows, "bytes": self.bytes, "file": file.display().to_string()});
-            print::line(&format!("{written:#}"));
+            print::json(&format!("{written:#}"));
             return;
         }
         let bytes = self.bytes.map(HumanBytes);

@@ -162,6 +162,10 @@ async fn what_is_too_large_or_no_json_is_refused() {
     let (status, told) = answer(request.body(large).send().await.unwrap()).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{told}");
     assert!(told["error"].is_string(), "{told}");
+    let dense = format!(r#"{{"server": "x", "pad": [{}0]}}"#, "0,".repeat(500_000));
+    let request = studio.request(Method::POST, "/api/connect").header("content-type", "application/json");
+    let (status, told) = answer(request.body(dense).send().await.unwrap()).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{told}");
     let (status, told) = studio.post("/api/connect", json!({"sever": "x"})).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{told}");
     assert!(told["error"].as_str().unwrap().contains("sever"), "{told}");

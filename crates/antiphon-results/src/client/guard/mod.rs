@@ -73,10 +73,7 @@ impl Policy {
             return Ok(Reach::Loopback);
         }
         if self.endpoint.as_ref() != Some(origin) {
-            return Err(format!(
-                "{shown} is refused: it is not the origin of the base URL or of the MCP endpoint; \
-                 `allow_origin` would allow it"
-            ));
+            return Err(self.not_allowed(local, shown));
         }
         if local {
             return Err(format!("{shown} is refused: it is this machine; `allow_loopback` would allow it"));
@@ -85,6 +82,25 @@ impl Policy {
             return Err(format!("{shown} is refused: it is not https; `allow_origin` would allow it"));
         }
         Ok(Reach::Public)
+    }
+
+    /// Says what to write so that an origin is gone to that nobody has named.
+    fn not_allowed(&self, local: bool, shown: &str) -> String {
+        let origin = shown.trim_matches('`');
+        let named = !self.listed.is_empty() || self.endpoint.is_some();
+        let why = if named {
+            "it is not the origin of the base URL or of the MCP endpoint"
+        } else {
+            "this client may go nowhere, since no origin was named"
+        };
+        let write = if local {
+            format!(
+                "`DualResponseClientOptions::new().allow_loopback()` in development, or `.allow_origin(\"{origin}\")`"
+            )
+        } else {
+            format!("`DualResponseClientOptions::new().allow_origin(\"{origin}\")`")
+        };
+        format!("{shown} is refused: {why}; if you trust it, write {write}")
     }
 }
 

@@ -29,9 +29,8 @@ impl Inner {
     ) -> Result<DualResponse> {
         let limits = &self.options.limits;
         let snapshots = self.snapshots()?;
-        let tenant = resource.owner.tenant.clone();
         let place = self.intakes.take(&resource.owner, limits.wait).await?;
-        let (share, bytes) = self.allowance(tenant.as_deref()).await?;
+        let (share, bytes) = self.allowance(&resource.owner).await?;
         resource.query = Origin::Snapshot;
         let options = IntakeOptions::sample(usize::try_from(sample_size).unwrap_or(usize::MAX))
             .with_max_rows(limits.snapshot_rows)

@@ -1,4 +1,4 @@
-//! How much of the store a tenant may take.
+//! How much of the store a tenant may take, and where there is no tenant a principal.
 
 use std::{
     collections::HashMap,
@@ -9,6 +9,7 @@ use std::{
 use super::key;
 use crate::{
     error::{DualResponseError, Result},
+    owner::Owner,
     server::Inner,
     snapshot::{SnapshotId, SnapshotStore, View},
     store::Resource,
@@ -23,10 +24,13 @@ const SEEN: Duration = Duration::from_secs(2);
 /// For how long a view may be being made of which nobody asks any more.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
+/// For how long is remembered what this process has saved since the store was asked.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+
 /// How many views are known to be there.
 const MANY: usize = 4096;
 
-/// How much of the store tenants have taken, as far as is known.
+/// How much of the store tenants have taken, as far as is known, by [`SnapshotId::share`].
 #[derive(Clone)]
 pub(crate) struct Usage {
     most: u64,
@@ -35,7 +39,7 @@ pub(crate) struct Usage {
 
 #[derive(Default)]
 struct Known {
-    tenants: HashMap<Option<String>, Account>,
+    shares: HashMap<String, Account>,
     views: HashMap<(SnapshotId, String), Made>,
 }
 
@@ -65,47 +69,47 @@ impl Usage {
 
     /// How much a tenant has taken, with all that is under way. The store is asked, if that was longer ago than is
     /// believed.
-    async fn taken(
-        &self,
-        snapshots: &dyn SnapshotStore,
-        tenant: Option<&str>,
-        believed: Duration,
-    ) -> Result<u64> {
+    async fn taken(&self, snapshots: &dyn SnapshotStore, owner: &Owner, believed: Duration) -> Result<u64> {
         let is_within = |account: &Account, time| account.used.is_some_and(|(at, _)| at.elapsed() < time);
-        let key = tenant.map(str::to_owned);
-        let fresh = self.known().tenants.get(&key).is_some_and(|account| is_within(account, believed));
+        let share = SnapshotId::share_of(owner);
+        let fresh = self.known().shares.get(&share).is_some_and(|account| is_within(account, believed));
         if !fresh {
             let asked = Instant::now();
-            let used = snapshots.usage(tenant).await?;
+            let taken = snapshots.usage_of(owner).await?;
             let mut known = self.known();
-            known.tenants.retain(|_, account| account.under_way > 0 || is_within(account, BELIEVED));
-            known.tenants.entry(key).or_default().used = Some((asked, used));
+            known.shares.retain(|_, account| account.under_way > 0 || is_within(account, REMEMBERED));
+            // An answer that is older than the last one does not have what was saved since.
+            let account = known.shares.entry(share.clone()).or_default();
+            match (asked.checked_sub(taken.age), account.used) {
+                (Some(at), Some((last, _))) if at <= last => {}
+                (Some(at), _) => account.used = Some((at, taken.bytes)),
+                (None, _) => {}
+            }
         }
-        Ok(self.believed(tenant))
+        Ok(self.believed(&share))
     }
 
     /// The same, without asking.
-    fn believed(&self, tenant: Option<&str>) -> u64 {
+    fn believed(&self, share: &str) -> u64 {
         let known = self.known();
-        let account = known.tenants.get(&tenant.map(str::to_owned));
+        let account = known.shares.get(share);
         let (asked, used) = account.and_then(|account| account.used).unzip();
         let used = used.unwrap_or(0);
         let under_way = account.map_or(0, |account| account.under_way);
-        let place = SnapshotId::place(tenant);
         // What was begun before the store was asked is in its answer, whichever process makes it.
         let is_told = |made: &Made| asked.is_some_and(|asked| made.since + SEEN < asked);
         let making = known
             .views
             .iter()
-            .filter(|((id, _), made)| id.place == place && made.since.elapsed() < MAKING && !is_told(made));
+            .filter(|((id, _), made)| id.share() == share && made.since.elapsed() < MAKING && !is_told(made));
         let making = making.filter_map(|(_, made)| made.bytes).fold(0, u64::saturating_add);
         used.saturating_add(under_way).saturating_add(making)
     }
 
     /// So much more is saved, until the store is asked again.
-    fn add(&self, tenant: Option<&str>, bytes: u64) {
+    fn add(&self, share: &str, bytes: u64) {
         let mut known = self.known();
-        let account = known.tenants.get_mut(&tenant.map(str::to_owned));
+        let account = known.shares.get_mut(share);
         if let Some((_, used)) = account.and_then(|account| account.used.as_mut()) {
             *used = used.saturating_add(bytes);
         }
@@ -126,7 +130,7 @@ impl Usage {
             return;
         }
         let bytes = self.known().views.get_mut(&name).and_then(|made| made.bytes.take());
-        self.add(resource.owner.tenant.as_deref(), bytes.unwrap_or(0));
+        self.add(&SnapshotId::share_of(&resource.owner), bytes.unwrap_or(0));
     }
 }
 
@@ -137,7 +141,7 @@ fn name(id: &SnapshotId, view: &View) -> Option<(SnapshotId, String)> {
 /// What one write takes of what its tenant may have, for as long as it is written.
 pub(super) struct Share {
     usage: Usage,
-    tenant: Option<String>,
+    owner: Owner,
     bytes: u64,
     /// How much it was allowed when it began: up to that it is cut off by itself.
     allowed: u64,
@@ -147,11 +151,11 @@ impl Share {
     /// It has become so many bytes. If others have taken meanwhile what it was allowed, it cannot go on.
     pub(super) async fn grow(&mut self, snapshots: &dyn SnapshotStore, bytes: u64) -> Result<()> {
         self.set(bytes);
-        if !self.is_too_much(self.usage.believed(self.tenant.as_deref())) {
+        if !self.is_too_much(self.usage.believed(&self.share())) {
             return Ok(());
         }
         // Something may have been deleted since. If the store cannot say, that is no reason to give up.
-        let taken = self.usage.taken(snapshots, self.tenant.as_deref(), BELIEVED);
+        let taken = self.usage.taken(snapshots, &self.owner, BELIEVED);
         match tokio::time::timeout(BELIEVED, taken).await {
             Ok(Ok(taken)) if self.is_too_much(taken) => Err(self.usage.full(taken)),
             _ => Ok(()),
@@ -166,14 +170,18 @@ impl Share {
     /// It is through, and stays.
     pub(super) fn keep(&mut self, bytes: u64) {
         self.set(0);
-        self.usage.add(self.tenant.as_deref(), bytes);
+        self.usage.add(&self.share(), bytes);
     }
 
     fn set(&mut self, bytes: u64) {
         let mut known = self.usage.known();
-        let account = known.tenants.entry(self.tenant.clone()).or_default();
+        let account = known.shares.entry(self.share()).or_default();
         account.under_way = account.under_way.saturating_sub(self.bytes).saturating_add(bytes);
         self.bytes = bytes;
+    }
+
+    fn share(&self) -> String {
+        SnapshotId::share_of(&self.owner)
     }
 }
 
@@ -184,16 +192,16 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// How many bytes a new snapshot of this tenant may have, and its share of what is under way.
-    pub(super) async fn allowance(&self, tenant: Option<&str>) -> Result<(Share, u64)> {
-        let taken = self.taken(tenant, BELIEVED).await?;
+    /// How many bytes a new snapshot of this owner may have, and its share of what is under way.
+    pub(super) async fn allowance(&self, owner: &Owner) -> Result<(Share, u64)> {
+        let taken = self.taken(owner, BELIEVED).await?;
         let left = self.usage.most.saturating_sub(taken);
         if left == 0 {
             return Err(self.usage.full(taken));
         }
         let allowed = self.options.limits.snapshot_bytes.min(left);
-        let tenant = tenant.map(str::to_owned);
-        Ok((Share { usage: self.usage.clone(), tenant, bytes: 0, allowed }, allowed))
+        let (usage, owner) = (self.usage.clone(), owner.clone());
+        Ok((Share { usage, owner, bytes: 0, allowed }, allowed))
     }
 
     /// Says whether a view may be made: it takes as much as its set, at most. One that is known to be there, or to
@@ -205,7 +213,7 @@ impl Inner {
             return Ok(());
         }
         // Asked anew: other processes make views of the same tenant.
-        let taken = self.taken(resource.owner.tenant.as_deref(), Duration::ZERO).await?;
+        let taken = self.taken(&resource.owner, Duration::ZERO).await?;
         let bytes = resource.bytes.unwrap_or(0);
         if taken.saturating_add(bytes) > self.usage.most {
             return Err(self.usage.full(taken));
@@ -218,9 +226,9 @@ impl Inner {
         Ok(())
     }
 
-    async fn taken(&self, tenant: Option<&str>, believed: Duration) -> Result<u64> {
+    async fn taken(&self, owner: &Owner, believed: Duration) -> Result<u64> {
         let limit = self.options.limits.source_timeout;
-        let taken = self.usage.taken(&**self.snapshots()?, tenant, believed);
+        let taken = self.usage.taken(&**self.snapshots()?, owner, believed);
         tokio::time::timeout(limit, taken).await.unwrap_or(Err(DualResponseError::Timeout { limit }))
     }
 }
@@ -230,7 +238,7 @@ mod tests {
     use super::*;
 
     fn share(usage: &Usage, allowed: u64) -> Share {
-        Share { usage: usage.clone(), tenant: None, bytes: 0, allowed }
+        Share { usage: usage.clone(), owner: Owner::nobody(), bytes: 0, allowed }
     }
 
     #[test]
@@ -238,26 +246,26 @@ mod tests {
         let usage = Usage::new(100);
         let (mut one, mut other) = (share(&usage, 100), share(&usage, 100));
         one.set(60);
-        assert!(!one.is_too_much(usage.believed(None)));
+        assert!(!one.is_too_much(usage.believed("all")));
         other.set(50);
-        assert!(other.is_too_much(usage.believed(None)), "110 of 100");
+        assert!(other.is_too_much(usage.believed("all")), "110 of 100");
         drop(other);
         one.set(110);
-        assert!(!one.is_too_much(usage.believed(None)), "alone, it is cut off where it was allowed to come");
+        assert!(!one.is_too_much(usage.believed("all")), "alone, it is cut off where it was allowed to come");
         one.keep(90);
-        assert_eq!(usage.believed(None), 0, "the store was not asked yet");
+        assert_eq!(usage.believed("all"), 0, "the store was not asked yet");
     }
 
     #[test]
     fn what_was_saved_is_known_before_the_store_is_asked_again() {
         let usage = Usage::new(100);
-        usage.known().tenants.entry(None).or_default().used = Some((Instant::now(), 10));
+        usage.known().shares.entry("all".into()).or_default().used = Some((Instant::now(), 10));
         let mut one = share(&usage, 90);
         one.set(30);
-        assert_eq!(usage.believed(None), 40);
+        assert_eq!(usage.believed("all"), 40);
         one.keep(35);
-        assert_eq!(usage.believed(None), 45);
+        assert_eq!(usage.believed("all"), 45);
         drop(one);
-        assert_eq!(usage.believed(None), 45, "once");
+        assert_eq!(usage.believed("all"), 45, "once");
     }
 }

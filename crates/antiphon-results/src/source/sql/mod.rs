@@ -29,6 +29,13 @@ use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
 pub use self::error::SqlError;
+/// How MariaDB's and MySQL's types are decided and their values written, for the crate that saves them as a snapshot.
+#[cfg(feature = "mysql")]
+#[doc(hidden)]
+pub mod mysql_values {
+    pub use super::mysql::{Kind, is_null, write_value};
+}
+
 use self::{dialect::Dialect, run::Plan};
 use super::{PageRequest, Query};
 use crate::{column::ColumnDefinition, error::BoxError, rows::Rows};

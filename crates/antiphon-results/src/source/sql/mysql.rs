@@ -23,28 +23,42 @@ impl SqlQuery<MySql> {
     }
 }
 
-/// What is in a column.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What is in a column of MariaDB or MySQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Whole numbers with a sign.
     Integer,
+    /// Whole numbers without a sign.
     Unsigned,
+    /// `BIT`, read as a number.
     Bits,
+    /// `FLOAT`.
     Float,
+    /// `DOUBLE`.
     Double,
+    /// `DECIMAL`.
     Decimal,
+    /// `DATE`.
     Date,
+    /// `DATETIME`, without a zone.
     Datetime,
+    /// `TIMESTAMP`, in UTC.
     Timestamp,
+    /// `TIME`, which may be negative.
     Time,
+    /// Text of any collation.
     Text,
     /// Of a list of texts, stored as their numbers.
     Enum,
+    /// `JSON` of MySQL. That of MariaDB is text.
     Json,
+    /// Bytes.
     Bytes,
 }
 
 impl Kind {
-    fn of(info: &MySqlTypeInfo) -> Self {
+    /// Decides what is in a column. It is the only place that does.
+    pub fn of(info: &MySqlTypeInfo) -> Self {
         if is_listed(info) {
             return Self::Enum;
         }
@@ -188,37 +202,17 @@ impl Dialect for MySql {
             Kind::Integer if is_boolean => {
                 write::json(&(<i64 as Decode<'_, Self>>::decode(value)? != 0), json)
             }
-            Kind::Integer => write::json(&<i64 as Decode<'_, Self>>::decode(value)?, json),
-            Kind::Unsigned | Kind::Bits => {
-                let number = <u64 as Decode<'_, Self>>::decode(value)?;
-                if is_boolean { write::json(&(number != 0), json) } else { write::json(&number, json) }
+            Kind::Unsigned | Kind::Bits if is_boolean => {
+                write::json(&(<u64 as Decode<'_, Self>>::decode(value)? != 0), json)
             }
-            Kind::Float => write::short_float(<f32 as Decode<'_, Self>>::decode(value)?, json),
-            Kind::Double => write::float(<f64 as Decode<'_, Self>>::decode(value)?, json),
             Kind::Decimal => decimal::write(text(value)?, column.is_number(), json),
-            Kind::Date => {
-                json.push(b'"');
-                read_moment(value)?.write_date(json);
-                json.push(b'"');
-                Ok(())
-            }
-            Kind::Datetime | Kind::Timestamp => {
-                read_moment(value)?.write(*kind == Kind::Timestamp, json);
-                Ok(())
-            }
-            Kind::Json => write::raw(text(value)?, json),
             Kind::Text if column.is_declared(&ColumnType::Json) => write::checked(text(value)?, json),
-            Kind::Text | Kind::Enum | Kind::Time => write::json(text(value)?, json),
-            Kind::Bytes => {
-                write::bytes(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
-                Ok(())
-            }
+            kind => write_value(*kind, value, json),
         }
     }
 
-    /// The driver takes a date of zeros for null; the database does not.
     fn is_null(value: &MySqlValueRef<'_>) -> bool {
-        value.is_null() && <&[u8] as Decode<'_, Self>>::decode(value.clone()).is_err()
+        is_null(value)
     }
 
     fn count(row: &MySqlRow) -> Result<i64, sqlx::Error> {
@@ -253,6 +247,41 @@ impl Dialect for MySql {
         error
             .try_downcast_ref::<MySqlDatabaseError>()
             .is_some_and(|error| matches!(error.number(), MARIADB | MYSQL))
+    }
+}
+
+/// Whether the value is `NULL`. The driver takes a date of zeros for null; the database does not.
+pub fn is_null(value: &MySqlValueRef<'_>) -> bool {
+    value.is_null() && <&[u8] as Decode<'_, MySql>>::decode(value.clone()).is_err()
+}
+
+/// Writes a value that is not null as JSON, as its kind says.
+///
+/// # Errors
+///
+/// Returns an error if the value is not of this kind.
+pub fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+    match kind {
+        Kind::Integer => write::json(&<i64 as Decode<'_, MySql>>::decode(value)?, json),
+        Kind::Unsigned | Kind::Bits => write::json(&<u64 as Decode<'_, MySql>>::decode(value)?, json),
+        Kind::Float => write::short_float(<f32 as Decode<'_, MySql>>::decode(value)?, json),
+        Kind::Double => write::float(<f64 as Decode<'_, MySql>>::decode(value)?, json),
+        Kind::Date => {
+            json.push(b'"');
+            read_moment(value)?.write_date(json);
+            json.push(b'"');
+            Ok(())
+        }
+        Kind::Datetime | Kind::Timestamp => {
+            read_moment(value)?.write(kind == Kind::Timestamp, json);
+            Ok(())
+        }
+        Kind::Json => write::raw(text(value)?, json),
+        Kind::Text | Kind::Enum | Kind::Time | Kind::Decimal => write::json(text(value)?, json),
+        Kind::Bytes => {
+            write::bytes(<&[u8] as Decode<'_, MySql>>::decode(value)?, json);
+            Ok(())
+        }
     }
 }
 

@@ -43,6 +43,12 @@ fn hasty(url: &str) -> ParsedDualResponse {
     client(options).parse(&tool_result(url)).unwrap()
 }
 
+#[test]
+fn the_default_timeout_is_thirty_seconds() {
+    let shown = format!("{:?}", antiphon_results::client::DualResponseClientOptions::new());
+    assert!(shown.contains("timeout: 30s"), "{shown}");
+}
+
 #[tokio::test]
 async fn a_server_that_says_nothing_is_a_timeout() {
     let set = hasty(&raw("", Then::Wait).await);

@@ -342,7 +342,17 @@ fn a_refusal_says_what_would_allow_it() {
     let options = DualResponseClientOptions::new;
     let near = |url: &str| options().with_endpoint_origin(url);
     let foreign = refusal(options(), "https://evil.example/r?token=hunter2");
-    assert!(foreign.contains("`https://evil.example`") && foreign.contains("`allow_origin`"), "{foreign}");
+    assert_eq!(
+        foreign,
+        "`https://evil.example` is refused: this client may go nowhere, since no origin was named; if you trust it, \
+         write `DualResponseClientOptions::new().allow_origin(\"https://evil.example\")`"
+    );
+    let here = refusal(options(), "http://127.0.0.1:3000/resources/r");
+    let both = [".allow_loopback()", ".allow_origin(\"http://127.0.0.1:3000\")"];
+    assert!(both.iter().all(|option| here.contains(option)), "{here}");
+    let other = refusal(near("https://mcp.example"), "https://evil.example/r");
+    assert!(other.contains("not the origin of the base URL or of the MCP endpoint"), "{other}");
+    assert!(other.contains(".allow_origin(\"https://evil.example\")"), "{other}");
     assert!(!foreign.contains("hunter2"));
     let local = refusal(near("http://localhost:1"), "http://localhost:1/r");
     assert!(local.contains("`allow_loopback`"), "{local}");

@@ -1,11 +1,14 @@
-use antiphon_results::{BoxError, ColumnDefinition, ColumnType, snapshot::Intake};
-use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
+use antiphon_results::{
+    BoxError, ColumnDefinition, ColumnType,
+    snapshot::Intake,
+    source::mysql_values::{Kind, is_null, write_value},
+};
 use futures_util::{FutureExt as _, TryStreamExt as _};
 use serde_json::value::RawValue;
 use sqlx::{
-    Arguments as _, AssertSqlSafe, Column as _, Encode, Executor as _, MySql, MySqlPool, Row as _,
+    Arguments as _, AssertSqlSafe, Column as _, Decode, Encode, Executor as _, MySql, MySqlPool, Row as _,
     SqlSafeStr as _, Statement as _, Type, TypeInfo as _, ValueRef as _,
-    mysql::{MySqlArguments, MySqlRow, types::MySqlTime},
+    mysql::{MySqlArguments, MySqlRow, MySqlTypeInfo},
 };
 
 use super::{JsonRows, Lease, failed, intake, object, quoted, rows, statement};
@@ -18,6 +21,8 @@ use crate::{
 ///
 /// One statement is one instant. Values keep their types and all their digits: unsigned numbers, `DECIMAL`,
 /// `DATETIME` (without a zone), `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` is a number, since it may be 2.
+/// Text with a binary collation is text, and so is `JSON` of MariaDB. A column with a date of zeros (`0000-00-00`) is
+/// text, since no type of dates has it.
 ///
 /// It holds one connection until the last row is read. Dropped before that, the connection is closed and the query ends.
 #[derive(Debug)]
@@ -61,8 +66,7 @@ impl MySqlQuery {
             lease.connection().map_err(failed)?.prepare(AssertSqlSafe(sql.clone()).into_sql_str());
         let described = described.await.map_err(failed)?;
         let names = quoted(described.columns().iter().map(sqlx::Column::name))?;
-        let columns =
-            described.columns().iter().map(|column| describe(column.name(), column.type_info().name()));
+        let columns = described.columns().iter().map(|column| describe(column.name(), column.type_info()));
         let columns = columns.collect();
         let parts = rows(|mut sink| async move {
             {
@@ -85,71 +89,69 @@ impl From<MySqlQuery> for Intake {
     }
 }
 
-/// What the database says of a column.
-fn describe(name: &str, kind: &str) -> (ColumnDefinition, Hint) {
-    let (kind, hint, format) = match kind.trim_end_matches(" UNSIGNED") {
-        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "YEAR" | "BIT" => {
-            (ColumnType::Integer, Hint::Integer, None)
-        }
-        "FLOAT" | "DOUBLE" => (ColumnType::Number, Hint::Float, None),
-        "DECIMAL" => (ColumnType::Number, Hint::Number, None),
-        "DATE" => (ColumnType::Date, Hint::Date, None),
-        "DATETIME" | "TIMESTAMP" => (ColumnType::Timestamp, Hint::Timestamp, None),
-        "JSON" => (ColumnType::Json, Hint::Json, None),
-        kind if is_bytes(kind) => (ColumnType::String, Hint::Hex, Some("base64")),
-        "TIME" => (ColumnType::String, Hint::None, Some("time")),
-        _ => (ColumnType::String, Hint::None, None),
+/// What the database says of a column. A type is decided where queries decide it, so that a set has the same values,
+/// whether it is a query or a snapshot.
+fn describe(name: &str, info: &MySqlTypeInfo) -> (ColumnDefinition, Hint) {
+    let (kind, hint, format) = match Kind::of(info) {
+        Kind::Integer | Kind::Unsigned | Kind::Bits => (ColumnType::Integer, Hint::Integer, None),
+        Kind::Float | Kind::Double => (ColumnType::Number, Hint::Float, None),
+        Kind::Decimal => (ColumnType::Number, Hint::Number, None),
+        Kind::Date => (ColumnType::Date, Hint::Date, None),
+        Kind::Datetime | Kind::Timestamp => (ColumnType::Timestamp, Hint::Timestamp, None),
+        Kind::Json => (ColumnType::Json, Hint::Json, None),
+        Kind::Bytes if info.name() != "NULL" => (ColumnType::String, Hint::Hex, Some("base64")),
+        Kind::Time => (ColumnType::String, Hint::None, Some("time")),
+        Kind::Text | Kind::Enum | Kind::Bytes => (ColumnType::String, Hint::None, None),
     };
     let mut column = ColumnDefinition::new(name, kind);
     column.format = format.map(Into::into);
     (column, hint)
 }
 
-fn is_bytes(kind: &str) -> bool {
-    matches!(kind, "BINARY" | "VARBINARY" | "GEOMETRY") || kind.ends_with("BLOB")
-}
-
-/// A value as JSON. What a type is told by the column, so it need not be checked again.
+/// A value as JSON, in the form that the intake of rows reads without a loss.
 fn value(row: &MySqlRow, at: usize) -> Result<String, BoxError> {
     let raw = row.try_get_raw(at)?;
-    if raw.is_null() {
+    if is_null(&raw) {
         return Ok("null".into());
     }
-    let kind = raw.type_info().name().to_owned();
     let text = |text: &str| Ok(serde_json::to_string(text)?);
-    match kind.as_str() {
-        "BOOLEAN" | "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => {
-            Ok(row.try_get_unchecked::<i64, _>(at)?.to_string())
-        }
-        "YEAR" | "BIT" => Ok(row.try_get_unchecked::<u64, _>(at)?.to_string()),
-        kind if kind.ends_with(" UNSIGNED") => Ok(row.try_get_unchecked::<u64, _>(at)?.to_string()),
-        // With a point or an exponent: what has neither is taken for a whole number of so many digits.
-        "FLOAT" => Ok(format!("{:?}", row.try_get_unchecked::<f32, _>(at)?)),
-        "DOUBLE" => Ok(format!("{:?}", row.try_get_unchecked::<f64, _>(at)?)),
-        "DECIMAL" => Ok(row.try_get_unchecked::<String, _>(at)?),
-        "DATE" => text(&row.try_get_unchecked::<NaiveDate, _>(at)?.to_string()),
-        "DATETIME" => {
-            text(&row.try_get_unchecked::<NaiveDateTime, _>(at)?.format("%Y-%m-%dT%H:%M:%S%.f").to_string())
-        }
-        "TIMESTAMP" => text(&row.try_get_unchecked::<DateTime<Utc>, _>(at)?.to_rfc3339()),
-        "TIME" => text(&time(&row.try_get_unchecked::<MySqlTime, _>(at)?)),
-        "JSON" => {
-            let json = row.try_get_unchecked::<String, _>(at)?;
+    match Kind::of(&raw.type_info()) {
+        // A column of decimals holds all of their digits.
+        Kind::Decimal => Ok(<String as Decode<'_, MySql>>::decode(raw)?),
+        Kind::Time => text(&time(<&[u8] as Decode<'_, MySql>>::decode(raw)?)?),
+        Kind::Bytes => text(&bytes_text(<&[u8] as Decode<'_, MySql>>::decode(raw)?)),
+        Kind::Json => {
+            let json = <&str as Decode<'_, MySql>>::decode(raw)?;
             // What would break out of its place in the row is refused here.
-            Ok(serde_json::from_str::<&RawValue>(&json)?.get().to_owned())
+            Ok(serde_json::from_str::<&RawValue>(json)?.get().to_owned())
         }
-        kind if is_bytes(kind) => text(&bytes_text(row.try_get_unchecked::<&[u8], _>(at)?)),
-        _ => text(row.try_get_unchecked::<&str, _>(at)?),
+        kind => {
+            let mut json = Vec::new();
+            write_value(kind, raw, &mut json)?;
+            Ok(String::from_utf8(json)?)
+        }
     }
 }
 
 /// A time as the database shows it: with two digits of hours at least.
-fn time(time: &MySqlTime) -> String {
-    // Of its sign, not of itself: asked whether it is negative it says whether it is positive.
-    let sign = if time.sign().is_negative() { "-" } else { "" };
-    let micros = match time.microseconds() {
-        0 => String::new(),
-        micros => format!(".{micros:06}"),
+///
+/// It is sent as a length, then whether it is negative, days, hours, minutes, seconds and microseconds, as far as they are
+/// not zero. The driver's own type does not hold the longest times of MariaDB.
+fn time(bytes: &[u8]) -> Result<String, BoxError> {
+    let (negative, days, rest) = match bytes {
+        [] | [0] => return Ok("00:00:00".into()),
+        [_, negative, a, b, c, d, rest @ ..] => (*negative != 0, u32::from_le_bytes([*a, *b, *c, *d]), rest),
+        _ => return Err("a time is cut short".into()),
     };
-    format!("{sign}{:02}:{:02}:{:02}{micros}", time.hours(), time.minutes(), time.seconds())
+    let [hours, minutes, seconds, fraction @ ..] = rest else { return Err("a time is cut short".into()) };
+    let hours = u64::from(days) * 24 + u64::from(*hours);
+    let micros = match fraction {
+        [a, b, c, d] => match u32::from_le_bytes([*a, *b, *c, *d]) {
+            0 => String::new(),
+            micros => format!(".{micros:06}"),
+        },
+        _ => String::new(),
+    };
+    let sign = if negative { "-" } else { "" };
+    Ok(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{micros}"))
 }

@@ -2,9 +2,9 @@
 //!
 //! A query goes through four gates, each of which knows only what it allows: the [text](text) and its tokens, the
 //! [tree](tree) the parser makes of it, the [plan](check) the planner makes of that, in a [world](world) that has
-//! nothing but the tables that were given and the [functions] that are listed, and the [joins](joins) the engine
-//! would do. Whatever does not pass is refused by a rule that has a name. What then runs is bounded in memory, disk
-//! and time, and stops when nobody takes its rows.
+//! nothing but the tables that were given and the [functions] that are listed with [patterns] that are literals, and
+//! the [joins](joins) the engine would do. Whatever does not pass is refused by a rule that has a name. What then runs is
+//! bounded in memory, disk and time, and stops when nobody takes its rows.
 
 mod answer;
 mod bounded;
@@ -13,6 +13,7 @@ mod functions;
 mod joins;
 mod literals;
 mod narrow;
+mod patterns;
 mod retained;
 mod size;
 mod sum;
@@ -20,37 +21,31 @@ mod text;
 mod tree;
 mod world;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use antiphon_results::{
-    BoxError, DualResponseError, Owner,
+    DualResponseError, Owner,
     snapshot::{Intake, SnapshotId, View},
 };
-use arrow::record_batch::RecordBatch;
 use datafusion::{
     execution::{SessionState, TaskContext},
     physical_plan::{ExecutionPlan, execute_stream},
     sql::planner::{ParserOptions, SqlToRel},
 };
-use futures_util::{Stream, TryStreamExt as _, stream};
-use tokio::sync::{mpsc, oneshot};
-use tokio_util::task::AbortOnDropHandle;
+use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
+use tokio::{runtime::Handle, sync::oneshot};
 
 use self::{answer::Answer, world::World};
 use super::{
     engine::{self, Turn},
     refusal,
+    run::Running,
     scan::{self, SnapshotTable},
 };
 use crate::{Batches, error::Error, keeper::Inner};
 
 /// What a query is read and planned on: its tree may be deeper than what runs.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// How much longer a query may take than it may, if it does not stop by itself.
-const OVERTIME: Duration = Duration::from_secs(2);
 /// How many times as wide as a value that a query makes a row may be that a join repeats.
 const WIDE: usize = 8;
 /// The most tables at once.
@@ -78,58 +73,26 @@ pub(crate) async fn query(
         let opened = inner.opened(id, &View::default()).await?;
         known.push((name.clone(), SnapshotTable::new(inner, opened, engine::PARTITIONS)));
     }
-    let turn = inner.engine.turn(&place).await?;
+    let turn = inner.engine.turn(&SnapshotId::share_of(owner)).await?;
     let limit = inner.engine.time;
     let begun = Instant::now();
     let state = inner.engine.state(engine::PARTITIONS);
     let world = World::new(known, inner.engine.call_bytes())?;
-    let planning = planned(world, state, sql.to_owned(), turn);
+    let planning = planned(inner.engine.threads.handle()?, world, state, sql.to_owned(), turn);
     let ((plan, context), turn) =
         tokio::time::timeout(limit, planning).await.map_err(|_| refusal::timeout(limit))??;
     let answer = Answer::new(&plan, tables);
     let schema = answer.schema();
-    let rows = execute_stream(plan, context).map_err(refusal::of_query)?;
-    let (sent, taken) = mpsc::channel(2);
-    let rows = async move {
-        let _turn = turn;
-        let mut rows = rows;
-        let forward = async {
-            while let Some(batch) = rows.try_next().await.map_err(refusal::of_query)? {
-                if sent.send(answer.take(&batch)?).await.is_err() {
-                    break;
-                }
-            }
-            Ok(())
-        };
-        let left = limit.saturating_sub(begun.elapsed());
-        tokio::time::timeout(left, forward).await.unwrap_or_else(|_| Err(refusal::timeout(limit)))
+    let open = async move {
+        let rows = execute_stream(plan, context).map_err(refusal::of_query)?;
+        Ok(rows.map_err(refusal::of_query).and_then(move |batch| future::ready(answer.take(&batch))).boxed())
     };
-    // In a task of its own: what panics in it is an error here, and whoever drops the stream ends it.
-    let task = AbortOnDropHandle::new(tokio::spawn(rows));
-    Ok(Batches::new(schema, received(taken, task, begun, limit)).into())
-}
-
-/// What a task sends, and at the end what became of it. The task looks at the clock itself, unless one step of it
-/// takes too long: then it is not waited for.
-fn received(
-    taken: mpsc::Receiver<RecordBatch>,
-    task: AbortOnDropHandle<Result<(), DualResponseError>>,
-    begun: Instant,
-    limit: Duration,
-) -> impl Stream<Item = Result<RecordBatch, BoxError>> + Send + 'static {
-    stream::try_unfold(Some((taken, task)), move |going| async move {
-        let Some((mut taken, task)) = going else { return Ok(None) };
-        let left = (limit + OVERTIME).saturating_sub(begun.elapsed());
-        let batch = tokio::time::timeout(left, taken.recv()).await.map_err(|_| refusal::timeout(limit))?;
-        if let Some(batch) = batch {
-            return Ok(Some((batch, Some((taken, task)))));
-        }
-        match task.await {
-            Ok(Ok(())) => Ok(None),
-            Ok(Err(error)) => Err(error.into()),
-            Err(error) => Err(Error::Broken(error.into()).into()),
-        }
-    })
+    let running = Running::start(&inner.engine, Arc::new(turn), begun, open)?;
+    let rows = stream::try_unfold(running, async |mut running| {
+        let batch = running.next().await?;
+        Ok(batch.map(|batch| (batch, running)))
+    });
+    Ok(Batches::new(schema, rows).into())
 }
 
 /// A plan and what it runs in.
@@ -138,13 +101,13 @@ type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 /// Reads and plans a query on a thread whose stack is deep enough for any tree that the text may hold. The turn
 /// goes along: planning that takes too long is waited for by nobody, but counts until it ends.
 async fn planned(
+    runtime: Handle,
     world: World,
     state: SessionState,
     sql: String,
     turn: Turn,
 ) -> Result<(Planned, Turn), DualResponseError> {
     let (done, outcome) = oneshot::channel();
-    let runtime = tokio::runtime::Handle::current();
     let work = move || {
         let planned = runtime.block_on(plan(&world, state, &sql));
         let _ = done.send(planned.map(|plan| (plan, turn)));
@@ -165,8 +128,10 @@ async fn plan(world: &World, mut state: SessionState, sql: &str) -> Result<Plann
     let planned = SqlToRel::new_with_options(world, options).sql_statement_to_plan(statement);
     let planned = planned.map_err(refusal::of_query)?;
     check::check(&planned)?;
+    patterns::check(&planned)?;
     size::check(&planned)?;
     let optimized = state.optimize(&planned).map_err(refusal::of_query)?;
+    patterns::check_optimized(&optimized)?;
     literals::check(&optimized, bounded::repeated(world.call_bytes))?;
     scan::fit(&mut state, &optimized).map_err(refusal::of_query)?;
     let plan = state.query_planner().create_physical_plan(&optimized, &state).await;

@@ -4,7 +4,9 @@
 local limit, lasting, tries = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 bury_lapsed(64)
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, limit)) do
-    put(id, body_of(id))
+    if redis.call('HEXISTS', body, id) == 1 then
+        put(id, body_of(id))
+    end
     redis.call('ZREM', due, id)
     redis.call('HDEL', body, id)
 end
@@ -28,8 +30,12 @@ end
 -- Leases that have run out are found by their time. XAUTOCLAIM would walk all that are held.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', held, '-inf', now, 'LIMIT', 0, limit)) do
     local entry = redis.call('HGET', ids, id)
-    local claimed = redis.call('XCLAIM', stream, GROUP, WORKER, 0, entry)[1]
-    give(entry, claimed[2], given(entry))
+    if entry and not is_lost(id, entry) then
+        local claimed = redis.call('XCLAIM', stream, GROUP, WORKER, 0, entry)[1]
+        give(entry, claimed[2], given(entry))
+    else
+        redis.call('ZREM', held, id)
+    end
 end
 local more = jobs == limit
 if not more and redis.call('EXISTS', stream) == 1 then

@@ -1,5 +1,6 @@
 -- ARGV the id, the payload and the delay. Returns whether the job was added.
-if redis.call('HEXISTS', ids, ARGV[1]) == 1 then
+local place = redis.call('HGET', ids, ARGV[1])
+if place and not is_lost(ARGV[1], place) then
     return 0
 end
 local delay = tonumber(ARGV[3])

@@ -42,6 +42,31 @@ local function body_of(id)
     return struct.unpack('>I4', packed), string.sub(packed, 5)
 end
 
+-- Whether a job is not where its id says: somebody else removed it, with XDEL for example. What is left of it is then
+-- removed, so that it can be added again.
+local function is_lost(id, place)
+    local there
+    if place == 'due' then
+        there = redis.call('ZSCORE', due, id) and redis.call('HEXISTS', body, id) == 1
+    elseif place == 'dead' then
+        there = redis.call('ZSCORE', dead, id)
+    else
+        there = #redis.call('XRANGE', stream, place, place) > 0
+    end
+    if there then
+        return false
+    end
+    if place ~= 'due' and place ~= 'dead' and redis.call('EXISTS', stream) == 1 then
+        redis.call('XACK', stream, GROUP, place)
+    end
+    redis.call('HDEL', ids, id)
+    redis.call('HDEL', body, id)
+    for _, times in ipairs({ due, held, last, dead }) do
+        redis.call('ZREM', times, id)
+    end
+    return true
+end
+
 -- How often an entry was given.
 local function given(entry)
     local pending = redis.call('XPENDING', stream, GROUP, entry, entry, 1)[1]
@@ -76,6 +101,11 @@ end
 -- Buries jobs whose last lease has run out.
 local function bury_lapsed(limit)
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', last, '-inf', now, 'LIMIT', 0, limit)) do
-        bury(id, take_off(id, redis.call('HGET', ids, id)))
+        local entry = redis.call('HGET', ids, id)
+        if entry and not is_lost(id, entry) then
+            bury(id, take_off(id, entry))
+        else
+            redis.call('ZREM', last, id)
+        end
     end
 end

@@ -76,6 +76,12 @@ pub(crate) enum Fault {
     ClaimsNeverLapse,
     /// Claiming is a write, and gives a new revision.
     ClaimsWrite,
+    /// Bulk removal does nothing.
+    RemovalDoesNothing,
+    /// Bulk removal takes what has not expired.
+    RemovalTakesTheLiving,
+    /// Bulk removal takes what somebody has claimed.
+    RemovalIgnoresClaims,
 
     // In the store: logs.
     /// Reading a log that was never written is an error.
@@ -140,6 +146,10 @@ pub(crate) enum Fault {
     DiscardDoesNothing,
     /// What is leased counts as waiting.
     DepthMixesKinds,
+    /// What does not fit on a page is estimated.
+    DepthStopsAtAPage,
+    /// Asking whether the queue answers takes a job.
+    PingLeases,
 
     // In the bus.
     /// What is published through one opening is heard through that one only.

@@ -28,6 +28,8 @@ pub(super) struct Notes {
     ttls: Mutex<HashMap<String, Option<Duration>>>,
     /// Which revisions were claimed.
     claimed: Mutex<HashSet<u64>>,
+    /// The records that are claimed.
+    held: Mutex<Vec<Record>>,
     /// How many places were used up by logs that have been deleted.
     places: Mutex<HashMap<String, u64>>,
 }
@@ -234,7 +236,35 @@ impl Store for Broken {
                 }
                 Ok(claimed)
             }
+            Some(Fault::RemovalIgnoresClaims) => {
+                let claimed = self.store().claim_expired(prefix, lease, limit).await?;
+                lock(&self.space.store.held).extend(claimed.iter().cloned());
+                Ok(claimed)
+            }
             _ => self.store().claim_expired(prefix, lease, limit).await,
+        }
+    }
+
+    async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
+        let limit = self.limit(limit);
+        match self.fault {
+            Some(Fault::RemovalDoesNothing) => Ok(0),
+            Some(Fault::RemovalTakesTheLiving) => {
+                let live = self.store().list(prefix, None, limit).await?.items;
+                for record in &live {
+                    self.store().delete(&record.key, record.revision).await?;
+                }
+                Ok(live.len())
+            }
+            Some(Fault::RemovalIgnoresClaims) => {
+                let claimed = std::mem::take(&mut *lock(&self.space.store.held));
+                for record in &claimed {
+                    self.store().delete(&record.key, record.revision).await?;
+                }
+                Ok(claimed.len())
+            }
+            Some(Fault::PrefixesAreLetters) => self.store().remove_expired("", limit).await,
+            _ => self.store().remove_expired(prefix, limit).await,
         }
     }
 

@@ -7,6 +7,11 @@ use antiphon_store::{
     nats::{Nats, NatsConfig},
 };
 
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
 use super::server::Server;
 
 const SMALL_MESSAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/nats/small-messages.conf");
@@ -54,5 +59,32 @@ async fn server_that_takes_only_small_messages_is_refused() {
     assert!(
         matches!(&refused, Err(Error::Config { problem }) if problem.contains("max_payload")),
         "{refused:?}"
+    );
+}
+
+/// A server in the place of another could else ask for the password in clear, just by not asking for TLS.
+#[tokio::test]
+async fn password_is_not_sent_in_clear_where_one_url_says_tls() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let said = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let info = r#"INFO {"server_id":"x","version":"2.11.0","max_payload":1048576,"tls_required":false}"#;
+        stream.write_all(format!("{info}\r\n").as_bytes()).await.unwrap();
+        let mut said = vec![0; 4096];
+        let read = stream.read(&mut said).await.unwrap();
+        said.truncate(read);
+        said
+    });
+    let config = NatsConfig::new(format!("tls://user:hush@127.0.0.1:1,nats://127.0.0.1:{port}"))
+        .with_connect_timeout(Duration::from_secs(5));
+    let refused = Nats::connect(config).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let said = said.await.unwrap();
+    assert_eq!(
+        said.first(),
+        Some(&0x16),
+        "a handshake was expected, not {:?}",
+        String::from_utf8_lossy(&said)
     );
 }

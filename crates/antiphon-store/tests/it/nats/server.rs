@@ -10,6 +10,7 @@ use std::{
 
 pub(super) struct Server {
     child: Option<Child>,
+    program: String,
     arguments: Vec<String>,
     port: u16,
     data: PathBuf,
@@ -19,12 +20,17 @@ impl Server {
     /// Starts a server with `JetStream`; `None` where there is no `nats-server`.
     pub(super) fn start(arguments: &[&str]) -> Option<Self> {
         super::service("ANTIPHON_TEST_NATS_URL")?;
+        Some(Self::start_program("nats-server", arguments))
+    }
+
+    /// Starts a server with `JetStream`.
+    pub(super) fn start_program(program: &str, arguments: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let data = std::env::temp_dir().join(format!("antiphon-nats-{port}-{}", std::process::id()));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut server = Self { child: None, arguments, port, data };
+        let mut server = Self { child: None, program: program.to_owned(), arguments, port, data };
         server.resume();
-        Some(server)
+        server
     }
 
     pub(super) fn url(&self) -> String {
@@ -45,7 +51,7 @@ impl Server {
 
     /// Starts it again, on what it had.
     pub(super) fn resume(&mut self) {
-        let child = Command::new("nats-server")
+        let child = Command::new(&self.program)
             .args(["-js", "-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
             .arg(&self.data)
             .args(&self.arguments)

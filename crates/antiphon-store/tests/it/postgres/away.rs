@@ -156,7 +156,10 @@ async fn without_a_server_operations_end_in_time_and_did_nothing() {
 async fn operation_that_does_not_end_is_uncertain_and_a_full_pool_is_busy() {
     let Some(url) = service(URL) else { return };
     let schema = unique("slow");
-    let config = PostgresConfig::new(&url).with_schema(&schema).with_max_connections(1);
+    // The server does not end it either: what a URL sets stays.
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let patient = format!("{url}{separator}options=-c%20statement_timeout%3D1h%20-c%20lock_timeout%3D1h");
+    let config = PostgresConfig::new(&patient).with_schema(&schema).with_max_connections(1);
     let config = config.with_connect_timeout(SHORT).with_operation_timeout(4 * SHORT);
     let postgres = Postgres::connect(config).await.unwrap();
     let store = postgres.store();

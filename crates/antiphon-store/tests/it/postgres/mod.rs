@@ -2,8 +2,11 @@
 
 mod away;
 mod limits;
+mod scale;
 mod schema;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
 
 use antiphon_store::{
     Backend, QueueConfig,

@@ -12,6 +12,7 @@ pub(super) struct Server {
     programs: PathBuf,
     folder: PathBuf,
     port: u16,
+    settings: String,
 }
 
 impl Server {
@@ -32,9 +33,31 @@ impl Server {
             let chown = Command::new("chown").arg("postgres").arg(&folder).status();
             assert!(chown.is_ok_and(|status| status.success()), "there is a user `postgres`");
         }
-        let server = Self { programs, folder, port };
+        let server = Self { programs, folder, port, settings: String::new() };
         let data = server.data();
         server.run("initdb", &["-D", &data, "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-sync"]);
+        server.up();
+        Some(server)
+    }
+
+    /// Starts one that takes TLS, too.
+    #[cfg(feature = "tls")]
+    pub(super) fn start_tls(certificates: &crate::certificates::Certificates) -> Option<Self> {
+        use crate::certificates::text;
+        let mut server = Self::start()?;
+        server.down();
+        // The key must belong to the server, and be read by nobody else.
+        let key = server.folder.join("server-key.pem");
+        let mut install = Command::new("install");
+        install.args(["-m", "600"]);
+        if is_root() {
+            install.args(["-o", "postgres"]);
+        }
+        let installed = install.arg(certificates.server_key()).arg(&key).status();
+        assert!(installed.is_ok_and(|status| status.success()), "the key can be copied");
+        let certificate = text(&certificates.server());
+        server.settings =
+            format!(" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={}", key.display());
         server.up();
         Some(server)
     }
@@ -48,7 +71,12 @@ impl Server {
     }
 
     pub(super) fn up(&self) {
-        let options = format!("-p {} -k {} -c listen_addresses=127.0.0.1", self.port, self.folder.display());
+        let options = format!(
+            "-p {} -k {} -c listen_addresses=127.0.0.1{}",
+            self.port,
+            self.folder.display(),
+            self.settings
+        );
         let log = self.folder.join("log").display().to_string();
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-l", &log, "-o", &options, "start"]);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use antiphon_store::{
-    ENTRY_COST, Error, MAX_VALUE, Store,
+    ENTRY_COST, Error, MAX_VALUE, NewJob, Pushed, QueueConfig, Store,
     redis::{Redis, RedisConfig},
 };
 use bytes::Bytes;
@@ -67,6 +67,37 @@ async fn record_that_the_engine_dropped_leaves_no_trace() {
             redis::cmd("ZCARD").arg(format!("{bucket}:{index}")).query_async(&mut connection).await.unwrap();
         assert_eq!(found, size, "{index}");
     }
+}
+
+#[tokio::test]
+async fn job_that_somebody_deleted_can_be_pushed_again() {
+    let server = Server::start(&[]).await;
+    let redis = Redis::connect(RedisConfig::new(server.url())).await.unwrap();
+    let config = QueueConfig::default().with_lease(Duration::from_millis(100));
+    let queue = redis.backend(config).queue;
+    let mut connection = server.client().get_multiplexed_async_connection().await.unwrap();
+    let (stream, due) = ("antiphon:v1:{antiphon.q.jobs}:s", "antiphon:v1:{antiphon.q.jobs}:due");
+    let cut = "for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do redis.call('XDEL', KEYS[1], entry[1]) end";
+
+    // One that waits, one that is leased, one that is delayed.
+    queue.push("jobs", NewJob::new("waits", "1")).await.unwrap();
+    redis::cmd("EVAL").arg(cut).arg(1).arg(stream).exec_async(&mut connection).await.unwrap();
+    assert_eq!(queue.push("jobs", NewJob::new("waits", "1")).await.unwrap(), Pushed::Added);
+    assert_eq!(queue.push("jobs", NewJob::new("waits", "1")).await.unwrap(), Pushed::Duplicate);
+    let job = queue.lease("jobs", 1, Duration::ZERO).await.unwrap().remove(0);
+    redis::cmd("EVAL").arg(cut).arg(1).arg(stream).exec_async(&mut connection).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    assert!(queue.lease("jobs", 1, Duration::ZERO).await.unwrap().is_empty());
+    assert!(queue.ack(&job.lease).await.is_err());
+    assert_eq!(queue.push("jobs", NewJob::new("waits", "1")).await.unwrap(), Pushed::Added);
+    let job = queue.lease("jobs", 1, Duration::ZERO).await.unwrap().remove(0);
+    queue.ack(&job.lease).await.unwrap();
+
+    let later = || NewJob::new("delayed", "2").with_delay(Duration::from_secs(60));
+    queue.push("jobs", later()).await.unwrap();
+    redis::cmd("DEL").arg(due).exec_async(&mut connection).await.unwrap();
+    assert_eq!(queue.push("jobs", later()).await.unwrap(), Pushed::Added);
+    assert_eq!(queue.push("jobs", later()).await.unwrap(), Pushed::Duplicate);
 }
 
 #[tokio::test]

@@ -27,6 +27,27 @@ impl Server {
         server
     }
 
+    /// Starts one that speaks TLS only.
+    #[cfg(feature = "tls")]
+    pub(super) async fn start_tls(certificates: &crate::certificates::Certificates) -> Self {
+        use crate::certificates::text;
+        let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let port = free_port();
+        let settings = [
+            ("--tls-port", port.to_string()),
+            ("--port", "0".to_owned()),
+            ("--tls-cert-file", text(&certificates.server())),
+            ("--tls-key-file", text(&certificates.server_key())),
+            ("--tls-ca-cert-file", text(&certificates.authority())),
+            ("--tls-auth-clients", "no".to_owned()),
+        ];
+        let settings = settings.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
+        let mut server = Self { port, folder, settings, shell: None };
+        server.resume().await;
+        server
+    }
+
     pub(super) async fn start_cluster() -> Self {
         let server = Self::start(&["--cluster-enabled", "yes"]).await;
         let mut connection = server.client().get_multiplexed_async_connection().await.unwrap();

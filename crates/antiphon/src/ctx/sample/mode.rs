@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use antiphon_llm::{OutputSchema, SCHEMA_TOOL, plain};
+use antiphon_llm::{OutputSchema, SCHEMA_TOOL, plain, stop};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -286,11 +286,24 @@ impl Tools {
         Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
-    /// The reply with calls that came as text made into calls.
-    fn called(asked: &Asked, reply: &Reply, id: &str) -> (Vec<ToolCall>, Message) {
-        let reply = plain::with_calls(&asked.request, reply.clone(), id);
-        (reply.tool_calls(), Message::assistant(reply.content))
+    /// The reply with calls that came as text made into calls, and with the stop reason that calls have. A reply
+    /// without calls is as it came.
+    fn called(asked: &Asked, reply: Reply, id: &str) -> Called {
+        let mut reply = plain::with_calls(&asked.request, reply, id);
+        let calls = reply.tool_calls();
+        if !calls.is_empty() && !reply.is_cut_off() {
+            reply.stop_reason = Some(stop::TOOL_USE.into());
+        }
+        let response = Message::assistant(reply.content.clone());
+        Called { reply, calls, response }
     }
+}
+
+/// A reply to a request with tools.
+struct Called {
+    reply: Reply,
+    calls: Vec<ToolCall>,
+    response: Message,
 }
 
 impl Mode for Tools {
@@ -327,7 +340,7 @@ impl Mode for Tools {
     }
 
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<SampledCalls> {
-        let (calls, response) = Self::called(asked, &reply, id);
+        let Called { reply, calls, response } = Self::called(asked, reply, id);
         let exchange = OpenExchange::new(asked.question.clone(), response);
         Read::Done(SampledCalls { reply, calls, exchange })
     }
@@ -351,15 +364,17 @@ impl Mode for GuaranteedTools {
     }
 
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<SampledTools> {
-        let (calls, response) = Tools::called(asked, &reply, id);
+        let as_it_came = reply.clone();
+        let Called { reply, calls, response } = Tools::called(asked, reply, id);
         let problems = self.problems(&calls, &reply);
         let method = SampleMethod::SampleTools;
         match ToolCalls::new(calls) {
             Some(calls) if problems.is_empty() => {
+                let reply = Reply { stop_reason: Some(stop::TOOL_USE.into()), ..reply };
                 let exchange = OpenExchange::new(asked.question.clone(), response);
                 Read::Done(SampledTools { reply, calls, exchange })
             }
-            _ => Read::Wrong(Box::new(Wrong { method, reply, shown: response, problems })),
+            _ => Read::Wrong(Box::new(Wrong { method, reply: as_it_came, shown: response, problems })),
         }
     }
 }
@@ -435,7 +450,7 @@ impl Mode for Dynamic {
                 Read::Wrong(wrong) => return Read::Wrong(wrong),
             },
             Self::Tools(_) => {
-                let (calls, response) = Tools::called(asked, &reply, id);
+                let Called { reply, calls, response } = Tools::called(asked, reply, id);
                 let open = OpenExchange::new(asked.question.clone(), response);
                 let mut value = SampledValue::new(reply, AnyExchange::Open(open));
                 value.tool_calls = calls;

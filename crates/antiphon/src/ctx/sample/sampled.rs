@@ -70,7 +70,8 @@ impl std::error::Error for ParseError {}
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledCalls {
-    /// What the model said.
+    /// What the model said. If it called tools, the calls are `tool_use` blocks in it and its stop reason is `toolUse`,
+    /// even if they came as text from a client without `sampling.tools`.
     pub reply: Reply,
     /// What it wants to call, in order.
     pub calls: Vec<ToolCall>,
@@ -94,7 +95,8 @@ pub struct SampledSchema<T> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledTools {
-    /// What the model said.
+    /// What the model said. The calls are `tool_use` blocks in it and its stop reason is `toolUse`, even if they came as
+    /// text from a client without `sampling.tools`.
     pub reply: Reply,
     /// What it wants to call, in order: at least one.
     pub calls: ToolCalls,

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use http::HeaderName;
 use url::Url;
@@ -31,6 +31,8 @@ pub struct AuthBuilder {
     http: Option<reqwest::Client>,
     max_token_bytes: usize,
     root_metadata: bool,
+    recheck: Duration,
+    max_connection: Option<Duration>,
 }
 
 impl AuthBuilder {
@@ -51,6 +53,8 @@ impl AuthBuilder {
             http: None,
             max_token_bytes: 16 * 1024,
             root_metadata: true,
+            recheck: Duration::from_secs(30),
+            max_connection: Some(Duration::from_secs(12 * 60 * 60)),
         }
     }
 
@@ -151,6 +155,20 @@ impl AuthBuilder {
         self
     }
 
+    /// Sets how often the credentials of an open WebSocket or event stream are checked again, and at least at the end of
+    /// the token. If they are no longer valid, or grant other scopes, the connection is closed. Default: 30 seconds.
+    pub fn with_recheck(mut self, interval: Duration) -> Self {
+        self.recheck = interval.max(Duration::from_millis(10));
+        self
+    }
+
+    /// Sets how long a WebSocket or an event stream stays open at most, whatever its credentials say. The client
+    /// connects again. `None` sets no limit. Default: 12 hours.
+    pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.max_connection = limit.into();
+        self
+    }
+
     /// Puts it together. Nothing is fetched before the first token comes.
     ///
     /// # Errors
@@ -205,6 +223,8 @@ impl AuthBuilder {
             operations: self.operations,
             challenge,
             metadata,
+            recheck: self.recheck,
+            max_connection: self.max_connection,
         };
         Ok(Auth { inner: Arc::new(inner) })
     }

@@ -1,4 +1,4 @@
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::SystemTime};
 
 use serde_json::{Map, Value};
 
@@ -17,6 +17,7 @@ struct Known {
     subject: Option<String>,
     client: Option<String>,
     claims: Map<String, Value>,
+    ends: Option<SystemTime>,
 }
 
 impl Identity {
@@ -29,26 +30,40 @@ impl Identity {
             subject: None,
             client: None,
             claims: Map::new(),
+            ends: None,
         }))
     }
 
     /// Whoever a token is about, by what it says. `None` if it says of nobody.
     ///
     /// Their name is `<issuer>#<subject>`. An issuer has no `#` (RFC 8414), so no two issuers can make the same name, and
-    /// no key or certificate can have one of theirs by chance.
+    /// no key or certificate can have one of theirs by chance. A client that acts for nobody but itself, whose token has
+    /// no subject, is `<issuer>?client_id#<client>`: an issuer has no `?` either, so no user can have its name.
     pub(super) fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));
-        // A client that acts for nobody but itself may be named by that alone.
-        let subject = text("sub").or_else(|| client.clone()).filter(|subject| !subject.is_empty())?;
+        let is_client = claims.get("sub").is_none_or(Value::is_null);
+        let subject = if is_client { client.clone() } else { text("sub") };
+        let subject = subject.filter(|subject| !subject.is_empty())?;
+        let principal =
+            if is_client { format!("{issuer}?client_id#{subject}") } else { format!("{issuer}#{subject}") };
         Some(Self(Arc::new(Known {
-            principal: format!("{issuer}#{subject}"),
+            principal,
             scopes: granted(&claims),
             issuer: Some(issuer.to_owned()),
             subject: Some(subject),
             client,
             claims,
+            ends: None,
         })))
+    }
+
+    /// Sets when the credentials end. A WebSocket or an event stream that was opened with them is closed then. Default:
+    /// they do not end by themselves.
+    #[must_use]
+    pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
+        Arc::make_mut(&mut self.0).ends = ends.into();
+        self
     }
 
     /// Sets what they may do.
@@ -91,6 +106,21 @@ impl Identity {
     /// The client they use, as the authorization server knows it.
     pub fn client(&self) -> Option<&str> {
         self.0.client.as_deref()
+    }
+
+    /// When the credentials end, with the tolerance for clocks that differ: the time from which on requests with them
+    /// are rejected. `None` if they do not end by themselves.
+    pub fn ends(&self) -> Option<SystemTime> {
+        self.0.ends
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.ends.is_some_and(|ends| ends <= SystemTime::now())
+    }
+
+    /// Whether this is the same caller, who may do the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.0.principal == other.0.principal && self.0.scopes == other.0.scopes
     }
 
     /// What else their token, or its introspection, says.
@@ -142,10 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn client_cannot_have_the_name_of_a_user() {
+        let client = of(json!({"client_id": "ci"})).unwrap();
+        assert_eq!(client.principal(), "https://login.example?client_id#ci");
+        assert_eq!((client.subject(), client.client()), (Some("ci"), Some("ci")));
+        for subject in ["ci", "?client_id#ci", "#ci"] {
+            assert_ne!(of(json!({"sub": subject})).unwrap().principal(), client.principal());
+        }
+    }
+
+    #[test]
     fn token_about_nobody_is_nobodys() {
         assert_eq!(of(json!({"scope": "a"})), None);
         assert_eq!(of(json!({"sub": ""})), None);
-        assert_eq!(of(json!({"client_id": "ci"})).unwrap().principal(), "https://login.example#ci");
+        assert_eq!(of(json!({"sub": 7, "client_id": "ci"})), None);
         let ada = of(json!({"sub": "ada", "client_id": "cli", "email": "ada@example.com"})).unwrap();
         assert_eq!((ada.principal(), ada.client()), ("https://login.example#ada", Some("cli")));
         assert!(!format!("{ada:?}").contains("ada@example.com"), "{ada:?}");

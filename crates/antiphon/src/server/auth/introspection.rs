@@ -1,13 +1,15 @@
 use std::{
+    collections::HashMap,
     fmt,
-    sync::Arc,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use moka::{Expiry, future::Cache};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use url::form_urlencoded;
 
 use super::{
@@ -17,9 +19,22 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// How many tokens are asked about at a time. Whoever floods the server with tokens of their own making does not flood
-/// the authorization server.
+/// How many tokens that were never good are asked about at a time. Whoever floods the server with tokens of their own
+/// making does not flood the authorization server.
 const AT_ONCE: usize = 32;
+
+/// How many of those can come from one address, so that a flood from there leaves turns for others.
+const PER_PEER: usize = 16;
+
+/// How many tokens that were good before are asked about at a time. A flood of others takes none of these turns.
+const AGAIN: usize = 16;
+
+/// How long a token that was good has a turn of its own, and how many of them do.
+const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+const REMEMBERED_TOKENS: u64 = 100_000;
+
+/// How long the address of the endpoint is known, where the metadata say it.
+const ENDPOINT: Duration = Duration::from_secs(10 * 60);
 
 /// How long a token waits to be asked about.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -143,10 +158,13 @@ pub(super) struct Inquirer {
     config: Introspection,
     audiences: Vec<String>,
     http: reqwest::Client,
-    endpoint: OnceCell<String>,
-    turns: Semaphore,
-    known: Cache<[u8; 32], Arc<Answer>>,
+    endpoint: Cache<(), String>,
+    turns: Turns,
+    known: Cache<Digest, Arc<Answer>>,
 }
+
+/// The SHA-256 of a token: what is kept opens nothing.
+type Digest = [u8; 32];
 
 /// What is known of a token, and for how long.
 struct Answer {
@@ -159,18 +177,70 @@ struct Answer {
 /// Each answer has a life of its own.
 struct Lives;
 
-impl Expiry<[u8; 32], Arc<Answer>> for Lives {
-    fn expire_after_create(&self, _: &[u8; 32], answer: &Arc<Answer>, _: Instant) -> Option<Duration> {
+impl Expiry<Digest, Arc<Answer>> for Lives {
+    fn expire_after_create(&self, _: &Digest, answer: &Arc<Answer>, _: Instant) -> Option<Duration> {
         Some(answer.good_for)
     }
 }
+
+/// Whose turn it is to be asked about.
+struct Turns {
+    /// For tokens that were good.
+    again: Arc<Semaphore>,
+    good: Cache<Digest, ()>,
+    /// For all others, and each address's part of them.
+    first: Arc<Semaphore>,
+    peers: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+/// A turn, until it is dropped.
+type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+
+impl Turns {
+    fn new() -> Self {
+        Self {
+            again: Arc::new(Semaphore::new(AGAIN)),
+            good: Cache::builder().max_capacity(REMEMBERED_TOKENS).time_to_live(REMEMBERED).build(),
+            first: Arc::new(Semaphore::new(AT_ONCE)),
+            peers: Mutex::default(),
+        }
+    }
+
+    async fn remember(&self, digest: Digest) {
+        self.good.insert(digest, ()).await;
+    }
+
+    async fn take(&self, digest: &Digest, peer: Option<IpAddr>) -> Result<Turn, AcquireError> {
+        if self.good.contains_key(digest) {
+            return Ok((Arc::clone(&self.again).acquire_owned().await?, None));
+        }
+        // Who waits for a turn of its address takes none of the others'.
+        let own = match peer {
+            Some(peer) => Some(self.peer(peer).acquire_owned().await?),
+            None => None,
+        };
+        Ok((Arc::clone(&self.first).acquire_owned().await?, own))
+    }
+
+    fn peer(&self, peer: IpAddr) -> Arc<Semaphore> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if peers.len() >= MANY_PEERS && !peers.contains_key(&peer) {
+            // Those that nobody holds are as good as new ones.
+            peers.retain(|_, turns| Arc::strong_count(turns) > 1);
+        }
+        Arc::clone(peers.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(PER_PEER))))
+    }
+}
+
+/// From so many addresses on, those are forgotten of which nobody waits.
+const MANY_PEERS: usize = 1024;
 
 impl Inquirer {
     pub(super) fn new(config: Introspection, audiences: &[String], http: reqwest::Client) -> Self {
         Self {
             audiences: audiences.iter().chain(&config.audiences).cloned().collect(),
-            endpoint: OnceCell::new_with(config.endpoint.clone()),
-            turns: Semaphore::new(AT_ONCE),
+            endpoint: Cache::builder().max_capacity(1).time_to_live(ENDPOINT).build(),
+            turns: Turns::new(),
             known: Cache::builder().max_capacity(config.cached).expire_after(Lives).build(),
             config,
             http,
@@ -182,10 +252,9 @@ impl Inquirer {
     }
 
     /// Whose token it is. However many ask about one at a time, the authorization server is asked once.
-    pub(super) async fn judge(&self, token: &str) -> Result<Identity, Refusal> {
-        // What is kept opens nothing.
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        let answered = self.known.try_get_with(digest, self.ask(token)).await;
+    pub(super) async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
+        let digest: Digest = Sha256::digest(token).into();
+        let answered = self.known.try_get_with(digest, self.ask(token, digest, peer)).await;
         let answer = answered.map_err(|error| {
             tracing::warn!(%error, issuer = self.config.issuer, "an authorization server cannot be asked");
             Refusal::Unavailable
@@ -194,19 +263,24 @@ impl Inquirer {
         if ended { Err(EXPIRED) } else { answer.result.clone() }
     }
 
-    async fn ask(&self, token: &str) -> Result<Arc<Answer>, Failed> {
-        let _turn = tokio::time::timeout(PATIENCE, self.turns.acquire())
+    async fn ask(&self, token: &str, digest: Digest, peer: Option<IpAddr>) -> Result<Arc<Answer>, Failed> {
+        let _turn = tokio::time::timeout(PATIENCE, self.turns.take(&digest, peer))
             .await
             .map_err(|_| "too many tokens wait to be asked about")??;
         let Introspection { issuer, client, secret, in_body, .. } = &self.config;
-        let find = async || -> Result<String, Failed> {
+        let find = async {
             let metadata = fetch::metadata(&self.http, issuer).await?;
             let endpoint = metadata["introspection_endpoint"].as_str();
             let endpoint = endpoint.filter(|endpoint| is_private(endpoint));
-            Ok(endpoint.ok_or("the issuer's metadata have no `introspection_endpoint` on https")?.to_owned())
+            Ok::<_, Failed>(
+                endpoint.ok_or("the issuer's metadata have no `introspection_endpoint` on https")?.to_owned(),
+            )
         };
-        let endpoint = self.endpoint.get_or_try_init(find).await?;
-        let mut request = self.http.post(endpoint);
+        let endpoint = match &self.config.endpoint {
+            Some(endpoint) => endpoint.clone(),
+            None => self.endpoint.try_get_with((), find).await.map_err(|error| error.to_string())?,
+        };
+        let mut request = self.http.post(&endpoint);
         if !*in_body {
             // RFC 6749, section 2.3.1: both are encoded before they are joined.
             let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
@@ -225,7 +299,11 @@ impl Inquirer {
             request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form);
         let said: Option<Map<String, Value>> = fetch::json(request).await?;
         let said = said.ok_or_else(|| format!("there is nothing at {endpoint}"))?;
-        Ok(Arc::new(self.read(said)))
+        let answer = self.read(said);
+        if answer.result.is_ok() {
+            self.turns.remember(digest).await;
+        }
+        Ok(Arc::new(answer))
     }
 
     /// What an answer means.
@@ -250,7 +328,10 @@ impl Inquirer {
         }
         let left = end.map_or(Duration::MAX, |end| Duration::from_secs(end.saturating_sub(now)));
         match Identity::of_token(&self.config.issuer, said) {
-            Some(identity) => Answer { result: Ok(identity), end, good_for: left.min(self.config.cache) },
+            Some(identity) => {
+                let identity = identity.with_end(end.and_then(|end| end_of(end, leeway)));
+                Answer { result: Ok(identity), end, good_for: left.min(self.config.cache) }
+            }
             None => refuse(NOT_VALID),
         }
     }
@@ -267,7 +348,7 @@ impl Inquirer {
 }
 
 /// A moment as JWTs have it. Some write fractions.
-fn seconds(value: &Value) -> Option<u64> {
+pub(super) fn seconds(value: &Value) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -275,6 +356,11 @@ fn seconds(value: &Value) -> Option<u64> {
     )]
     let rounded = || value.as_f64().map(|seconds| seconds as u64);
     value.as_u64().or_else(rounded)
+}
+
+/// The first moment at which a token with this `exp` is rejected.
+pub(super) fn end_of(exp: u64, leeway: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(exp.saturating_add(leeway).saturating_add(1)))
 }
 
 fn now() -> u64 {

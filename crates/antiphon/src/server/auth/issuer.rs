@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::{
     Identity, Refusal,
     fetch::is_private,
+    introspection::{end_of, seconds},
     jwks::{Keys, Source},
     refusal::{EXPIRED, NOT_VALID},
 };
@@ -170,7 +171,9 @@ impl Judge {
             );
             return Err(NOT_VALID);
         }
-        Identity::of_token(&self.issuer, decoded.claims).ok_or(NOT_VALID)
+        let ends = decoded.claims.get("exp").and_then(seconds);
+        let ends = ends.and_then(|exp| end_of(exp, self.validation.leeway));
+        Ok(Identity::of_token(&self.issuer, decoded.claims).ok_or(NOT_VALID)?.with_end(ends))
     }
 }
 

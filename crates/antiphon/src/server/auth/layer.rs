@@ -9,7 +9,10 @@ use axum::response::Response;
 use http::Request;
 use tower::{Layer, Service};
 
-use super::Auth;
+use super::{
+    Auth,
+    lease::{Credentials, Opens},
+};
 
 /// Lets requests pass that show who is calling, with an [`Identity`](super::Identity) in their extensions, and answers all
 /// others with a challenge. Made by [`Auth::layer`].
@@ -69,13 +72,25 @@ where
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            match auth.admit(&parts, &scopes).await {
-                Ok(identity) => {
-                    auth.hide(&mut parts.headers);
-                    parts.extensions.insert(identity);
+            let identity = match auth.admit(&parts, &scopes).await {
+                Ok(identity) => identity,
+                Err(refusal) => return Ok(auth.respond(&refusal)),
+            };
+            // Who was admitted by the same auth before is watched there, with the credentials that came.
+            let opens = if auth.has_admitted(&parts) { Opens::Nothing } else { Opens::of(&parts) };
+            let credentials =
+                (opens != Opens::Nothing).then(|| Credentials::of(auth.clone(), &parts, scopes));
+            auth.accept(&mut parts, &identity);
+            match (opens, credentials) {
+                (Opens::Socket, Some(credentials)) => {
+                    parts.extensions.insert(credentials.lease(identity));
                     inner.call(Request::from_parts(parts, body)).await
                 }
-                Err(refusal) => Ok(auth.respond(&refusal)),
+                (Opens::Stream, Some(credentials)) => {
+                    let response = inner.call(Request::from_parts(parts, body)).await?;
+                    Ok(credentials.limit(response, identity))
+                }
+                _ => inner.call(Request::from_parts(parts, body)).await,
             }
         })
     }

@@ -42,6 +42,7 @@ mod introspection;
 mod issuer;
 mod jwks;
 mod layer;
+mod lease;
 mod metadata;
 mod proxy;
 mod refusal;
@@ -49,13 +50,20 @@ mod refusal;
 mod results;
 mod scopes;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
-use axum::{Router, response::Response};
+use antiphon_transport::guard::Caller;
+use axum::{Router, extract::ConnectInfo, response::Response};
 use http::{HeaderMap, HeaderName, header, request::Parts};
 
 pub(crate) use self::builder::scope_problem;
-pub(super) use self::scopes::step_up;
+pub(super) use self::scopes::{step_up, step_up_task};
 pub use self::{
     api_key::ApiKey,
     builder::AuthBuilder,
@@ -97,6 +105,16 @@ struct Inner {
     operations: BTreeMap<String, Vec<String>>,
     challenge: Challenge,
     metadata: Option<Metadata>,
+    /// How often the credentials of an open connection are checked again, and how long it stays open at most.
+    recheck: Duration,
+    max_connection: Option<Duration>,
+}
+
+/// What a layer has found out, for those behind it: the credentials themselves do not come that far.
+#[derive(Clone)]
+struct Admitted {
+    by: Arc<Inner>,
+    identity: Identity,
 }
 
 type PrincipalHook = Box<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
@@ -137,14 +155,27 @@ impl Auth {
     ///
     /// Why nobody knows.
     pub async fn authenticate(&self, parts: &Parts) -> Result<Identity, Refusal> {
+        if let Some(admitted) = self.admitted(parts) {
+            return Ok(admitted.identity.clone());
+        }
         let Inner { proxy, principal, .. } = &*self.inner;
         let identity = match self.credential(&parts.headers)? {
-            Some(token) => self.judge(token).await?,
+            Some(token) => self.judge(token, peer(parts)).await?,
             None => proxy.as_ref().and_then(|proxy| proxy.identify(parts)).ok_or(Refusal::Missing)?,
         };
         let Some(rename) = principal else { return Ok(identity) };
         let principal = rename(&identity).ok_or(Refusal::Invalid("nobody here knows whose this is"))?;
         Ok(identity.with_principal(principal))
+    }
+
+    /// What a layer of the same auth has found out before.
+    fn admitted<'a>(&self, parts: &'a Parts) -> Option<&'a Admitted> {
+        let admitted = parts.extensions.get::<Admitted>()?;
+        Arc::ptr_eq(&admitted.by, &self.inner).then_some(admitted)
+    }
+
+    fn has_admitted(&self, parts: &Parts) -> bool {
+        self.admitted(parts).is_some()
     }
 
     /// Who sends a request, if they may do what every request does, and what needs `more`.
@@ -180,7 +211,7 @@ impl Auth {
     }
 
     /// Whose credential it is.
-    async fn judge(&self, token: &str) -> Result<Identity, Refusal> {
+    async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
         let Inner { judges, inquirer, keys, .. } = &*self.inner;
         if let Some(identity) = api_key::find(keys, token) {
             return Ok(identity);
@@ -192,20 +223,27 @@ impl Auth {
         }
         match inquirer {
             Some(inquirer) if issuer.is_none_or(|issuer| issuer == inquirer.issuer()) => {
-                inquirer.judge(token).await
+                inquirer.judge(token, peer).await
             }
             _ => Err(NOT_VALID),
         }
     }
 
-    /// Keeps what was shown out of logs: from here on it is nobody's business.
-    fn hide(&self, headers: &mut HeaderMap) {
-        for name in self.inner.key_header.iter().chain([&header::AUTHORIZATION]) {
-            if let Some(value) = headers.get_mut(name) {
-                value.set_sensitive(true);
-            }
+    /// Replaces the credentials of a request by what they have shown: no handler can read them and pass them on.
+    fn accept(&self, parts: &mut Parts, identity: &Identity) {
+        let proxy = self.inner.proxy.iter().flat_map(Proxy::headers);
+        for name in self.inner.key_header.iter().chain([&header::AUTHORIZATION]).chain(proxy) {
+            parts.headers.remove(name);
         }
+        parts.extensions.insert(Admitted { by: Arc::clone(&self.inner), identity: identity.clone() });
+        parts.extensions.insert(Caller(identity.principal().into()));
+        parts.extensions.insert(identity.clone());
     }
+}
+
+/// The address that a request comes from.
+fn peer(parts: &Parts) -> Option<IpAddr> {
+    parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical())
 }
 
 /// Names callers as the layer has found them to be.

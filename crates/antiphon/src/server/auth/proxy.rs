@@ -104,6 +104,11 @@ impl Proxy {
         &self.scopes
     }
 
+    /// The headers with which it names callers.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.header.iter().chain(self.verified.iter().map(|(header, _)| header))
+    }
+
     /// Whom the proxy names, if it is the proxy.
     pub(super) fn identify(&self, parts: &Parts) -> Option<Identity> {
         let name = only(&parts.headers, self.header.as_ref()?)?;

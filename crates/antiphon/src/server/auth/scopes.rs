@@ -1,16 +1,19 @@
 //! What requests need, and whether whoever sends them may.
 
+use std::sync::Arc;
+
 use axum::response::Response;
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 
-use super::{Identity, Inner, Refusal};
+use super::{Identity, Inner, Refusal, refusal::EXPIRED};
 use crate::{
     server::{
         Shared,
         headers::{METHOD, NAME},
         revised::Read,
     },
+    task::{Owner, Tasks},
     tool::Tool,
 };
 
@@ -45,6 +48,11 @@ impl Inner {
 }
 
 impl Shared {
+    /// Whether any tool needs scopes of its own.
+    pub(crate) fn has_scoped_tools(&self) -> bool {
+        self.auth.is_some() && self.registry().tools().iter().any(|tool| !tool.scopes.is_empty())
+    }
+
     /// Whether a request of `method`, for `tool` if it calls one, may be made by `identity`.
     ///
     /// `None` is somebody of whom nothing is known: over a pipe that is whoever started the server, who may do everything;
@@ -62,6 +70,10 @@ impl Shared {
             None if over_http => return Err(Refusal::Missing),
             None => return Ok(()),
         };
+        // Over a WebSocket the credentials are those that opened it.
+        if identity.is_over() {
+            return Err(EXPIRED);
+        }
         let inner = &auth.inner;
         let tool = tool.map(|tool| tool.scopes.as_slice()).unwrap_or_default();
         if inner.needs(method, tool).all(|scope| identity.has_scope(scope)) {
@@ -97,6 +109,57 @@ pub(in crate::server) fn step_up(shared: &Shared, read: &Read, is_legacy: bool) 
     let tool = name.and_then(|name| registry.tool(&name)).map(|tool| &**tool);
     let refusal = shared.permits(extensions.get::<Identity>(), true, &method, tool).err()?;
     Some(auth.respond(&refusal))
+}
+
+/// The same for a request about a task, which needs what the task's tool needs. What is read of the request is owned: its
+/// body cannot be kept while the store is asked.
+pub(in crate::server) fn step_up_task(
+    shared: &Arc<Shared>,
+    read: &Read,
+) -> impl Future<Output = Option<Response>> + Send + use<> {
+    let asked = shared.has_scoped_tools().then(|| TaskAsked::of(shared, read)).flatten();
+    let shared = Arc::clone(shared);
+    async move {
+        let TaskAsked { method, id, owner, identity } = asked?;
+        // If the store fails, whoever answers the request says so.
+        let view = shared.tasks.as_ref()?.get(&shared, &owner, &id).await.ok()??;
+        let registry = shared.registry();
+        let tool = registry.tool(&view.tool).map(|tool| &**tool);
+        let refusal = shared.permits(identity.as_ref(), true, &method, tool).err()?;
+        Some(shared.auth.as_ref()?.respond(&refusal))
+    }
+}
+
+/// Which task a request is about, and who sends it.
+struct TaskAsked {
+    method: String,
+    id: String,
+    owner: Owner,
+    identity: Option<Identity>,
+}
+
+impl TaskAsked {
+    fn of(shared: &Shared, read: &Read) -> Option<Self> {
+        let Read::Whole { parts, bytes, .. } = read else { return None };
+        let OfTask { method, params } = serde_json::from_slice(bytes).ok()?;
+        let id = params.task_id.filter(|_| method.starts_with("tasks/"))?;
+        let owner = Tasks::owner(shared.principal_of(parts).as_deref());
+        Some(Self { method, id, owner, identity: parts.extensions.get().cloned() })
+    }
+}
+
+/// A message about a task.
+#[derive(Deserialize)]
+struct OfTask {
+    method: String,
+    params: TaskId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskId {
+    #[serde(default)]
+    task_id: Option<String>,
 }
 
 /// What a message asks for, as far as scopes go.

@@ -20,13 +20,52 @@ use crate::{
 /// From so many on, those are forgotten whose time is over.
 const MANY: usize = 1024;
 
-/// How many bytes of JSON are about a token, where a provider does not say what it counted.
-const TOKEN: usize = 4;
+/// The most accounts there are, where replicas share nothing. Beyond that, those are forgotten that were used least
+/// recently: without a window nobody's time is ever over.
+const MOST: usize = 65_536;
+
+/// How often a change is tried while others get there first, and the longest pause before the next try.
+const TRIES: u32 = 64;
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// What each caller has spent of its [`Budget`], where replicas share nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Spend {
-    accounts: Mutex<HashMap<String, Account>>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    of: HashMap<String, Used>,
+    /// How many there are when it is next looked for those to forget.
+    sweep: usize,
+}
+
+/// An account, and when it was last used, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    account: Account,
+    at: u64,
+}
+
+impl Accounts {
+    /// The account of `name`. From time to time, those are forgotten whose time is over.
+    fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
+        if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(MANY) {
+            self.of.retain(|_, used| !used.account.is_over(budget, now));
+            if self.of.len() > MOST {
+                let mut times: Vec<u64> = self.of.values().map(|used| used.at).collect();
+                let (_, median, _) = times.select_nth_unstable(self.of.len() / 2);
+                let median = *median;
+                self.of.retain(|_, used| used.at > median);
+            }
+            // Looked at again when there are twice as many: what is added pays for it.
+            self.sweep = (2 * self.of.len()).min(MOST);
+        }
+        let used = self.of.entry(name.to_owned()).or_default();
+        used.at = now;
+        used
+    }
 }
 
 /// What a caller has spent.
@@ -70,7 +109,7 @@ impl Account {
 }
 
 impl Spend {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<String, Account>> {
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +128,7 @@ impl Spend {
         let name = keep::key(SPENT, name.as_bytes());
         shared.spend.change(shared, budget, &name, |account, now| account.ask(budget, now)).await?;
         let reply = reply.await?;
-        let tokens = tokens(request, &reply);
+        let tokens = reply.tokens(request);
         let paid = shared.spend.change(shared, budget, &name, |account, _| {
             Ok(Account { tokens: account.tokens.saturating_add(tokens), ..account })
         });
@@ -111,11 +150,8 @@ impl Spend {
         }
         let now = now_millis();
         let mut accounts = self.accounts();
-        if accounts.len() >= MANY {
-            accounts.retain(|_, account| !account.is_over(budget, now));
-        }
-        let account = accounts.entry(name.to_owned()).or_default();
-        *account = change(account.at(budget, now), now)?;
+        let used = accounts.of(name, budget, now);
+        used.account = change(used.account.at(budget, now), now)?;
         Ok(())
     }
 }
@@ -132,7 +168,7 @@ async fn change_shared(
         tracing::error!(%error, "what callers have spent cannot be reached");
         Error::Unavailable("what callers have spent cannot be looked up; try again later".into())
     };
-    loop {
+    for tried in 0..TRIES {
         let now = now_millis();
         let found = store.get(name).await.map_err(unknown)?;
         let account: Account =
@@ -142,10 +178,22 @@ async fn change_shared(
         let written = put(store, name, value, budget.window, found.map(|record| record.revision)).await;
         match written {
             Ok(_) => return Ok(()),
-            Err(StoreError::Conflict { .. }) => {}
+            Err(StoreError::Conflict { .. }) => tokio::time::sleep(pause(tried)).await,
             Err(error) => return Err(unknown(error)),
         }
     }
+    Err(Error::Unavailable(
+        "too many requests of this caller change what it has spent; try again later".into(),
+    ))
+}
+
+/// How long to wait before the next try: longer each time, and not as long as others.
+fn pause(tried: u32) -> Duration {
+    let longest = Duration::from_millis(1 << tried.min(10)).min(LONGEST_PAUSE);
+    let mut random = [0];
+    // Without randomness all wait equally long, which is only slower.
+    let _ = getrandom::fill(&mut random);
+    longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0)
 }
 
 async fn put(
@@ -159,16 +207,6 @@ async fn put(
         Some(revision) => store.update(name, value, life, revision).await,
         None => store.create(name, value, life).await,
     }
-}
-
-/// What a reply cost: as its provider says, or about.
-fn tokens(request: &Request, reply: &Reply) -> u64 {
-    if let Some(usage) = reply.usage() {
-        return usage.input_tokens.saturating_add(usage.output_tokens);
-    }
-    let bytes = |json: serde_json::Result<Vec<u8>>| json.map_or(0, |json| json.len());
-    let bytes = bytes(serde_json::to_vec(request)) + bytes(serde_json::to_vec(&reply.content));
-    bytes.div_ceil(TOKEN) as u64
 }
 
 fn millis(window: Duration) -> u64 {
@@ -195,10 +233,39 @@ mod tests {
     }
 
     #[test]
+    fn accounts_are_forgotten_with_and_without_a_window() {
+        let forever = Budget::default().with_max_tokens(100);
+        let mut accounts = Accounts::default();
+        for n in 0..(3 * MOST as u64) {
+            accounts.of(&n.to_string(), &forever, n + 1).account.tokens = 1;
+            // One that is used is not forgotten.
+            accounts.of("busy", &forever, n + 1).account.tokens = 7;
+        }
+        assert!(accounts.of.len() <= MOST + 1, "{}", accounts.of.len());
+        assert_eq!(accounts.of["busy"].account.tokens, 7);
+        let hour = Budget::per(HOUR).with_max_tokens(100);
+        let mut accounts = Accounts::default();
+        for n in 0..10 * MANY as u64 {
+            let now = n * millis(HOUR) / 100;
+            accounts.of(&n.to_string(), &hour, now).account.since = now;
+        }
+        assert!(accounts.of.len() <= 2 * MANY, "{}", accounts.of.len());
+    }
+
+    #[test]
+    fn pause_grows_and_stays_short() {
+        assert!(pause(0) <= Duration::from_millis(1));
+        for tried in 0..TRIES {
+            assert!(pause(tried) <= LONGEST_PAUSE, "{tried}");
+        }
+        assert!(pause(20) >= LONGEST_PAUSE / 2);
+    }
+
+    #[test]
     fn a_model_that_does_not_say_what_it_cost_is_not_free() {
         let request = Request::prompt("How many stars are there in the sky tonight?");
         let reply = Reply::new("m", "More than I can count.");
-        let about = tokens(&request, &reply);
+        let about = reply.tokens(&request);
         assert!(about > 10, "{about}");
     }
 }

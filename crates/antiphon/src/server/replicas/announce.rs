@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use antiphon_store::{Event, MAX_EVENT, Subscription};
@@ -87,13 +87,35 @@ fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
         serde_json::to_vec(&announcement).expect("names and numbers are JSON")
     };
     let event = encode(change);
-    // A URI that fits in no event is among those that may have changed.
+    // A URI that fits in no event is among those that may have changed. The ID of an elicitation always fits.
     if event.len() > MAX_EVENT { encode(&Change::Any) } else { event }
 }
 
+/// The last announcement of each replica. They come in order, and perhaps twice.
+#[derive(Debug, Default)]
+struct Heard(HashMap<String, (u64, Instant)>);
+
+/// After how long without a word a replica is forgotten. An announcement that comes twice comes sooner.
+const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
+
+impl Heard {
+    fn is_new(&mut self, from: &str, number: u64, now: Instant) -> bool {
+        if let Some((last, at)) = self.0.get_mut(from) {
+            if number <= *last {
+                return false;
+            }
+            (*last, *at) = (number, now);
+            return true;
+        }
+        // Every process has a name of its own, and most of those in here have ended.
+        self.0.retain(|_, (_, at)| now.duration_since(*at) < FORGOTTEN);
+        self.0.insert(from.to_owned(), (number, now));
+        true
+    }
+}
+
 async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
-    // A replica's announcements come in order, and perhaps twice.
-    let mut last: HashMap<String, u64> = HashMap::new();
+    let mut heard = Heard::default();
     loop {
         let event = tokio::select! {
             () = replicas.stopped.cancelled() => return,
@@ -105,11 +127,9 @@ async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
             Some(Event::Message(message)) => match serde_json::from_slice::<Announcement>(&message) {
                 Ok(announcement) if announcement.from == replicas.id => continue,
                 Ok(announcement) => {
-                    let heard = last.entry(announcement.from.clone()).or_default();
-                    if announcement.number <= *heard {
+                    if !heard.is_new(&announcement.from, announcement.number, Instant::now()) {
                         continue;
                     }
-                    *heard = announcement.number;
                     announcement.told()
                 }
                 Err(error) => {
@@ -119,5 +139,25 @@ async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
             },
         };
         let _ = replicas.told.send(told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announcement_that_comes_twice_is_heard_once_and_ended_replicas_are_forgotten() {
+        let (mut heard, begun) = (Heard::default(), Instant::now());
+        assert!(heard.is_new("a", 1, begun));
+        assert!(!heard.is_new("a", 1, begun));
+        assert!(heard.is_new("a", 2, begun));
+        for process in 0..1000_u32 {
+            let now = begun + Duration::from_secs(60) * process;
+            assert!(heard.is_new(&format!("process {process}"), 1, now));
+            assert!(heard.is_new("lives", u64::from(process) + 1, now));
+        }
+        assert!(heard.0.len() <= 12, "{} replicas are remembered", heard.0.len());
+        assert!(!heard.is_new("lives", 1000, begun + Duration::from_secs(60_000)));
     }
 }

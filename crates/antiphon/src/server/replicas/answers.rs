@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon_store::{Event, Result, Subscription};
+use antiphon_store::{Error, Event, Result, Subscription};
 use bytes::Bytes;
 use rmcp::model::ClientJsonRpcMessage;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,10 @@ use crate::keep::{PIECE, Pieces};
 
 /// How long an answer waits for the replica that asked. It takes milliseconds, or the replica is gone.
 const WAITS: Duration = Duration::from_secs(60);
+
+/// How often an answer is tried to be read, and how long to wait before the second try.
+const ATTEMPTS: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// An answer on its way.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,22 +58,37 @@ impl Replicas {
     }
 
     /// Gives an answer to whoever waits for it here.
-    async fn deliver(&self, key: &str) -> Result<()> {
+    pub(super) async fn deliver(&self, key: &str) -> Result<()> {
         // Heard of twice, it is gone the second time.
         let Some(record) = self.store.get(key).await? else { return Ok(()) };
-        self.store.delete(key, record.revision).await?;
-        let Ok(mut letter) = serde_json::from_slice::<Letter>(&record.value) else { return Ok(()) };
-        if let Some(pieces) = &letter.pieces {
-            let bytes = pieces.get(&*self.store).await?;
-            letter.message = bytes.and_then(|bytes| String::from_utf8(bytes.into()).ok());
-            pieces.delete(&*self.store).await?;
+        let letter = serde_json::from_slice::<Letter>(&record.value).ok();
+        let pieces = letter.as_ref().and_then(|letter| letter.pieces.clone());
+        // Read before the letter is deleted: if that fails, the letter is there for another try.
+        let read = match &pieces {
+            Some(pieces) => pieces.get(&*self.store).await?,
+            None => None,
+        };
+        match self.store.delete(key, record.revision).await {
+            Ok(()) => {}
+            // Whoever else heard of it has delivered it.
+            Err(Error::Conflict { .. }) => return Ok(()),
+            Err(error) => return Err(error),
         }
-        let Some(Ok(message)) = letter.message.as_deref().map(serde_json::from_str) else {
+        if let Some(pieces) = pieces {
+            // What is not deleted expires.
+            let _ = pieces.delete(&*self.store).await;
+        }
+        let letter = letter.map(|letter| {
+            let read = read.and_then(|bytes| String::from_utf8(bytes.into()).ok());
+            (letter.session, letter.message.or(read))
+        });
+        let message = letter.as_ref().and_then(|(_, message)| serde_json::from_str(message.as_deref()?).ok());
+        let (Some((session, _)), Some(message)) = (letter, message) else {
             tracing::warn!("an answer from another replica cannot be read");
             return Ok(());
         };
         for sessions in self.sessions() {
-            if let Some(part) = sessions.part(&letter.session) {
+            if let Some(part) = sessions.part(&session) {
                 sessions.answer(&part, message).await;
                 return Ok(());
             }
@@ -98,9 +117,18 @@ pub(super) async fn hear(replicas: Arc<Replicas>, mut letters: Subscription) {
 }
 
 async fn deliver(replicas: Arc<Replicas>, key: String) {
-    if let Err(error) = replicas.deliver(&key).await {
-        tracing::warn!(%error, "an answer from another replica was lost");
+    let mut pause = PAUSE;
+    for _ in 0..ATTEMPTS {
+        match replicas.deliver(&key).await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::warn!(%error, "an answer from another replica could not be read; trying again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
     }
+    tracing::error!("an answer from another replica was lost: the store cannot be reached");
 }
 
 /// After word of an answer may have been missed.

@@ -9,6 +9,7 @@ use rmcp::{
 };
 
 use super::NAME;
+use crate::server::drain::Counted;
 
 /// A part of a session: the replica it is at, and which of the replica's parts it is.
 ///
@@ -81,7 +82,7 @@ pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
 ///
 /// The SDK numbers requests from 0 in every replica.
 pub(crate) struct Marked {
-    pub(super) inner: WorkerTransport<LocalSessionWorker>,
+    pub(super) inner: Counted<WorkerTransport<LocalSessionWorker>>,
     pub(super) part: PartId,
 }
 

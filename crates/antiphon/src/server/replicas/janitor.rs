@@ -109,4 +109,5 @@ async fn live(replicas: Arc<Replicas>) {
     if let Err(error) = replicas.die().await {
         tracing::debug!(%error, "this replica counts as alive a little longer");
     }
+    replicas.ended.cancel();
 }

@@ -14,6 +14,9 @@ use crate::keep::{PIECE, Pieces};
 const SEGMENT_EVENTS: u64 = 4096;
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
+/// More segments than a session can have.
+const SEGMENTS: u64 = u32::MAX as u64;
+
 /// The stream that belongs to no request: what a client listens to with GET.
 pub(super) const COMMON: &str = "all";
 
@@ -44,8 +47,12 @@ impl FromStr for EventId {
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut pieces = text.rsplitn(3, '.');
         let mut number = || pieces.next().and_then(|piece| piece.parse().ok()).ok_or(());
-        let (next, segment) = (number()?, number()?);
+        let (next, segment): (u64, u64) = (number()?, number()?);
         let stream = pieces.next().ok_or(())?.to_owned();
+        // It comes from a client, and no log has such a place.
+        if next > SEGMENT_EVENTS || segment > SEGMENTS {
+            return Err(());
+        }
         Ok(Self { stream, after: Position { segment, next } })
     }
 }
@@ -232,7 +239,9 @@ mod tests {
         let id = EventId { stream: "abc-1-2".into(), after: Position { segment: 3, next: 14 } };
         assert_eq!(id.to_string(), "abc-1-2.3.14");
         assert_eq!(id.to_string().parse(), Ok(id));
-        for other in ["", "0", "0/1", "a.b.c", "a.1", "1.2"] {
+        for other in
+            ["", "0", "0/1", "a.b.c", "a.1", "1.2", "a.18446744073709551615.0", "a.0.18446744073709551615"]
+        {
             assert_eq!(other.parse::<EventId>(), Err(()), "{other}");
         }
     }

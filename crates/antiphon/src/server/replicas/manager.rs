@@ -1,6 +1,6 @@
 //! What the SDK asks of whoever keeps its sessions.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::Stream;
@@ -14,6 +14,7 @@ use rmcp::{
         SessionStore, SessionStoreError,
     },
 };
+use tokio::time::Instant;
 
 use super::{
     ids::{Marked, answered},
@@ -23,11 +24,14 @@ use super::{
     record::{SessionRecord, caller, session_name},
     sessions::{Failure, Sessions},
 };
+use crate::{
+    jitter,
+    server::local::{Events, primed},
+    wire::Elicitations,
+};
 
-/// How long a client waits before it opens a broken stream again.
-const RETRY: Duration = Duration::from_secs(3);
-
-type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
+/// How long it takes at most from reading a session's record to restoring the session.
+const RESTORED: Duration = Duration::from_secs(10);
 
 impl SessionManager for Sessions {
     type Error = Failure;
@@ -57,6 +61,7 @@ impl SessionManager for Sessions {
                         caller: caller(&place.name, principal.as_deref()),
                         level: None,
                         subscribed: std::collections::BTreeSet::new(),
+                        elicitations: Elicitations::new(),
                         heard: false,
                         segment: 0,
                     })
@@ -70,7 +75,7 @@ impl SessionManager for Sessions {
             && matches!(response, ServerJsonRpcMessage::Response(_))
         {
             place.create(&record).await?;
-            part.belongs_to(record.caller);
+            part.began(record);
             let initialized = ClientNotification::InitializedNotification(InitializedNotification::default());
             self.initialized(&part, ClientJsonRpcMessage::notification(initialized)).await?;
         }
@@ -98,7 +103,7 @@ impl SessionManager for Sessions {
         message.insert_extension(Arc::clone(&part));
         // Boxed, because it does not borrow from the part and its type says that it does.
         let events: Events = Box::pin(part.local.create_stream(id, message).await?);
-        Ok(events)
+        Ok(primed(events, part.primes()))
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Failure> {
@@ -130,7 +135,7 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
-        Ok(self.find(id)?.listen(RETRY).await?)
+        Ok(self.find(id)?.listen(jitter::reconnect()).await?)
     }
 
     async fn resume(
@@ -147,7 +152,7 @@ impl SessionManager for Sessions {
         let name = session_name(&id);
         let read = lock(&self.read).remove(&name);
         let record = match read {
-            Some(record) => record,
+            Some((_, record)) => record,
             None => self.place(name).load().await?.ok_or(Failure::Unknown)?,
         };
         Ok(RestoreOutcome::Restored(self.open(id, Some(record)).await?))
@@ -160,7 +165,10 @@ impl SessionStore for Sessions {
         let name = session_name(id);
         let Some(record) = self.place(name.clone()).load().await? else { return Ok(None) };
         let state = SessionState::new(record.params.clone());
-        lock(&self.read).insert(name, record);
+        let mut read = lock(&self.read);
+        // A client that hangs up before its session is restored leaves the record behind.
+        read.retain(|_, (at, _)| at.elapsed() < RESTORED);
+        read.insert(name, (Instant::now(), record));
         Ok(Some(state))
     }
 

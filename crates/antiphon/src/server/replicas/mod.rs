@@ -38,6 +38,8 @@ mod recorder;
 mod sessions;
 #[cfg(feature = "http")]
 mod tail;
+#[cfg(all(test, feature = "http"))]
+mod tests;
 mod tidy;
 #[cfg(feature = "http")]
 mod verbatim;
@@ -63,7 +65,10 @@ use self::announce::Outbox;
 pub(crate) use self::part::Part;
 #[cfg(feature = "http")]
 pub(super) use self::sessions::Sessions;
-use super::changes::{Change, Told};
+use super::{
+    Drain,
+    changes::{Change, Told},
+};
 
 /// This replica among the others.
 pub(crate) struct Replicas {
@@ -78,7 +83,13 @@ pub(crate) struct Replicas {
     beginning: AtomicBool,
     #[cfg(feature = "http")]
     shares_sessions: OnceCell<()>,
+    /// Is cancelled when the server takes nothing new.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP has streams"))]
+    draining: CancellationToken,
     stopped: CancellationToken,
+    /// Is cancelled when the sessions of this replica are closed.
+    #[cfg(feature = "http")]
+    ended: CancellationToken,
     /// How many parts of sessions this replica has had.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only HTTP has sessions"))]
     parts: AtomicU64,
@@ -91,6 +102,7 @@ impl Replicas {
         backend: Backend,
         audience: &str,
         told: broadcast::Sender<Told>,
+        drain: &Drain,
         stopped: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -104,7 +116,10 @@ impl Replicas {
             beginning: AtomicBool::new(false),
             #[cfg(feature = "http")]
             shares_sessions: OnceCell::new(),
+            draining: drain.draining.clone(),
             stopped,
+            #[cfg(feature = "http")]
+            ended: CancellationToken::new(),
             parts: AtomicU64::new(0),
             #[cfg(feature = "http")]
             sessions: Mutex::default(),
@@ -143,6 +158,14 @@ impl Replicas {
             Ok(())
         };
         self.begun.get_or_try_init(begin).await.copied()
+    }
+
+    /// Returns when the sessions of this replica are closed, or could not be in time.
+    #[cfg(feature = "http")]
+    pub(super) async fn ended(&self) {
+        if self.shares_sessions.initialized() {
+            let _ = tokio::time::timeout(std::time::Duration::from_secs(2), self.ended.cancelled()).await;
+        }
     }
 
     /// Shares sessions with the other replicas. Who serves none writes nothing to the store.

@@ -24,7 +24,10 @@ use super::{
     tail::{Followed, Sent, Tail},
     verbatim::changed,
 };
-use crate::wire::{Setting, Settings};
+use crate::{
+    server::local::primes,
+    wire::{Setting, Settings, add_elicitation},
+};
 
 /// A session, as far as this replica has to do with it.
 pub(crate) struct Part {
@@ -34,6 +37,8 @@ pub(crate) struct Part {
     /// The SDK's session, alone in its manager.
     pub(super) local: LocalSessionManager,
     caller: OnceLock<Option<String>>,
+    /// Whether streams begin with an event that has no data.
+    primes: OnceLock<bool>,
     settings: Arc<Settings>,
     initialized: AtomicBool,
     listens: Mutex<Listens>,
@@ -67,7 +72,7 @@ impl Part {
         local.session_config = config;
         let settings = Arc::new(Settings::default());
         if let Some(record) = record {
-            settings.replace(record.level, record.subscribed.clone());
+            settings.replace(record.level, record.subscribed.clone(), record.elicitations.clone());
         }
         Self {
             id,
@@ -75,6 +80,8 @@ impl Part {
             log,
             local,
             caller: record.map_or_else(OnceLock::new, |record| record.caller.clone().into()),
+            primes: record
+                .map_or_else(OnceLock::new, |record| primes(&record.params.protocol_version).into()),
             settings,
             initialized: AtomicBool::new(false),
             // Nobody else has a session that has just begun.
@@ -87,8 +94,14 @@ impl Part {
         self.caller.get()?.as_ref()
     }
 
-    pub(super) fn belongs_to(&self, caller: Option<String>) {
-        let _ = self.caller.set(caller);
+    /// The session has begun.
+    pub(super) fn began(&self, record: SessionRecord) {
+        let _ = self.primes.set(primes(&record.params.protocol_version));
+        let _ = self.caller.set(record.caller);
+    }
+
+    pub(super) fn primes(&self) -> bool {
+        self.primes.get().copied().unwrap_or(true)
     }
 
     pub(crate) fn settings(&self) -> &Arc<Settings> {
@@ -107,9 +120,10 @@ impl Part {
             Setting::Level(level) => record.level = Some(*level),
             Setting::Subscribed(uri) => drop(record.subscribed.replace(uri.clone())),
             Setting::Unsubscribed(uri) => drop(record.subscribed.take(uri)),
+            Setting::Elicitation(id) => add_elicitation(&mut record.elicitations, id),
         };
         if let Some(record) = place.change(change).await? {
-            self.settings.replace(record.level, record.subscribed);
+            self.settings.replace(record.level, record.subscribed, record.elicitations);
             place.replicas.tell(&News::Settings { session: place.name.clone() }).await?;
         }
         Ok(())
@@ -118,7 +132,7 @@ impl Part {
     /// Takes over what was set at another replica.
     pub(super) async fn reload(&self) -> Result<()> {
         if let Some(record) = self.log.place.load().await? {
-            self.settings.replace(record.level, record.subscribed);
+            self.settings.replace(record.level, record.subscribed, record.elicitations);
         }
         Ok(())
     }
@@ -170,7 +184,8 @@ impl Part {
             place.change(|record| record.heard = true).await?;
         }
         let id = EventId { stream: format!("{COMMON}-{}", place.replicas.id), after: at };
-        let first = vec![ServerSseMessage::priming(id.to_string(), retry)];
+        let primed = self.primes().then(|| ServerSseMessage::priming(id.to_string(), retry));
+        let first = Vec::from_iter(primed);
         let stream = Followed::Common { listener, begun: heard };
         Ok(Tail::spawn(self, stream, at, first))
     }

@@ -11,6 +11,7 @@ use rmcp::model::{InitializeRequestParams, LoggingLevel};
 use serde::{Deserialize, Serialize};
 
 use super::{Replicas, digest, lock};
+use crate::wire::Elicitations;
 
 /// What a session was begun with, and what its client has set since.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub(super) struct SessionRecord {
     pub(super) level: Option<LoggingLevel>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) subscribed: BTreeSet<String>,
+    /// The URL elicitations that it was sent.
+    #[serde(default, skip_serializing_if = "Elicitations::is_empty")]
+    pub(super) elicitations: Elicitations,
     /// Whether its client has ever opened a stream to listen on.
     #[serde(default)]
     pub(super) heard: bool,

@@ -16,13 +16,20 @@ use rmcp::{
     },
 };
 
+use tokio::time::Instant;
+
 use super::{
     Part, Replicas,
-    ids::{Marked, PartId, answered, readdress},
+    ids::{Marked, Numbered, PartId, answered, readdress},
+    lock,
+    log::EventId,
     record::{Place, SessionRecord, caller, session_name},
     recorder::StreamLimits,
 };
-use crate::server::{HttpConfig, Shared};
+use crate::{
+    jitter,
+    server::{HttpConfig, Shared, drain::Counted},
+};
 
 /// How long a session without an idle limit is kept after it was last used.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,9 +41,9 @@ pub(crate) struct Sessions {
     /// By the names of the sessions.
     parts: RwLock<HashMap<String, Arc<Part>>>,
     /// Records that were read and whose sessions are about to be restored.
-    pub(super) read: Mutex<HashMap<String, SessionRecord>>,
+    pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
     /// One request at a time restores a session; the SDK fails those that come a moment later.
-    restoring: Vec<tokio::sync::Mutex<()>>,
+    restoring: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     config: SessionConfig,
     limits: StreamLimits,
     ttl: Duration,
@@ -51,7 +58,7 @@ impl Sessions {
             replicas: Arc::clone(replicas),
             parts: RwLock::default(),
             read: Mutex::default(),
-            restoring: std::iter::repeat_with(Default::default).take(64).collect(),
+            restoring: Mutex::default(),
             config: session_config,
             limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
             // Refreshed when a third has passed, it is there for the idle limit at least.
@@ -92,14 +99,15 @@ impl Sessions {
         let part = PartId { replica: self.replicas.id.clone(), number };
         let place = self.place(session_name(&id));
         let name = place.name.clone();
-        let config = self.config.clone();
+        let mut config = self.config.clone();
+        config.sse_retry = Some(jitter::reconnect());
         let opened =
             Arc::new(Part::new(part.clone(), Arc::clone(&id), place, record.as_ref(), config, self.limits));
         let RestoreOutcome::Restored(inner) = opened.local.restore_session(id).await? else {
             return Err(Failure::Unknown);
         };
         self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(name, opened);
-        Ok(Marked { inner, part })
+        Ok(Marked { inner: Counted::session(inner, &self.shared.drain), part })
     }
 
     /// Closes this replica's part of a session.
@@ -140,14 +148,28 @@ impl Sessions {
         Ok(of == from)
     }
 
-    /// Held by the first request of a session that comes to this replica.
-    pub(crate) async fn restoring(&self, id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    /// Held by the first request of a session that comes to this replica. Requests of other sessions do not wait.
+    pub(crate) async fn restoring(&self, id: &str) -> Option<Restoring<'_>> {
         let name = session_name(id);
         if self.part(&name).is_some() {
             return None;
         }
-        let stripe = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
-        Some(self.restoring[stripe % self.restoring.len()].lock().await)
+        let turn = Arc::clone(lock(&self.restoring).entry(name.clone()).or_default());
+        let mut restoring = Restoring { sessions: self, name, held: None, turn: Arc::clone(&turn) };
+        restoring.held = Some(turn.lock_owned().await);
+        // Whoever waited has nothing left to restore, and need not hold up the next.
+        self.part(&restoring.name).is_none().then_some(restoring)
+    }
+
+    #[cfg(test)]
+    pub(super) fn restorations(&self) -> usize {
+        lock(&self.restoring).len()
+    }
+
+    /// Whether the request whose stream an event belongs to is worked on at this replica.
+    pub(crate) fn holds(&self, last: &str) -> bool {
+        let request = last.parse().ok().and_then(|last: EventId| last.stream.parse::<Numbered>().ok());
+        request.is_some_and(|request| request.part.replica == self.replicas.id)
     }
 
     /// For a request outside of any session: it does not wait for the other replicas.
@@ -188,6 +210,25 @@ impl Sessions {
             part.local.accept_message(&part.session, message).await?;
         }
         Ok(())
+    }
+}
+
+/// One request's turn to restore a session.
+pub(crate) struct Restoring<'a> {
+    sessions: &'a Sessions,
+    name: String,
+    held: Option<tokio::sync::OwnedMutexGuard<()>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut restoring = lock(&self.sessions.restoring);
+        // The map has one, and this is the other: nobody else waits.
+        if Arc::strong_count(&self.turn) == 2 {
+            restoring.remove(&self.name);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::mpsc::{self, Sender};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     ids::Numbered,
@@ -23,6 +24,9 @@ use super::{
 
 /// The longest time between two looks around, whatever the bus says.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// How long the last look at a log may take.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How many entries are read at once.
 const PAGE: usize = 64;
@@ -64,13 +68,18 @@ impl Stream for Sent {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum More {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum More {
     Later,
     Never,
 }
 
 impl Tail {
+    #[cfg(test)]
+    pub(super) fn new(place: Arc<Place>, stream: Followed, sender: Sender<ServerSseMessage>) -> Self {
+        Self { place, part: Weak::new(), stream, at: Position::default(), full: None, sender }
+    }
+
     /// Sends `first`, and then what `stream` has from `at` on.
     pub(super) fn spawn(
         part: &Arc<Part>,
@@ -84,20 +93,34 @@ impl Tail {
             let _ = sender.try_send(event);
         }
         let place = Arc::clone(&part.log.place);
-        let tail = Self { place, part: Arc::downgrade(part), stream, at, full: None, sender };
+        let mut tail = Self { place, part: Arc::downgrade(part), stream, at, full: None, sender };
         tokio::spawn(async move {
-            let (stopped, sender) = (tail.place.replicas.stopped.clone(), tail.sender.clone());
+            let (ends, sender) = (tail.ends(), tail.sender.clone());
             tokio::select! {
-                () = stopped.cancelled() => {}
+                () = ends.cancelled() => {}
                 // The client is gone.
-                () = sender.closed() => {}
-                () = tail.run() => {}
+                () = sender.closed() => return,
+                () = tail.run() => return,
+            }
+            if matches!(tail.stream, Followed::Request(_)) {
+                // What was written last need not be asked for elsewhere.
+                let _ = tokio::time::timeout(LAST, tail.read_on()).await;
             }
         });
         Sent(receiver)
     }
 
-    async fn run(mut self) {
+    /// Is cancelled when the stream is to go on at another replica. The stream of a request stays for as long as the
+    /// request is worked on here.
+    fn ends(&self) -> CancellationToken {
+        let replicas = &self.place.replicas;
+        match &self.stream {
+            Followed::Request(request) if request.part.replica == replicas.id => replicas.stopped.clone(),
+            _ => replicas.draining.clone(),
+        }
+    }
+
+    async fn run(&mut self) {
         // Before the first look, so that nothing falls between the two.
         let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
         if let Err(error) = &news {
@@ -126,7 +149,7 @@ impl Tail {
             if let Some(part) = self.part.upgrade() {
                 part.stay().await;
             }
-            if self.at.segment + 1 < record.segment {
+            if self.at.segment.saturating_add(1) < record.segment {
                 tracing::warn!("a stream has lost events: its session's log has gone on without it");
                 self.say_missing().await;
                 (self.at, self.full) = (Position { segment: record.segment - 1, next: 0 }, Some(false));
@@ -141,10 +164,11 @@ impl Tail {
         Ok(more)
     }
 
-    async fn read_on(&mut self) -> Result<More> {
+    pub(super) async fn read_on(&mut self) -> Result<More> {
         loop {
             if self.is_full().await? {
-                (self.at, self.full) = (Position { segment: self.at.segment + 1, next: 0 }, Some(false));
+                let segment = self.at.segment.saturating_add(1);
+                (self.at, self.full) = (Position { segment, next: 0 }, Some(false));
             }
             let log = self.place.segment(self.at.segment);
             let entries = self.place.replicas.store.read(&log, self.at.next, PAGE).await?;
@@ -152,10 +176,15 @@ impl Tail {
                 return Ok(More::Later);
             }
             for entry in entries {
-                self.at.next += 1;
-                let Some((head, body)) = decode(&entry) else { continue };
-                self.full = Some(head.is_last(self.at.next));
-                if self.pass(head, body).await? == More::Never {
+                let after = Position { next: self.at.next.saturating_add(1), ..self.at };
+                let (mut more, mut full) = (More::Later, self.full);
+                if let Some((head, body)) = decode(&entry) {
+                    full = Some(head.is_last(after.next));
+                    more = self.pass(head, body, after).await?;
+                }
+                // Only now: if the store fails on the way, the same entry is read again.
+                (self.at, self.full) = (after, full);
+                if more == More::Never {
                     return Ok(More::Never);
                 }
             }
@@ -176,8 +205,8 @@ impl Tail {
         Ok(full)
     }
 
-    /// Sends an entry, if it belongs to the stream.
-    async fn pass(&mut self, head: Head, body: Bytes) -> Result<More> {
+    /// Sends the entry before `after`, if it belongs to the stream. If it fails, nothing was sent.
+    async fn pass(&mut self, head: Head, body: Bytes, after: Position) -> Result<More> {
         let name = match &mut self.stream {
             Followed::Request(request) => {
                 let name = request.to_string();
@@ -202,19 +231,19 @@ impl Tail {
             }
             Followed::Silent => return Ok(More::Later),
         };
-        if head.partial {
-            self.say_missing().await;
-        }
         let body = match &head.pieces {
             Some(pieces) => pieces.get(&*self.place.replicas.store).await?,
             None => Some(body),
         };
+        if head.partial {
+            self.say_missing().await;
+        }
         let Some(message) = body.as_deref().and_then(Verbatim::read) else {
             self.say_missing().await;
             return Ok(More::Later);
         };
         let ends = message.is_answer() && matches!(self.stream, Followed::Request(_));
-        let id = EventId { stream: name, after: self.at }.to_string();
+        let id = EventId { stream: name, after }.to_string();
         let _ = self.sender.send(ServerSseMessage::new(id, message.into())).await;
         Ok(if ends { More::Never } else { More::Later })
     }

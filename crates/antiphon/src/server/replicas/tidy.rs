@@ -2,48 +2,66 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon_store::{Error, Record, Result};
+use antiphon_store::Result;
+#[cfg(feature = "http")]
+use antiphon_store::{Error, Record};
+#[cfg(feature = "http")]
+use futures_util::{StreamExt as _, stream};
 
 use super::Replicas;
-use crate::keep::KINDS;
+use crate::{
+    jitter,
+    keep::{KINDS, remove_all},
+};
 
 /// How long the removal of one record and what hangs on it may take before another replica tries.
+#[cfg(feature = "http")]
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How many expired records of a kind are taken at once, and how often in a row.
+/// How many expired records are taken at once where something hangs on each, and how many are removed at the same time.
+#[cfg(feature = "http")]
 const BATCH: usize = 64;
-const BATCHES: usize = 8;
+#[cfg(feature = "http")]
+const ABREAST: usize = 8;
 
 #[cfg(feature = "http")]
 const OF_SESSIONS: &[&str] = &["sessions/", "answers/", "replicas/"];
-#[cfg(not(feature = "http"))]
-const OF_SESSIONS: &[&str] = &[];
 
 /// Removes what has expired, together with what hangs on it. Every replica does; the store sees to it that
 /// no two remove the same.
 pub(super) async fn tidy(replicas: Arc<Replicas>) {
     loop {
-        let pause = (pause(&replicas) / 2).max(Duration::from_secs(1));
-        // Replicas that were started together need not look together.
-        let pause = pause.mul_f64(0.75 + f64::from(jitter()) / 512.0);
+        let pause = jitter::around((pause(&replicas) / 2).max(Duration::from_secs(1)));
         tokio::select! {
             () = replicas.stopped.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
-        for prefix in OF_SESSIONS.iter().chain(&KINDS) {
-            if let Err(error) = tidy_up(&replicas, prefix).await {
-                tracing::warn!(%error, prefix, "what has expired could not be removed");
-            }
+        #[cfg(feature = "http")]
+        for prefix in OF_SESSIONS {
+            warn(prefix, tidy_up(&replicas, prefix).await);
+        }
+        for prefix in KINDS {
+            warn(prefix, remove_all(&*replicas.store, prefix, &replicas.stopped).await);
         }
     }
 }
 
+fn warn(prefix: &str, tidied: Result<()>) {
+    if let Err(error) = tidied {
+        tracing::warn!(%error, prefix, "what has expired could not be removed");
+    }
+}
+
+/// Removes all expired records of a kind on which something hangs, that first.
+#[cfg(feature = "http")]
 async fn tidy_up(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
-    for _ in 0..BATCHES {
+    while !replicas.stopped.is_cancelled() {
         let expired = replicas.store.claim_expired(prefix, LEASE, BATCH).await?;
         let last = expired.len() < BATCH;
-        for record in expired {
-            match remove(replicas, record).await {
+        let removals = expired.into_iter().map(|record| remove(replicas, record));
+        let removed: Vec<_> = stream::iter(removals).buffer_unordered(ABREAST).collect().await;
+        for removal in removed {
+            match removal {
                 // Somebody has begun it anew, or was faster.
                 Ok(()) | Err(Error::Conflict { .. }) => {}
                 Err(error) => return Err(error),
@@ -56,8 +74,8 @@ async fn tidy_up(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
     Ok(())
 }
 
+#[cfg(feature = "http")]
 async fn remove(replicas: &Arc<Replicas>, record: Record) -> Result<()> {
-    #[cfg(feature = "http")]
     replicas.remove_with(&record).await?;
     replicas.store.delete(&record.key, record.revision).await
 }
@@ -70,9 +88,4 @@ fn pause(replicas: &Replicas) -> Duration {
 #[cfg(not(feature = "http"))]
 fn pause(_: &Replicas) -> Duration {
     Duration::from_secs(30)
-}
-
-fn jitter() -> u8 {
-    let mut byte = [0];
-    getrandom::fill(&mut byte).map_or(0, |()| byte[0])
 }

@@ -2,16 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
 };
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
 use tokio_util::sync::CancellationToken;
 
 /// The connections of a server.
@@ -158,38 +154,6 @@ pub(super) struct Busy(Arc<Guest>);
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The body of an answer: until it is sent, its request is in hand.
-pub(super) struct Held {
-    body: Body,
-    _busy: Busy,
-}
-
-impl Held {
-    pub(super) fn new(body: Body, busy: Busy) -> Self {
-        Self { body, _busy: busy }
-    }
-}
-
-impl HttpBody for Held {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -23,9 +23,10 @@ use tokio::{
 };
 
 use self::{
-    guests::{Guests, Held, Leave, Seat},
+    guests::{Guests, Leave, Seat},
     stall::Impatient,
 };
+use super::body::Held;
 
 /// What a connection may take of a server.
 #[derive(Clone, Debug)]
@@ -96,17 +97,18 @@ impl ServeConfig {
 
 /// Serves a router over HTTP/1.1 until `shutdown` ends; then lets the requests in hand finish, for a while.
 ///
-/// It is what [`Server::serve_listener`](crate::Server::serve_listener) serves with, for routers of your own: those of
-/// result sets, of operators, or several merged. Beside serving, it keeps to a [`ServeConfig`]: who sends its head
+/// It is what [`Server::serve_listener`](crate::Server::serve_listener) serves with, for routers that have no MCP
+/// endpoint: those of operators or of probes. Serve a router with an endpoint in it with
+/// [`Server::serve_router`](crate::Server::serve_router), which also drains the server. Beside serving, it keeps to a [`ServeConfig`]: who sends its head
 /// byte by byte, reads nothing, or opens connections without end, is cut off. Handlers find the client's address as
 /// axum's `ConnectInfo<SocketAddr>`.
 ///
 /// ```no_run
-/// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
-/// use antiphon::{HttpConfig, ServeConfig};
+/// # async fn example(server: antiphon::Server) -> std::io::Result<()> {
+/// use antiphon::{Health, ServeConfig};
 ///
-/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
-/// let app = server.router(HttpConfig::default()).nest("/resources", results);
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8001").await?;
+/// let app = server.health(Health::default());
 /// antiphon::serve(listener, app, ServeConfig::default(), antiphon::shutdown_signal()).await;
 /// # Ok(())
 /// # }

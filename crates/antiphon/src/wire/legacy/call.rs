@@ -57,7 +57,7 @@ impl Handler {
         if tool.tasks == TaskPolicy::Never {
             return Err(method_not_found(format!("the tool `{name}` cannot be called as a task")));
         }
-        let arguments = Value::Object(arguments.unwrap_or_default());
+        let arguments = Value::Object(tool.arguments.present(arguments.unwrap_or_default()));
         // What is refused here never was a task, so there is none whose result could tell of it.
         tool.arguments
             .check(&arguments, self.shared.limits.argument_depth)

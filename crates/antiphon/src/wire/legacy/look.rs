@@ -24,6 +24,7 @@ impl Handler {
         let owner = tasks::owner(&self.shared, &context.extensions);
         let found = tasks.get(&self.shared, &owner, &request.task_id).await;
         let view = found.map_err(|error| to_error_data(&error))?.ok_or_else(tasks::unknown)?;
+        self.permit_tool("tasks/get", &view.tool, &context.extensions)?;
         let peer = context.peer.clone();
         self.follow(tasks, &view, &self.link(context), peer);
         let mut shown = flat(&view);
@@ -43,6 +44,7 @@ impl Handler {
         request: OfTask,
         context: &RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
+        self.permit_task("tasks/cancel", &request.task_id, &context.extensions).await?;
         let owner = tasks::owner(&self.shared, &context.extensions);
         let found = tasks.cancel(&self.shared, &owner, &request.task_id).await;
         match found.map_err(|error| to_error_data(&error))?.ok_or_else(tasks::unknown)? {
@@ -82,7 +84,8 @@ impl Handler {
             }
         };
         let listed = tasks.list(shared, &owner, after.as_deref(), shared.limits.page).await;
-        let (views, next) = listed.map_err(|error| to_error_data(&error))?;
+        let (mut views, next) = listed.map_err(|error| to_error_data(&error))?;
+        views.retain(|view| self.permit_tool("tasks/list", &view.tool, &context.extensions).is_ok());
         let mut list = json!({"tasks": views.iter().map(flat).collect::<Vec<_>>()});
         if let Some(next) = next {
             let sealed = shared.seal.seal_kept(next.as_bytes(), name.as_bytes());

@@ -44,6 +44,7 @@ impl Handler {
         let desk = Desk { shared: &self.shared, tasks };
         let owner = tasks::owner(&self.shared, &context.extensions);
         let mut view = desk.get(&owner, &request.task_id).await?;
+        self.permit_tool("tasks/result", &view.tool, &context.extensions)?;
         let peer = context.peer.clone();
         let link = self.link(context);
         self.follow(tasks, &view, &link, peer);

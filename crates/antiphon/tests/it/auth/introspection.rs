@@ -2,7 +2,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use antiphon::auth::{Auth, Introspection};
+use antiphon::{
+    auth::{Auth, Introspection},
+    testing::Revision,
+};
 use axum::Router;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -111,7 +114,7 @@ async fn what_is_said_of_a_token_is_held_against_all_that_is_held_against_signed
     assert_invalid(&with_token(&app, "old").await, "the access token has expired", "old");
     // A client's own token, as some say it.
     authority.issue("machine", json!({"active": true, "client_id": "ci", "aud": RESOURCE, "scope": "use"}));
-    assert_eq!(with_token(&app, "machine").await.text(), format!("{}#ci ci", authority.issuer));
+    assert_eq!(with_token(&app, "machine").await.text(), format!("{}?client_id#ci ci", authority.issuer));
     authority.issue("poor", changed(&|it| it["scope"] = json!("more")));
     assert_eq!(with_token(&app, "poor").await.status, StatusCode::FORBIDDEN);
 }
@@ -161,4 +164,38 @@ async fn token_that_names_another_issuer_is_shown_to_nobody() {
     let token = Signer::new("1").sign(&authority.claims());
     authority.issue(&token, good());
     assert_eq!(with_token(&app, &token).await.status, StatusCode::OK);
+}
+
+/// A token that was good is asked about again while a flood of made-up ones waits, from wherever it comes; a new one only
+/// if the flood comes from somewhere else.
+#[tokio::test]
+async fn flood_of_made_up_tokens_does_not_keep_good_ones_out() {
+    let authority = Authority::start(&[]).await;
+    for token in ["known", "new"] {
+        authority.issue(token, good());
+    }
+    let app = taking(asking(&authority).with_cache(Duration::from_millis(50)));
+    let call = |token: &str, peer: &str| {
+        let mut request = super::call(Revision::V2026_07_28, "whoami", Some(&format!("Bearer {token}")));
+        let peer: std::net::SocketAddr = peer.parse().unwrap();
+        request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
+        let app = app.clone();
+        async move { super::send(&app, request).await.status }
+    };
+    assert_eq!(call("known", "127.0.0.1:1").await, StatusCode::OK);
+    *authority.desk.slow.lock().unwrap() = Duration::from_millis(400);
+    let flood: Vec<_> =
+        (0..400).map(|n| tokio::spawn(call(&format!("made-up-{n}"), "127.0.0.1:2"))).collect();
+    let asked = authority.asked();
+    while authority.asked() < asked + 8 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The flood needs ten seconds for itself.
+    let began = std::time::Instant::now();
+    assert_eq!(call("known", "127.0.0.1:3").await, StatusCode::OK);
+    assert_eq!(call("new", "127.0.0.9:1").await, StatusCode::OK);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    for call in flood {
+        call.abort();
+    }
 }

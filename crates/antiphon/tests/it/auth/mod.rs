@@ -3,6 +3,7 @@
 mod authority;
 mod caller;
 mod challenges;
+mod connections;
 mod introspection;
 mod keys;
 #[cfg(feature = "results")]

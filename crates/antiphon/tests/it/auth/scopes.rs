@@ -105,6 +105,82 @@ async fn call_as_a_task_is_held_to_the_same_scopes() {
     assert_refused(&answer.message(), "use erase audit");
 }
 
+/// Two clients of one user: what one may do, the other may not, though the task is the same user's.
+#[tokio::test]
+async fn task_is_held_to_the_scopes_of_its_tool() {
+    let signer = Signer::new("1");
+    let authority = Authority::start(&[&signer]).await;
+    let auth = trusting(&authority).build().unwrap();
+    let task = |tool: Tool| tool.with_tasks(antiphon::TaskPolicy::Always);
+    let server = Server::builder("guarded", "1.0.0")
+        .tool(task(Tool::new("whoami", "Says who is calling", super::whoami)))
+        .tool(task(Tool::new("erase", "Erases everything", confirmed).with_scopes(["erase"])))
+        .with_auth(auth)
+        .with_tasks(crate::tasks::quick())
+        .build()
+        .unwrap();
+    let app = server.router(HttpConfig::default());
+    let token = |scope: &str| signer.sign(&authority.claims_of("ada", scope));
+    for revision in Revision::BOTH {
+        let ada = Caller::new(&app, &token("use erase"), revision).await;
+        let less = ada.with(&token("use"));
+        let begin = async |tool: &str| {
+            let mut call = json!({"name": tool, "arguments": {}});
+            if revision == Revision::V2025_11_25 {
+                call["task"] = json!({});
+            }
+            let created = ada.send("tools/call", call).await.message();
+            let id = &created["result"]["taskId"];
+            let id = if id.is_null() { &created["result"]["task"]["taskId"] } else { id };
+            id.as_str().unwrap_or_else(|| panic!("{created}")).to_owned()
+        };
+        let (erase, whoami) = (begin("erase").await, begin("whoami").await);
+        let methods: &[&str] = match revision {
+            Revision::V2025_11_25 => &["tasks/get", "tasks/result", "tasks/cancel"],
+            Revision::V2026_07_28 => &["tasks/get", "tasks/update", "tasks/cancel"],
+        };
+        for method in methods {
+            let mut params = json!({"taskId": erase});
+            if *method == "tasks/update" {
+                params["inputResponses"] = json!({"x": {"action": "accept", "content": {"yes": true}}});
+            }
+            assert_lacks(&less.send(method, params.clone()).await, "use erase");
+            if revision == Revision::V2025_11_25 {
+                // By the name under which it reaches the server itself it is past the challenge, and not past the tool.
+                let answer = less.send(&format!("antiphon/{method}"), params).await;
+                assert_refused(&answer.message(), "use erase");
+            }
+        }
+        // What needs no more than the caller has is theirs, and nothing was done to the other.
+        let seen = less.send("tasks/get", json!({"taskId": whoami})).await.message();
+        assert!(seen["error"].is_null(), "{seen}");
+        let seen = ada.send("tasks/get", json!({"taskId": erase})).await.message();
+        let status = seen["result"]["status"].as_str().unwrap_or_else(|| panic!("{seen}"));
+        assert!(["working", "input_required"].contains(&status), "{seen}");
+        if revision == Revision::V2025_11_25 {
+            let ids = async |caller: &Caller| -> Vec<Value> {
+                let listed = caller.send("tasks/list", json!({})).await.message();
+                let tasks =
+                    listed["result"]["tasks"].as_array().unwrap_or_else(|| panic!("{listed}")).clone();
+                tasks.iter().map(|task| task["taskId"].clone()).collect()
+            };
+            let (all, seen) = (ids(&ada).await, ids(&less).await);
+            assert!(all.contains(&json!(erase)) && all.contains(&json!(whoami)), "{all:?}");
+            assert!(!seen.contains(&json!(erase)) && seen.contains(&json!(whoami)), "{seen:?}");
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Sure {
+    yes: bool,
+}
+
+async fn confirmed(ctx: &Ctx, _: ()) -> Result<String> {
+    let sure = ctx.elicit::<Sure>("Sure?").await?.accepted()?.yes;
+    Ok(format!("erased: {sure}"))
+}
+
 fn assert_refused(message: &Value, scopes: &str) {
     assert_eq!(message["error"]["code"], -32600, "{message}");
     assert_eq!(message["error"]["data"], json!({"error": "insufficient_scope", "scope": scopes}));
@@ -152,7 +228,7 @@ async fn connection_of_its_own_is_held_to_scopes_too() -> Result<()> {
 }
 
 /// Calls `erase` over a transport whose messages bring an HTTP request, as those of a WebSocket do.
-async fn over_a_message(server: &Server, identity: Option<Identity>) -> Value {
+pub(super) async fn over_a_message(server: &Server, identity: Option<Identity>) -> Value {
     let (mut parts, ()) = http::Request::get("/ws").body(()).unwrap().into_parts();
     if let Some(identity) = identity {
         parts.extensions.insert(identity);

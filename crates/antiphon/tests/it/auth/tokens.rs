@@ -63,7 +63,10 @@ async fn token_is_good_as_rfc_9068_and_its_relatives_have_it() {
     assert_eq!(with_token(&app, &key.sign_as(&header, &authority.claims())).await.status, StatusCode::OK);
     // A client that acts for itself may be named by that alone.
     let claims = changed(|it| drop(it["sub"].take()));
-    assert_eq!(with_token(&app, &key.sign(&claims)).await.text(), format!("{}#chat chat", authority.issuer));
+    assert_eq!(
+        with_token(&app, &key.sign(&claims)).await.text(),
+        format!("{}?client_id#chat chat", authority.issuer)
+    );
 }
 
 #[tokio::test]
@@ -208,5 +211,5 @@ async fn token_is_in_no_log() {
     let token = key.sign(&authority.claims());
     let request = http::Request::get("/").header("authorization", format!("Bearer {token}"));
     let answer = send(&seen, request.body(axum::body::Body::empty()).unwrap()).await;
-    assert!(answer.body.contains("Sensitive") && !answer.body.contains(&token), "{}", answer.body);
+    assert_eq!(answer.body, "{}", "there is nothing that could be logged");
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     Opener,
-    fleet::{Client, Fleet, check_message},
+    fleet::{Client, Fleet, check_message, text},
     wire::{self, Response},
 };
 use crate::checked::check;
@@ -177,5 +177,36 @@ pub(crate) async fn who_listens_elsewhere_hears_everything_once(open: Opener) ->
     // Nothing comes after that but what is new.
     fleet.servers[0].changes().tools();
     assert_eq!(stream.message().await?.message["method"], "notifications/tools/list_changed");
+    Ok(())
+}
+
+/// Sends the user of `client` to a page, and returns the elicitation's ID. The run is over when it returns.
+async fn pay(client: &Client, replica: usize) -> Result<String> {
+    let (_, mut call) = client.call(replica, "pay", json!({})).await?;
+    let question = call.message().await?;
+    check_message("", &question);
+    assert_eq!(question.message["params"]["mode"], "url");
+    assert_eq!(client.answer((replica + 1) % 3, &question, json!({"action": "accept"})).await?, 202);
+    Ok(text(&call.message().await?).to_owned())
+}
+
+pub(crate) async fn a_page_completes_at_any_replica(open: Opener) -> Result<()> {
+    let fleet = start(&open).await?;
+    let (client, other) = (fleet.client().await?, fleet.client().await?);
+    let (first, second) = (pay(&client, 0).await?, pay(&client, 1).await?);
+    pay(&other, 0).await?;
+    // The client listens at a replica that sent it no elicitation, and the pages come back to all replicas.
+    let (mut listens, mut others) = (client.get(2, None).await?, other.get(2, None).await?);
+    fleet.servers[1].elicitation_complete("an ID of nobody's");
+    for (replica, id) in [(1, &first), (2, &second), (0, &first)] {
+        fleet.servers[replica].elicitation_complete(id);
+        let told = listens.message().await?;
+        check_message("", &told);
+        assert_eq!(told.message["method"], "notifications/elicitation/complete");
+        assert_eq!(told.message["params"], json!({"elicitationId": id}), "each is told once");
+    }
+    fleet.servers[0].changes().tools();
+    let told = others.message().await?.message;
+    assert_eq!(told["method"], "notifications/tools/list_changed", "no page of the other's is complete");
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(crate) async fn a_deleted_session_is_gone_everywhere(open: Opener) -> Result
     let (_, mut stream) = client.call(0, "ask", json!({})).await?;
     let question = stream.message().await?;
     let listening = client.get(2, None).await?;
-    assert_eq!(client.delete(1).await?, 202);
+    assert_eq!(client.delete(1).await?, 200);
     for replica in 0..3 {
         gone(&client, replica).await?;
     }
@@ -113,5 +113,52 @@ pub(crate) async fn somebody_elses_session_is_not_there(open: Opener) -> Result<
     }
     assert_eq!(ada.answer(2, &question, word("mine")).await?, 202);
     assert_eq!(text(&stream.message().await?), "mine");
+    Ok(())
+}
+
+pub(crate) async fn a_call_in_flight_is_answered_by_a_replica_that_shuts_down(open: Opener) -> Result<()> {
+    let fleet = Fleet::start(&open).await?;
+    let client = fleet.client().await?;
+    let (_, mut stream) = client.call(0, "count", json!({"steps": 1})).await?;
+    fleet.gate.add_permits(1);
+    assert_eq!(stream.message().await?.message["params"]["message"], "step 1");
+    fleet.servers[0].shut_down();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fleet.gate.add_permits(1);
+    assert_eq!(text(&stream.message().await?), "counted");
+    tokio::time::timeout(Duration::from_secs(10), fleet.servers[0].drain()).await?;
+    // The session goes on elsewhere.
+    let (_, mut stream) = client.call(1, "say", json!({"level": "info", "text": "on"})).await?;
+    assert_eq!(text(&stream.message().await?), "said");
+    Ok(())
+}
+
+pub(crate) async fn a_call_whose_stream_broke_is_resumed_while_its_replica_shuts_down(
+    open: Opener,
+) -> Result<()> {
+    let fleet = Fleet::start(&open).await?;
+    let client = fleet.client().await?;
+    let (_, mut stream) = client.call(0, "count", json!({"steps": 1})).await?;
+    fleet.gate.add_permits(1);
+    let last = stream.message().await?;
+    drop(stream);
+    fleet.servers[0].shut_down();
+    let mut resumed = client.get(1, last.id.as_deref()).await?;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fleet.gate.add_permits(1);
+    assert_eq!(text(&resumed.message().await?), "counted");
+    Ok(())
+}
+
+pub(crate) async fn an_answer_reaches_a_replica_that_shuts_down(open: Opener) -> Result<()> {
+    let fleet = Fleet::start(&open).await?;
+    let client = fleet.client().await?;
+    let (_, mut stream) = client.call(0, "ask", json!({})).await?;
+    let question = stream.message().await?;
+    fleet.servers[0].shut_down();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let answer = json!({"action": "accept", "content": {"word": "late"}});
+    assert_eq!(client.answer(1, &question, answer).await?, 202);
+    assert_eq!(text(&stream.message().await?), "late");
     Ok(())
 }

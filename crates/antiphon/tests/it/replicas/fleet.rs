@@ -11,7 +11,7 @@ use std::{
 };
 
 use antiphon::{
-    HttpConfig, Level, ServerBuilder,
+    HttpConfig, KeyRing, Level, SealConfig, ServerBuilder,
     prelude::*,
     testing::{Frame, Revision},
 };
@@ -57,6 +57,11 @@ struct Word {
 
 async fn ask(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(ctx.elicit::<Word>("Word?").await?.accepted()?.word)
+}
+
+/// Sends the user to a web page, and returns the ID by which the page is known.
+async fn pay(ctx: &Ctx, _: ()) -> Result<String> {
+    Ok(ctx.elicit_url_with("Pay", |id| format!("https://shop.example/pay/{id}")).await?.id)
 }
 
 async fn sample(ctx: &Ctx, _: ()) -> Result<String> {
@@ -109,12 +114,14 @@ async fn wait(ctx: &Ctx, _: ()) -> Result<String> {
 fn builder(gate: &Arc<Semaphore>) -> ServerBuilder {
     Server::builder("fleet", "1.0.0")
         .tool(Tool::new("ask", "Asks", ask))
+        .tool(Tool::new("pay", "Sends to a page", pay))
         .tool(Tool::new("sample", "Samples", sample))
         .tool(Tool::new("count", "Counts", count))
         .tool(Tool::new("say", "Says", say))
         .tool(Tool::new("large", "Returns a lot", large))
         .tool(Tool::new("wait", "Waits", wait))
         .with_state(Gate(Arc::clone(gate)))
+        .with_seal(SealConfig::default().with_keys(KeyRing::new(1, [1; 32])))
 }
 
 impl Fleet {
@@ -157,7 +164,7 @@ impl Fleet {
         };
         let hello = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {"elicitation": {}, "sampling": {}},
+            "capabilities": {"elicitation": {"form": {}, "url": {}}, "sampling": {}},
             "clientInfo": {"name": "t", "version": "1"},
         });
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello});

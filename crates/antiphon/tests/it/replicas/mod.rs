@@ -8,7 +8,7 @@ pub(crate) mod changes;
 pub(crate) mod endings;
 mod fleet;
 pub(crate) mod streams;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 pub(crate) use self::fleet::Opener;
@@ -27,10 +27,14 @@ macro_rules! scenarios {
             changes::what_changes_often_is_told_once,
             changes::a_subscription_is_known_at_every_replica,
             changes::who_listens_elsewhere_hears_everything_once,
+            changes::a_page_completes_at_any_replica,
             endings::a_deleted_session_is_gone_everywhere,
             endings::a_session_expires_with_all_it_left,
             endings::a_session_in_use_does_not_expire,
             endings::somebody_elses_session_is_not_there,
+            endings::a_call_in_flight_is_answered_by_a_replica_that_shuts_down,
+            endings::a_call_whose_stream_broke_is_resumed_while_its_replica_shuts_down,
+            endings::an_answer_reaches_a_replica_that_shuts_down,
             streams::a_broken_stream_goes_on_at_another_replica,
             streams::a_stream_shows_what_was_kept_when_its_replica_is_gone,
             streams::what_a_stream_may_not_keep_is_said_to_be_missing,

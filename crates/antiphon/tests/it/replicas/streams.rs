@@ -1,6 +1,8 @@
 //! Streams that break, and go on elsewhere.
 
-use antiphon::{HttpConfig, Result};
+use std::time::Duration;
+
+use antiphon::{HttpConfig, Result, ServerBuilder};
 use serde_json::{Value, json};
 
 use super::{
@@ -70,7 +72,8 @@ pub(crate) async fn a_broken_stream_goes_on_at_another_replica(open: Opener) -> 
 }
 
 pub(crate) async fn a_stream_shows_what_was_kept_when_its_replica_is_gone(open: Opener) -> Result<()> {
-    let fleet = Fleet::start(&open).await?;
+    let with = |builder: ServerBuilder| builder.with_drain(Duration::ZERO);
+    let fleet = Fleet::start_with(&open, HttpConfig::default(), with).await?;
     let client = fleet.client().await?;
     let (_, mut stream) = client.call(0, "count", json!({"steps": 9})).await?;
     fleet.gate.add_permits(2);

@@ -8,6 +8,7 @@ mod owners;
 mod replicas;
 mod rounds;
 mod session;
+mod unattended;
 mod waiting;
 
 use std::time::Duration;

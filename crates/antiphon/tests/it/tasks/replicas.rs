@@ -30,7 +30,7 @@ struct Fleet {
 impl Fleet {
     fn new() -> Self {
         let queue = QueueConfig::default().with_lease(Duration::from_millis(600));
-        Self { backend: Memory::default().backend(queue), keys: KeyRing::random() }
+        Self { backend: Memory::default().backend(queue), keys: KeyRing::new(1, [7; 32]) }
     }
 
     fn replica(&self, config: TaskConfig) -> ServerBuilder {
@@ -276,6 +276,8 @@ async fn task_is_gone_when_its_time_is_over() {
     let mut client = client(&server).await;
     let id = begin(&mut client, "ask", json!({})).await;
     until(&mut client, &id, "input_required").await;
+    answer(&mut client, &id, json!({"go": accept(json!({"go": true}))})).await;
+    until(&mut client, &id, "completed").await;
     tokio::time::sleep(Duration::from_millis(1600)).await;
     let gone = client.request("tasks/get", json!({"taskId": id})).await.unwrap_err();
     assert!(gone.to_string().contains("there is no such task"), "{gone}");
@@ -386,6 +388,10 @@ mod slow {
 
     #[async_trait::async_trait]
     impl Store for Slow {
+        fn is_shared(&self) -> bool {
+            true
+        }
+
         async fn get(&self, key: &str) -> Result<Option<Record>> {
             self.0.get(key).await
         }
@@ -452,4 +458,136 @@ async fn run_that_ends_while_its_beat_is_written_is_not_run_again() {
     let id = begin(&mut client, "counted", json!({})).await;
     until(&mut client, &id, "completed").await;
     assert_eq!(world.begun.load(Ordering::SeqCst), 1);
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn shared_backend_with_a_random_key_ring_is_refused() {
+    let mut backend = Memory::default().backend(QueueConfig::default());
+    Server::builder("fleet", "1.0.0").with_backend(backend.clone()).build().unwrap();
+    backend.store = Arc::new(slow::Slow(Arc::clone(&backend.store), Duration::ZERO));
+    let refused = Server::builder("fleet", "1.0.0").with_backend(backend).build().unwrap_err().to_string();
+    assert!(refused.contains("give all replicas one `KeyRing`"), "{refused}");
+}
+
+#[cfg(feature = "http")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replica_whose_key_ring_does_not_fit_is_unready_and_creates_no_tasks() {
+    use axum::{body::Body, http::Request};
+    use tower::ServiceExt as _;
+
+    let mut fleet = Fleet::new();
+    fleet.backend.store = Arc::new(slow::Slow(Arc::clone(&fleet.backend.store), Duration::ZERO));
+    let tool = || Tool::new("ask", "Asks", ask).with_tasks(TaskPolicy::Always);
+    let ready = async |server: &Server| {
+        let request = Request::get("/readyz").body(Body::empty()).unwrap();
+        server.health(antiphon::Health::default()).oneshot(request).await.unwrap().status().as_u16()
+    };
+    let good = fleet.replica(quick()).tool(tool()).build().unwrap();
+    let mut caller = client(&good).await;
+    let id = begin(&mut caller, "ask", json!({})).await;
+    until(&mut caller, &id, "input_required").await;
+    // It encrypts with a key that the first one lacks: the rotation skipped a step.
+    let ahead = KeyRing::new(2, [8; 32]).with_spare(1, [7; 32]);
+    for ring in [KeyRing::new(1, [9; 32]), ahead] {
+        let bad = fleet.replica(quick()).with_seal(SealConfig::default().with_keys(ring)).tool(tool());
+        let bad = bad.build().unwrap();
+        let mut caller = client(&bad).await;
+        while ready(&bad).await == 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let refused =
+            super::refused(&mut caller, "tools/call", json!({"name": "ask", "arguments": {}})).await;
+        assert!(refused.message.contains("cannot create tasks now"), "{refused:?}");
+    }
+    assert_eq!(ready(&good).await, 200);
+}
+
+/// Begins, and ends only if it is begun a second time.
+async fn second_time(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    let first = ctx.step("first", || async { Ok(world.begun.fetch_add(1, Ordering::SeqCst)) }).await?;
+    if world.done.fetch_add(1, Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+    }
+    Ok(format!("first was {first}"))
+}
+
+#[tokio::test]
+async fn leg_that_outlasts_the_drain_is_handed_over_and_counts_as_no_death() {
+    // A worker that only lost its lease would leave the run where it is for a minute.
+    let queue = QueueConfig::default().with_lease(Duration::from_secs(60));
+    let fleet = Fleet { backend: Memory::default().backend(queue), keys: KeyRing::random() };
+    let world = Shared::default();
+    let config = quick().with_drain(Duration::from_millis(300)).with_deaths(1);
+    let replica = |workers| {
+        let tool = Tool::new("second", "Ends the second time", second_time).with_tasks(TaskPolicy::Always);
+        let config = config.clone().with_workers(workers);
+        fleet.replica(config).with_state(Arc::clone(&world)).tool(tool).build().unwrap()
+    };
+    let front = replica(0);
+    let mut client = client(&front).await;
+    let id = begin(&mut client, "second", json!({})).await;
+    let first = replica(1);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let working = tokio::spawn({
+        let first = first.clone();
+        async move { first.work(async { drop(stopped.await) }).await }
+    });
+    while world.done.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let asked = Instant::now();
+    drop(stop);
+    working.await.unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    // The job is in the queue when the worker has ended: another has the run at once, and the first step is not taken again.
+    let second = replica(1);
+    tokio::spawn(async move { second.work(std::future::pending()).await });
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "first was 0");
+    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    let runs = front.runs().unwrap();
+    let run = runs.list(None, None, 10).await.unwrap().runs.remove(0).run;
+    let report = runs.inspect(&run).await.unwrap().unwrap();
+    let legs: Vec<_> = report.timeline.iter().filter(|event| event.what == "leg").collect();
+    assert!(legs.iter().all(|leg| leg.detail.as_deref().unwrap().ends_with("attempt 1")), "{legs:?}");
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn server_that_is_served_over_http_hands_its_legs_over_before_it_ends() {
+    let queue = QueueConfig::default().with_lease(Duration::from_secs(60));
+    let fleet = Fleet { backend: Memory::default().backend(queue), keys: KeyRing::random() };
+    let world = Shared::default();
+    let config = quick().with_drain(Duration::from_millis(300));
+    let replica = |workers| {
+        let tool = Tool::new("second", "Ends the second time", second_time).with_tasks(TaskPolicy::Always);
+        let config = config.clone().with_workers(workers);
+        fleet.replica(config).with_state(Arc::clone(&world)).tool(tool).build().unwrap()
+    };
+    let front = replica(0);
+    let mut client = client(&front).await;
+    let first = replica(1);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn({
+        let first = first.clone();
+        async move {
+            let ends = async { drop(stopped.await) };
+            first.serve_listener(listener, antiphon::HttpConfig::default(), ends).await
+        }
+    });
+    drop(first);
+    let id = begin(&mut client, "second", json!({})).await;
+    while world.done.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(stop);
+    serving.await.unwrap().unwrap();
+    // The lease of the leg lasts a minute. Its job is in the queue, so that another has the run at once.
+    let second = replica(1);
+    tokio::spawn(async move { second.work(std::future::pending()).await });
+    let task = until(&mut client, &id, "completed").await;
+    assert_eq!(task["result"]["content"][0]["text"], "first was 0");
 }

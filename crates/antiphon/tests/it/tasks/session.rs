@@ -5,7 +5,7 @@ use std::time::Duration;
 use antiphon::{
     Elicited, Error, Limits, Server, TaskPolicy,
     prelude::*,
-    testing::{Client, Revision},
+    testing::{Answers, Client, Revision},
 };
 use serde_json::{Value, json};
 
@@ -39,6 +39,13 @@ async fn think(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(ctx.sample("What is 6 × 7?").key("thought").await?.text())
 }
 
+/// Sends the user to a page, and finds out by itself that they are done with it.
+async fn sign_in(ctx: &Ctx, _: ()) -> Result<String> {
+    let visited = ctx.elicit_url("Sign in", "https://example.com/auth").await?;
+    ctx.elicitation_complete(&visited.id);
+    Ok(visited.id)
+}
+
 async fn fail(_: &Ctx, _: ()) -> Result<String> {
     Err(Error::tool("out of paper").terminal())
 }
@@ -52,6 +59,7 @@ pub(super) fn builder() -> antiphon::ServerBuilder {
         .tool(Tool::new("add", "Adds", add))
         .tool(Tool::new("book", "Asks for a seat", book).with_tasks(TaskPolicy::Always))
         .tool(Tool::new("think", "Asks a model", think))
+        .tool(Tool::new("sign_in", "Sends to a page", sign_in))
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("break", "Ends with a JSON-RPC error", break_down))
         .tool(Tool::new("hello", "Is never a task", add).with_tasks(TaskPolicy::Never))
@@ -131,6 +139,11 @@ async fn task_says_when_it_was_last_updated_and_never_updated_at() {
         assert_eq!(task["createdAt"], changed[0].as_str());
         changed.push(task["lastUpdatedAt"].as_str().unwrap().to_owned());
     }
+    for time in &changed {
+        // ISO 8601, in UTC and with the same number of digits each time.
+        let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000Z", "{time}");
+    }
     // ISO 8601 sorts by time, and every change of status has a later one.
     assert!(changed.is_sorted_by(|a, b| a < b), "{changed:?}");
 }
@@ -166,7 +179,10 @@ async fn tools_say_whether_they_can_be_tasks() {
     let support: Vec<_> = listed["tools"].as_array().unwrap().iter().map(|tool| &tool["execution"]).collect();
     let support: Vec<_> =
         support.iter().map(|execution| execution["taskSupport"].as_str().unwrap()).collect();
-    assert_eq!(support, ["optional", "required", "optional", "optional", "optional", "forbidden"]);
+    assert_eq!(
+        support,
+        ["optional", "required", "optional", "optional", "optional", "optional", "forbidden"]
+    );
     assert!(listed.get("resultType").is_none());
     let plain = client.request("tools/list", json!({})).await.unwrap();
     assert_eq!(plain["tools"].as_array().unwrap().len(), support.len());
@@ -354,4 +370,31 @@ async fn names_of_ours_are_unknown_on_2026_07_28() {
             "{method}"
         );
     }
+}
+
+/// The next notification that a page is complete, whether it came before or comes now.
+async fn completed(client: &mut Client) -> Value {
+    const COMPLETE: &str = "notifications/elicitation/complete";
+    let seen = client.frames().iter().find(|frame| frame.message["method"] == COMPLETE);
+    if let Some(seen) = seen {
+        return seen.message["params"].clone();
+    }
+    loop {
+        let told = client.notification().await.unwrap();
+        if told["method"] == COMPLETE {
+            return told["params"].clone();
+        }
+    }
+}
+
+#[tokio::test]
+async fn session_is_told_that_a_page_of_its_task_is_complete() {
+    let server = server();
+    let accepting = Answers::new().otherwise(|_| Some(json!({"action": "accept"})));
+    let mut client = connect(&server).await.answering(accepting);
+    // The leg that tells of it has no client: whoever asked the question for the task is told.
+    let task = begin(&mut client, "sign_in", json!({})).await;
+    let result = client.request("tasks/result", of(&task)).await.unwrap();
+    let id = result["content"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(completed(&mut client).await, json!({"elicitationId": id}));
 }

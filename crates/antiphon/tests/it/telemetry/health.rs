@@ -129,13 +129,23 @@ async fn a_replica_is_ready_when_its_store_and_its_queue_answer() {
 }
 
 #[tokio::test]
-async fn a_replica_whose_store_fails_is_alive_and_not_ready() {
+async fn a_replica_whose_store_fails_is_degraded_and_keeps_its_place() {
     let mut broken = steady();
     broken.lost = 1000;
     let (status, said, alive) = with_store(broken).await;
-    assert_eq!((status, &said["status"], alive), (503, &json!("unready"), 200), "{said}");
+    assert_eq!((status, &said["status"], alive), (200, &json!("degraded"), 200), "{said}");
     assert_ne!(said["checks"]["store"], "ok");
     assert_eq!(said["checks"]["queue"], "ok");
+}
+
+#[tokio::test]
+async fn a_call_that_needs_no_store_is_answered_while_the_store_is_away() {
+    let mut broken = steady();
+    broken.lost = 1000;
+    let server =
+        builder(&KeyRing::random(), TaskPolicy::Never).with_backend(backend(broken)).build().unwrap();
+    let address = serve(&server, Health::default()).await;
+    assert_eq!(call(address).await, 200);
 }
 
 #[tokio::test]
@@ -143,7 +153,8 @@ async fn a_store_that_does_not_answer_in_time_counts_as_gone() {
     let mut slow = steady();
     (slow.delayed, slow.delay) = (1000, Duration::from_secs(3600));
     let (status, said, alive) = with_store(slow).await;
-    assert_eq!((status, &said["checks"]["store"], alive), (503, &json!("timed out"), 200), "{said}");
+    assert_eq!((status, &said["checks"]["store"], alive), (200, &json!("timed out"), 200), "{said}");
+    assert_eq!(said["status"], "degraded");
 }
 
 #[tokio::test]

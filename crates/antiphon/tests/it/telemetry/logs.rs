@@ -173,3 +173,46 @@ async fn spans_hold_contents_if_asked_and_only_then() {
         assert!(!text.contains("First?"), "content {content}");
     }
 }
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn what_an_operator_does_is_in_the_audit_log() {
+    use tower::ServiceExt as _;
+    const TOKEN: &str = "a-token-that-is-long-enough-for-this";
+    let paper = Paper::default();
+    let guard = tracing_subscriber::registry()
+        .with(EnvFilter::new("antiphon::audit=info"))
+        .with(tracing_subscriber::fmt::layer().json().with_writer(paper.clone()))
+        .set_default();
+    let server = builder(&KeyRing::random(), TaskPolicy::Always).with_tasks(quick()).build().unwrap();
+    let mut client = Client::connect_with(&server, Revision::V2026_07_28, everything()).await.unwrap();
+    let task = begin(&mut client, "keep", json!({"given": "given-canary"})).await;
+    until(&mut client, &task, "input_required").await;
+    let run = server.runs().unwrap().list(None, None, 10).await.unwrap().runs[0].run.clone();
+    let routes = server.operators(TOKEN).unwrap();
+    let ask = async |method: &str, path: String, token: &str| {
+        let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        routes.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    let other = "another-token-that-is-long-enough";
+    assert_eq!(ask("POST", format!("/runs/{run}/cancel"), other).await, 401);
+    assert_eq!(ask("GET", format!("/runs/{run}"), TOKEN).await, 200);
+    assert_eq!(paper.text(), "", "who only looks is not in it, nor who is no operator");
+    assert_eq!(ask("POST", format!("/runs/{run}/cancel"), TOKEN).await, 200);
+    until(&mut client, &task, "cancelled").await;
+    assert_eq!(ask("POST", format!("/runs/{run}/retry"), TOKEN).await, 200);
+    ask("DELETE", format!("/runs/{run}"), TOKEN).await;
+    drop(guard);
+    let log = paper.text();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let actions: Vec<_> = lines.iter().map(|line| line["fields"]["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["cancel", "retry", "purge"], "{log}");
+    for line in &lines {
+        let fields = &line["fields"];
+        assert_eq!(fields["run"], run, "{line}");
+        assert!(fields["operator"].as_str().unwrap().starts_with("token "), "{line}");
+    }
+    assert!(!log.contains(TOKEN) && !log.contains("given-canary"), "{log}");
+}

@@ -16,16 +16,18 @@ fn good() -> Evidence {
         ledger += &json!({ "at": at, "process": process, "note": note }).to_string();
         ledger.push('\n');
     };
-    line("worker-0.0", json!({ "leg": { "run": "1.0" } }));
+    line("worker-0.0", json!({ "leg": { "run": "1.0", "leg": "worker-0.0/0" } }));
     for step in STEPS {
-        let effect = |value: &str, saw: &serde_json::Map<String, Value>| json!({ "effect": { "run": "1.0", "step": step, "value": value, "saw": saw } });
+        let effect = |value: &str, saw: &serde_json::Map<String, Value>, leg: &str| json!({ "effect": { "run": "1.0", "step": step, "value": value, "saw": saw, "leg": leg } });
         if step == "heard" {
-            line("worker-0.0", effect("repeated", &saw));
-            line("worker-1.0", json!({ "leg": { "run": "1.0" } }));
+            line("worker-0.0", effect("repeated", &saw, "worker-0.0/0"));
+            line("worker-1.0", json!({ "leg": { "run": "1.0", "leg": "worker-1.0/0" } }));
         }
-        line("worker-1.0", effect(step, &saw));
+        line("worker-1.0", effect(step, &saw, "worker-1.0/0"));
+        line("worker-1.0", json!({ "saw": { "run": "1.0", "step": step, "value": step } }));
         saw.insert(step.to_owned(), json!(step));
     }
+    line("worker-1.0", json!({ "over": { "leg": "worker-1.0/0" } }));
     let report = json!({ "run": "1.0", "word": "word-1.0", "values": saw, "unknown": [] });
     let end = json!({ "status": "completed", "result": { "structuredContent": report } });
     let run = Run {
@@ -37,11 +39,12 @@ fn good() -> Evidence {
         keys: ["word".to_owned()].into(),
         ..Run::default()
     };
-    let death = Death { process: "worker-0.0".into(), seen: 1050 };
+    let death = Death { process: "worker-0.0".into() };
     Evidence {
         runs: vec![run],
         lines: notes::parse(&ledger).unwrap(),
         deaths: [(death.process.clone(), death)].into(),
+        orphans: vec![("1.0".into(), false)],
         looked_again: 2,
         ..Evidence::default()
     }
@@ -58,8 +61,9 @@ fn values(evidence: &mut Evidence) -> &mut Value {
 }
 
 fn again(evidence: &mut Evidence, step: &str, process: &str, at: u64) {
-    let note = json!({ "effect": { "run": "1.0", "step": step, "value": "another", "saw": {} } });
-    let line = json!({ "at": at, "process": process, "note": note }).to_string();
+    let leg = format!("{process}/0");
+    let note = json!({ "effect": { "run": "1.0", "step": step, "value": "another", "saw": {}, "leg": leg } });
+    let line = json!({ "at": at, "process": process, "note": note }).to_string() + "\n";
     evidence.lines.extend(notes::parse(&line).unwrap());
 }
 
@@ -110,16 +114,37 @@ fn what_may_happen_once_and_happened_twice_is_seen() {
 }
 
 #[test]
-fn a_step_repeated_by_the_living_is_seen() {
+fn a_step_repeated_by_a_leg_that_came_to_its_end_is_seen() {
     let mut evidence = good();
     again(&mut evidence, "left", "worker-1.0", 1100);
     assert_eq!(broken(&evidence), ["a step is repeated only where somebody died"]);
-    // It died long after: what came of the step must have been written down by then.
-    let death = Death { process: "worker-1.0".into(), seen: 60_000 };
+    // The process died, but not over this leg: the leg was over before.
+    let death = Death { process: "worker-1.0".into() };
     evidence.deaths.insert(death.process.clone(), death);
     assert_eq!(broken(&evidence), ["a step is repeated only where somebody died"]);
     evidence.absences.push((1000, 1200));
     assert_eq!(broken(&evidence), [""; 0]);
+}
+
+#[test]
+fn a_step_repeated_after_its_value_was_written_down_is_seen() {
+    let mut evidence = good();
+    again(&mut evidence, "heard", "worker-0.0", 1045);
+    assert_eq!(broken(&evidence), [""; 0]);
+    let saw = json!({ "saw": { "run": "1.0", "step": "heard", "value": "another" } });
+    let line = json!({ "at": 1046, "process": "worker-0.0", "note": saw }).to_string() + "\n";
+    evidence.lines.extend(notes::parse(&line).unwrap());
+    assert_eq!(broken(&evidence), ["a step is repeated only where somebody died"]);
+}
+
+#[test]
+fn a_run_that_was_left_alone_and_did_not_end_is_seen() {
+    let mut evidence = good();
+    evidence.lines.retain(|line| !matches!(&line.note, Note::Effect { step, .. } if step == "end"));
+    assert!(broken(&evidence).contains(&"a run that is left alone comes to its end"));
+    let mut evidence = good();
+    evidence.stranded.push("2.0".into());
+    assert_eq!(broken(&evidence), ["a run that is left alone comes to its end"]);
 }
 
 #[test]
@@ -128,12 +153,13 @@ fn nobody_knowing_without_a_death_is_seen() {
     let report = values(&mut evidence);
     report["values"].as_object_mut().unwrap().remove("ship");
     report["unknown"] = json!(["ship"]);
-    // Whoever took the step, and whoever had the run, is alive.
-    let began =
-        json!({ "at": 1100, "process": "worker-1.0", "note": { "began": { "run": "1.0", "step": "ship" } } });
-    evidence.lines.extend(notes::parse(&began.to_string()).unwrap());
+    // The leg that took the step came to its end.
+    let began = json!({ "at": 1100, "process": "worker-1.0", "note": { "began": { "run": "1.0", "step": "ship", "leg": "worker-1.0/0" } } });
+    evidence.lines.extend(notes::parse(&(began.to_string() + "\n")).unwrap());
     assert!(broken(&evidence).contains(&"nobody knows only where somebody died"));
-    let death = Death { process: "worker-1.0".into(), seen: 1101 };
+    // Its process died over it.
+    evidence.lines.retain(|line| !matches!(line.note, Note::Over { .. }));
+    let death = Death { process: "worker-1.0".into() };
     evidence.deaths.insert(death.process.clone(), death);
     assert!(!broken(&evidence).contains(&"nobody knows only where somebody died"));
 }

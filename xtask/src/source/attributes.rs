@@ -5,7 +5,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, Token};
 
 /// The text above an item, without what `include_str!` would bring.
-pub(super) fn docs(attributes: &[Attribute]) -> String {
+pub(crate) fn docs(attributes: &[Attribute]) -> String {
     let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
     lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
@@ -19,18 +19,18 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
 }
 
 /// The first sentence.
-pub(super) fn summary(docs: &str) -> String {
+pub(crate) fn summary(docs: &str) -> String {
     sentences(&first_paragraph(docs)).into_iter().next().map(|it| plain(&it)).unwrap_or_default()
 }
 
 /// What the documents state as the default.
-pub(super) fn default(docs: &str) -> Option<String> {
+pub(crate) fn default(docs: &str) -> Option<String> {
     let sentence = sentences(&prose(docs)).into_iter().find(|it| it.starts_with("Default: "))?;
     Some(plain(sentence.trim_start_matches("Default: ").trim_end_matches('.')))
 }
 
 /// All of the first paragraph, in one line.
-pub(super) fn paragraph(docs: &str) -> String {
+pub(crate) fn paragraph(docs: &str) -> String {
     plain(&first_paragraph(docs))
 }
 
@@ -67,7 +67,7 @@ fn sentences(text: &str) -> Vec<String> {
 }
 
 /// Text without links into the documents of a crate: their targets are not there in a book.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some(open) = rest.find('[') {
@@ -106,22 +106,22 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Whether nobody is to see it.
-pub(super) fn is_hidden(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_hidden(attributes: &[Attribute]) -> bool {
     list(attributes, "doc").iter().any(|it| it.path().is_ident("hidden"))
 }
 
 /// Whether it is for tests alone.
-pub(super) fn is_test(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_test(attributes: &[Attribute]) -> bool {
     list(attributes, "cfg").iter().any(|it| it.path().is_ident("test") || it.path().is_ident("doctest"))
 }
 
 /// Under which conditions it is there, in words: features by their names.
-pub(super) fn conditions(attributes: &[Attribute]) -> Vec<String> {
+pub(crate) fn conditions(attributes: &[Attribute]) -> Vec<String> {
     list(attributes, "cfg").iter().map(condition).collect()
 }
 
 /// Conditions without those that follow from another.
-pub(super) fn necessary(conditions: &[String]) -> Vec<&str> {
+pub(crate) fn necessary(conditions: &[String]) -> Vec<&str> {
     let follows = |it: &&String| {
         let mut one_of = it.split(" or ");
         it.contains(" or ")
@@ -150,7 +150,7 @@ fn condition(meta: &Meta) -> String {
 }
 
 /// The text that an attribute holds first: `#[error("…")]`.
-pub(super) fn first_text(attributes: &[Attribute], name: &str) -> Option<String> {
+pub(crate) fn first_text(attributes: &[Attribute], name: &str) -> Option<String> {
     let attribute = attributes.iter().find(|it| it.path().is_ident(name))?;
     let Meta::List(list) = &attribute.meta else { return None };
     match list.tokens.clone().into_iter().next()? {
@@ -163,14 +163,14 @@ pub(super) fn first_text(attributes: &[Attribute], name: &str) -> Option<String>
 }
 
 /// What is derived for it.
-pub(super) fn derives(attributes: &[Attribute]) -> Vec<String> {
+pub(crate) fn derives(attributes: &[Attribute]) -> Vec<String> {
     let traits = list(attributes, "derive");
     let last = |meta: &Meta| meta.path().segments.last().map(|it| it.ident.to_string());
     traits.iter().filter_map(last).collect()
 }
 
 /// The attribute `name`, as it is written.
-pub(super) fn has(attributes: &[Attribute], name: &str) -> bool {
+pub(crate) fn has(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|it| it.path().is_ident(name))
 }
 

@@ -12,38 +12,40 @@ use super::item::{attrs, ident, is_exported_macro, is_public, leaves, visibility
 use super::names::Meaning;
 
 /// A crate that was read.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// As it is written in paths.
-    pub(super) name: String,
-    pub(super) modules: Vec<Module>,
+    pub(crate) name: String,
+    pub(crate) modules: Vec<Module>,
 }
 
-pub(super) struct Module {
-    name: String,
-    pub(super) parent: Option<usize>,
+pub(crate) struct Module {
+    pub(crate) name: String,
+    pub(crate) parent: Option<usize>,
     is_hidden: bool,
     conditions: Vec<String>,
-    pub(super) items: Vec<Item>,
+    /// Whether it is written in its parent's file.
+    pub(crate) is_inline: bool,
+    pub(crate) items: Vec<Item>,
 }
 
 /// Where something is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) module: usize,
-    pub(super) item: usize,
+pub(crate) struct Place {
+    pub(crate) module: usize,
+    pub(crate) item: usize,
 }
 
 /// Something that users can name.
 #[derive(Debug)]
-pub(super) struct Export {
+pub(crate) struct Export {
     /// With the crate's name.
-    pub(super) path: String,
-    pub(super) conditions: Vec<String>,
-    pub(super) what: Exported,
+    pub(crate) path: String,
+    pub(crate) conditions: Vec<String>,
+    pub(crate) what: Exported,
 }
 
 #[derive(Debug)]
-pub(super) enum Exported {
+pub(crate) enum Exported {
     Module,
     Item(Place),
     Foreign(String),
@@ -51,7 +53,7 @@ pub(super) enum Exported {
 
 impl Tree {
     /// Reads the crate in `folder`.
-    pub(super) fn read(name: &str, folder: &Path) -> Result<Self> {
+    pub(crate) fn read(name: &str, folder: &Path) -> Result<Self> {
         let library = folder.join("src/lib.rs");
         let root = parse(&if library.exists() { library } else { folder.join("src/main.rs") })?;
         Self::of(name, root, &folder.join("src"))
@@ -65,6 +67,7 @@ impl Tree {
             parent: None,
             is_hidden: false,
             conditions: Vec::new(),
+            is_inline: false,
             items: Vec::new(),
         };
         tree.add(module, root.items, folder)?;
@@ -73,7 +76,7 @@ impl Tree {
 
     /// A crate that is one text.
     #[cfg(test)]
-    pub(super) fn of_text(text: &str) -> Self {
+    pub(crate) fn of_text(text: &str) -> Self {
         Self::of("some-crate", syn::parse_file(text).unwrap(), Path::new("nowhere")).unwrap()
     }
 
@@ -91,6 +94,7 @@ impl Tree {
                 parent: Some(number),
                 is_hidden: attributes::is_hidden(&child.attrs),
                 conditions: attributes::conditions(&child.attrs),
+                is_inline: child.content.is_some(),
                 items: Vec::new(),
             };
             let below = folder.join(&name);
@@ -105,7 +109,7 @@ impl Tree {
     }
 
     /// All items, public or not, but for tests.
-    pub(super) fn items(&self) -> impl Iterator<Item = (Place, &Item)> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = (Place, &Item)> {
         self.modules.iter().enumerate().flat_map(|(module, it)| {
             let places = it.items.iter().enumerate().map(move |(item, it)| (Place { module, item }, it));
             places.filter(|(_, item)| !attributes::is_test(attrs(item)))
@@ -113,14 +117,19 @@ impl Tree {
     }
 
     /// The item at `place`.
-    pub(super) fn item(&self, place: Place) -> &Item {
+    pub(crate) fn item(&self, place: Place) -> &Item {
         &self.modules[place.module].items[place.item]
     }
 
     /// The path of the module in which `place` lies.
-    pub(super) fn module_path(&self, place: Place) -> String {
+    pub(crate) fn module_path(&self, place: Place) -> String {
+        self.path_of(place.module)
+    }
+
+    /// The path of a module.
+    pub(crate) fn path_of(&self, module: usize) -> String {
         let mut names = Vec::new();
-        let mut at = Some(place.module);
+        let mut at = Some(module);
         while let Some(module) = at {
             names.push(self.modules[module].name.as_str());
             at = self.modules[module].parent;
@@ -130,7 +139,7 @@ impl Tree {
     }
 
     /// What users can name, in the order of the sources. What is hidden from the documents is left out.
-    pub(super) fn exports(&self) -> Vec<Export> {
+    pub(crate) fn exports(&self) -> Vec<Export> {
         let mut exports = Vec::new();
         self.export(0, &self.name, &[], &mut exports, &mut BTreeSet::new());
         // Macros lie at the root, wherever they are written.
@@ -236,7 +245,7 @@ impl Tree {
     }
 
     /// Under which conditions the module of `place` is there.
-    pub(super) fn conditions_at(&self, place: Place) -> Vec<String> {
+    pub(crate) fn conditions_at(&self, place: Place) -> Vec<String> {
         self.conditions_of(place.module)
     }
 
@@ -246,7 +255,7 @@ impl Tree {
     }
 
     /// The module of this name in another.
-    pub(super) fn child(&self, module: usize, name: &str) -> Option<usize> {
+    pub(crate) fn child(&self, module: usize, name: &str) -> Option<usize> {
         self.modules.iter().position(|it| it.parent == Some(module) && it.name == name)
     }
 }

@@ -6,7 +6,7 @@ use syn::{Attribute, Ident, Item, UseTree, Visibility};
 use super::attributes;
 
 /// What a `use` brings in: under which name, unless it is a glob, and from where.
-pub(super) fn leaves(tree: &UseTree) -> Vec<(Option<String>, Vec<String>)> {
+pub(crate) fn leaves(tree: &UseTree) -> Vec<(Option<String>, Vec<String>)> {
     match tree {
         UseTree::Path(path) => {
             let mut below = leaves(&path.tree);
@@ -28,17 +28,17 @@ pub(super) fn leaves(tree: &UseTree) -> Vec<(Option<String>, Vec<String>)> {
 }
 
 /// Whether anybody may see it.
-pub(super) fn is_public(visibility: &Visibility) -> bool {
+pub(crate) fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
 /// Whether it is a macro that users can call.
-pub(super) fn is_exported_macro(item: &Item) -> bool {
+pub(crate) fn is_exported_macro(item: &Item) -> bool {
     matches!(item, Item::Macro(it) if attributes::has(&it.attrs, "macro_export"))
 }
 
 /// Its name.
-pub(super) fn ident(item: &Item) -> Option<&Ident> {
+pub(crate) fn ident(item: &Item) -> Option<&Ident> {
     match item {
         Item::Const(it) => Some(&it.ident),
         Item::Enum(it) => Some(&it.ident),
@@ -54,7 +54,7 @@ pub(super) fn ident(item: &Item) -> Option<&Ident> {
 }
 
 /// Who may see it; nothing where that is not said.
-pub(super) fn visibility(item: &Item) -> Option<&Visibility> {
+pub(crate) fn visibility(item: &Item) -> Option<&Visibility> {
     match item {
         Item::Const(it) => Some(&it.vis),
         Item::Enum(it) => Some(&it.vis),
@@ -70,7 +70,7 @@ pub(super) fn visibility(item: &Item) -> Option<&Visibility> {
 }
 
 /// What stands above an item.
-pub(super) fn attrs(item: &Item) -> &[Attribute] {
+pub(crate) fn attrs(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(it) => &it.attrs,
         Item::Enum(it) => &it.attrs,
@@ -88,7 +88,7 @@ pub(super) fn attrs(item: &Item) -> &[Attribute] {
 }
 
 /// A part of the source in one line, as its author wrote it.
-pub(super) fn text(part: &impl Spanned) -> String {
+pub(crate) fn text(part: &impl Spanned) -> String {
     one_line(&part.span().source_text().unwrap_or_default())
 }
 

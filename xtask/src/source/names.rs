@@ -8,7 +8,7 @@ use super::tree::{Place, Tree};
 
 /// What a name stands for.
 #[derive(Clone, Debug)]
-pub(super) enum Meaning {
+pub(crate) enum Meaning {
     Module(usize),
     Item(Place),
     /// Another crate's.
@@ -17,7 +17,7 @@ pub(super) enum Meaning {
 
 impl Tree {
     /// Where the type, or whatever else, that `path` names in the module of `from` is defined, if it is here.
-    pub(super) fn find(&self, from: Place, path: &syn::Path) -> Option<Place> {
+    pub(crate) fn find(&self, from: Place, path: &syn::Path) -> Option<Place> {
         let names: Vec<String> = path.segments.iter().map(|it| it.ident.to_string()).collect();
         let found = self.resolve(from.module, &names, false, 0);
         found.into_iter().find_map(|it| match it {
@@ -27,7 +27,7 @@ impl Tree {
     }
 
     /// What `path` means in `module`: a name may stand for a module and a function.
-    pub(super) fn resolve(&self, module: usize, path: &[String], public: bool, depth: usize) -> Vec<Meaning> {
+    pub(crate) fn resolve(&self, module: usize, path: &[String], public: bool, depth: usize) -> Vec<Meaning> {
         let foreign = || vec![Meaning::Foreign(path.join("::"))];
         // Names that lead to themselves through globs lead nowhere.
         if depth > 12 {

@@ -1,0 +1,120 @@
+//! Plans that run on the threads of queries, and pass their batches on to the threads of the server.
+
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use antiphon_results::DualResponseError;
+use arrow::record_batch::RecordBatch;
+use futures_util::{TryStreamExt as _, stream::BoxStream};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::mpsc,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    engine::{Engine, Turn},
+    refusal,
+};
+use crate::error::{Error, Result};
+
+/// How long after the time limit a plan is waited for, if one of its steps does not end.
+const OVERTIME: Duration = Duration::from_secs(2);
+
+/// The batches that a plan makes.
+pub(super) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
+
+/// The threads of queries. A step of a query cannot be interrupted, and blocks these threads instead of the server's.
+#[derive(Debug)]
+pub(super) struct Threads {
+    count: usize,
+    /// Started by the first query.
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Threads {
+    /// So many threads. If each of the queries that run at once has its own, a query that blocks them blocks no other.
+    pub(super) fn new(count: usize) -> Self {
+        Self { count, runtime: Mutex::default() }
+    }
+
+    pub(super) fn handle(&self) -> Result<Handle> {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = &*runtime {
+            return Ok(runtime.handle().clone());
+        }
+        let started = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.count)
+            .thread_name("antiphon-query")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::Broken(error.into()))?;
+        Ok(runtime.insert(started).handle().clone())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(runtime) = runtime.take() {
+            // The last handle may be dropped on any thread, also on one that must not wait.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A plan that is running. If you drop it, the plan stops at the end of its current step.
+#[derive(Debug)]
+pub(super) struct Running {
+    batches: mpsc::Receiver<RecordBatch>,
+    /// Ends with the plan: what panics in it is an error here.
+    task: AbortOnDropHandle<Result<(), DualResponseError>>,
+    begun: Instant,
+    limit: Duration,
+}
+
+impl Running {
+    /// Runs what `open` returns. The turn is taken until the plan has stopped, even if nobody waits for it any more.
+    pub(super) fn start(
+        engine: &Engine,
+        turn: Arc<Turn>,
+        begun: Instant,
+        open: impl Future<Output = Result<PlanStream, DualResponseError>> + Send + 'static,
+    ) -> Result<Self> {
+        let limit = engine.time;
+        let (sent, batches) = mpsc::channel(2);
+        let work = async move {
+            let _turn = turn;
+            let forward = async {
+                let mut made = open.await?;
+                while let Some(batch) = made.try_next().await? {
+                    if sent.send(batch).await.is_err() {
+                        break;
+                    }
+                }
+                Ok(())
+            };
+            let left = limit.saturating_sub(begun.elapsed());
+            tokio::time::timeout(left, forward).await.unwrap_or_else(|_| Err(refusal::timeout(limit)))
+        };
+        let task = AbortOnDropHandle::new(engine.threads.handle()?.spawn(work));
+        Ok(Self { batches, task, begun, limit })
+    }
+
+    /// The next batch. The plan checks the time limit itself, unless one of its steps takes too long.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
+        let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
+        let batch = tokio::time::timeout(left, self.batches.recv()).await;
+        if let Some(batch) = batch.map_err(|_| refusal::timeout(self.limit))? {
+            return Ok(Some(batch));
+        }
+        match (&mut self.task).await {
+            Ok(Ok(())) => Ok(None),
+            Ok(Err(error)) => Err(error),
+            Err(error) => Err(Error::Broken(error.into()).into()),
+        }
+    }
+}

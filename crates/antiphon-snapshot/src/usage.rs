@@ -1,0 +1,169 @@
+//! How much of the store somebody has taken.
+//!
+//! A tenant has a folder of its own, which is listed. Those who are in no tenant share one. It is listed for all of them
+//! at once, and the larger it is, the longer the answer is kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use antiphon_results::{
+    Owner,
+    snapshot::{SnapshotId, Taken},
+};
+use chrono::{DateTime, Utc};
+use futures_util::{Stream, TryStreamExt as _};
+use object_store::{ObjectMeta, ObjectStore as _, path::Path};
+use tokio::sync::watch;
+
+use crate::{
+    error::{Error, Result},
+    keeper::Inner,
+    layout::{share_of, takes},
+};
+
+/// For how long somebody who makes something is believed to be at it, in minutes.
+const MAKING: i64 = 5;
+
+/// A listing that took no longer than this is not kept.
+const CHEAP: Duration = Duration::from_millis(50);
+
+/// For how many times as long as it took a listing is kept: listing takes a twentieth of the time at most.
+const KEPT: u32 = 20;
+
+/// How long a listing is waited for that others have begun or that is larger than usual.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// How much all who are in no tenant have taken.
+#[derive(Debug, Default)]
+pub(crate) struct SharedUsage(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Arc<Listing>>,
+    running: Option<watch::Receiver<Outcome>>,
+}
+
+/// `None` until it is over.
+type Outcome = Option<Result<Arc<Listing>, String>>;
+
+/// How many bytes each has taken, by `SnapshotId::share`.
+#[derive(Debug)]
+struct Listing {
+    begun: Instant,
+    took: Duration,
+    bytes: HashMap<String, u64>,
+}
+
+impl Listing {
+    fn is_kept(&self) -> bool {
+        self.took > CHEAP && self.begun.elapsed() < self.took.saturating_mul(KEPT)
+    }
+}
+
+/// How much a tenant has taken, or all who are in none, as the store says now.
+pub(crate) async fn of_tenant(inner: &Inner, tenant: Option<&str>) -> Result<u64> {
+    let since = lately(inner).await;
+    let files = files(inner, tenant);
+    files.try_fold(0_u64, async |sum, meta| Ok(sum.saturating_add(size(&meta, since)))).await
+}
+
+/// How much those have taken who share with this owner.
+pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
+    if let Some(tenant) = &owner.tenant {
+        return Ok(Taken::now(of_tenant(inner, Some(tenant)).await?));
+    }
+    let Some(listing) = listing(inner).await? else {
+        // Nobody knows yet. What is not known to be taken is not.
+        return Ok(Taken::now(0).with_age(Duration::MAX));
+    };
+    let bytes = listing.bytes.get(&SnapshotId::share_of(owner)).copied().unwrap_or(0);
+    Ok(Taken::now(bytes).with_age(listing.begun.elapsed()))
+}
+
+/// The last listing, or a new one if that is too old. `None` if there is none and the first one takes long.
+async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
+    let (mut running, last) = {
+        let mut state = inner.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = state.last.clone();
+        if last.as_ref().is_some_and(|last| last.is_kept()) {
+            return Ok(last);
+        }
+        let running = match &state.running {
+            Some(running) if running.borrow().is_none() && running.has_changed().is_ok() => running.clone(),
+            _ => state.running.insert(begin(inner)).clone(),
+        };
+        (running, last)
+    };
+    let Ok(ended) = tokio::time::timeout(WAIT, running.wait_for(Option::is_some)).await else {
+        return Ok(last);
+    };
+    match (ended.as_deref(), last) {
+        (Ok(Some(Ok(listing))), _) => Ok(Some(Arc::clone(listing))),
+        (_, Some(last)) => Ok(Some(last)),
+        (Ok(Some(Err(error))), None) => Err(Error::Broken(error.clone().into())),
+        (Ok(None) | Err(_), None) => Err(Error::Broken("the listing was broken off".into())),
+    }
+}
+
+/// Lists in a task of its own: whoever waits no longer does not stop it.
+fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
+    let (done, outcome) = watch::channel(None);
+    let inner = Arc::clone(inner);
+    tokio::spawn(async move {
+        let begun = Instant::now();
+        let (since, depth) = (lately(&inner).await, inner.store.prefix.parts().count() + 2);
+        let listed = by_share(files(&inner, None), since, depth).await;
+        let listed = listed.map(|bytes| Arc::new(Listing { begun, took: begun.elapsed(), bytes }));
+        if let Ok(listing) = &listed {
+            let mut state = inner.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.last = Some(Arc::clone(listing));
+        }
+        done.send_replace(Some(listed.map_err(|error| error.to_string())));
+    });
+    outcome
+}
+
+/// Adds up whose files they are. The files of a snapshot come one after another, and its folder is so many folders deep.
+/// If no file says whose a snapshot is, it is of a caller without a principal, or was written before files said so.
+async fn by_share(
+    files: impl Stream<Item = Result<ObjectMeta>>,
+    since: DateTime<Utc>,
+    depth: usize,
+) -> Result<HashMap<String, u64>> {
+    let mut bytes = HashMap::new();
+    let (mut set, mut share, mut sum) = (None::<Path>, None::<String>, 0_u64);
+    let mut add = |share: Option<String>, sum: u64| {
+        let taken: &mut u64 = bytes.entry(share.unwrap_or_else(|| SnapshotId::place(None))).or_default();
+        *taken = taken.saturating_add(sum);
+    };
+    let mut files = std::pin::pin!(files);
+    while let Some(meta) = files.try_next().await? {
+        let same = set.as_ref().is_some_and(|set| meta.location.prefix_matches(set));
+        if !same {
+            add(share.take(), std::mem::take(&mut sum));
+            set = Some(meta.location.parts().take(depth).collect());
+        }
+        sum = sum.saturating_add(size(&meta, since));
+        share = share.or_else(|| share_of(&meta.location).map(ToOwned::to_owned));
+    }
+    add(share, sum);
+    Ok(bytes)
+}
+
+fn files(inner: &Inner, tenant: Option<&str>) -> impl Stream<Item = Result<ObjectMeta>> + use<> {
+    let folder = inner.store.prefix.clone().join(SnapshotId::place(tenant));
+    inner.store.objects.list(Some(&folder)).map_err(Error::from)
+}
+
+/// Whoever died while making something has left word of it; nobody works for longer than since then.
+async fn lately(inner: &Inner) -> DateTime<Utc> {
+    inner.store_now().await - chrono::TimeDelta::minutes(MAKING)
+}
+
+fn size(meta: &ObjectMeta, since: DateTime<Utc>) -> u64 {
+    let takes = takes(&meta.location).filter(|_| meta.last_modified > since);
+    meta.size.saturating_add(takes.unwrap_or(0))
+}

@@ -1,0 +1,133 @@
+//! Counts what a connection has received of a message that is not complete.
+
+use std::{
+    error::Error as StdError,
+    fmt,
+    io::{Error, ErrorKind, Result},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::weight::{MemoryBudget, Share};
+
+/// A connection always has this much memory, in bytes: many small messages need no budget.
+const FREE: usize = 16 * 1024;
+
+/// The bytes that came since the last message. Cloning it clones the handle.
+#[derive(Clone, Debug)]
+pub(super) struct Meter(Arc<Mutex<Received>>);
+
+#[derive(Debug)]
+struct Received {
+    bytes: usize,
+    share: Option<Share>,
+    budget: MemoryBudget,
+}
+
+impl Meter {
+    pub(super) fn new(budget: &MemoryBudget) -> Self {
+        Self(Arc::new(Mutex::new(Received { bytes: 0, share: None, budget: budget.clone() })))
+    }
+
+    /// A message is complete.
+    pub(super) fn reset(&self) {
+        let mut received = self.received();
+        (received.bytes, received.share) = (0, None);
+    }
+
+    /// A control frame of this length came, which is part of no message.
+    pub(super) fn forget(&self, length: usize) {
+        // What the frame itself has: a head of two bytes and a mask of four.
+        let mut received = self.received();
+        received.bytes = received.bytes.saturating_sub(length + 6);
+    }
+
+    /// Returns whether there is memory for `count` bytes more.
+    fn add(&self, count: usize) -> bool {
+        let mut received = self.received();
+        received.bytes += count;
+        let bytes = received.bytes;
+        if bytes <= FREE {
+            return true;
+        }
+        if let Some(share) = &mut received.share {
+            return share.grow(bytes);
+        }
+        received.share = received.budget.take(bytes);
+        received.share.is_some()
+    }
+
+    fn received(&self) -> MutexGuard<'_, Received> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// There is no memory for what a client sends.
+#[derive(Debug)]
+pub(super) struct NoRoom;
+
+impl NoRoom {
+    pub(super) fn has_caused(error: &Error) -> bool {
+        matches!(error.get_ref(), Some(cause) if cause.is::<Self>())
+    }
+}
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("messages take too much memory at once")
+    }
+}
+
+impl StdError for NoRoom {}
+
+/// A stream that reads no more than there is memory for.
+#[derive(Debug)]
+pub(super) struct Metered<S> {
+    stream: S,
+    meter: Meter,
+}
+
+impl<S> Metered<S> {
+    pub(super) fn new(stream: S, meter: Meter) -> Self {
+        Self { stream, meter }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        let Self { stream, meter } = self.get_mut();
+        let before = buf.filled().len();
+        ready!(Pin::new(stream).poll_read(cx, buf))?;
+        let has_room = meter.add(buf.filled().len() - before);
+        Poll::Ready(if has_room { Ok(()) } else { Err(Error::new(ErrorKind::OutOfMemory, NoRoom)) })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[std::io::IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,375 @@
+//! The memory that a JSON message takes once it is parsed, estimated before it is parsed.
+//!
+//! A parser turns two bytes (`0,`) into several hundred: the SDK reads a message into a buffer of values, several times,
+//! before it has its own types. A limit on bytes alone therefore limits nothing. [`Weight`] counts what the JSON is made
+//! of while its bytes arrive, and [`MemoryBudget`] limits what all messages of a process take together.
+//!
+//! ```
+//! use antiphon_transport::weight::{MemoryBudget, Weight};
+//!
+//! let text = "x".repeat(100_000);
+//! let (prose, zeros) = (format!("[\"{text}\"]"), format!("[{}0]", "0,".repeat(50_000)));
+//! assert!(Weight::of(prose.as_bytes()).check(1 << 20).is_ok());
+//! assert!(Weight::of(zeros.as_bytes()).check(1 << 20).is_err());
+//!
+//! let budget = MemoryBudget::new(1 << 20);
+//! let share = budget.take(700 << 10);
+//! assert!(share.is_some() && budget.take(700 << 10).is_none());
+//! drop(share);
+//! assert!(budget.take(700 << 10).is_some());
+//! ```
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The default for the memory that one message can take, in bytes, if it is short.
+pub const MAX_PARSED_BYTES: usize = 8 * MIB;
+/// A message can take this many times its own length in memory, whatever its options say.
+pub const FACTOR: usize = 8;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+/// The default of a budget, in bytes.
+const DEFAULT_BUDGET: usize = 64 * MIB;
+/// A share up to this size can use the reserve.
+const SMALL: usize = 64 * KIB;
+
+/// The bytes themselves: as they are read, as they are gathered, as the SDK gathers them, and as strings.
+const PER_BYTE: usize = 4;
+/// A value in each of the buffers that the SDK parses it into, and in the arguments of a tool.
+const PER_VALUE: usize = 480;
+/// A member of an object beyond its value: the name, and its place in a map.
+const PER_MEMBER: usize = 1024;
+/// After the parsing: the bytes as strings, a value, a member.
+const KEPT_PER_BYTE: usize = 2;
+const KEPT_PER_VALUE: usize = 128;
+
+/// What a JSON text is made of, as far as it has arrived.
+///
+/// It does not check that the text is JSON: what is not JSON is not parsed to its end either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    bytes: usize,
+    values: usize,
+    members: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Weight {
+    /// Counts a whole text.
+    pub fn of(text: &[u8]) -> Self {
+        let mut weight = Self::default();
+        weight.add(text);
+        weight
+    }
+
+    /// Counts the next part of a text. A text can be cut anywhere.
+    pub fn add(&mut self, mut part: &[u8]) {
+        self.bytes = self.bytes.saturating_add(part.len());
+        loop {
+            if self.in_string {
+                if self.escaped {
+                    let Some((_, rest)) = part.split_first() else { return };
+                    (self.escaped, part) = (false, rest);
+                }
+                let Some(end) = part.iter().position(|byte| matches!(byte, b'"' | b'\\')) else { return };
+                (self.in_string, self.escaped) = (part[end] == b'\\', part[end] == b'\\');
+                part = &part[end + 1..];
+                continue;
+            }
+            let mut begins = None;
+            for (at, byte) in part.iter().enumerate() {
+                match byte {
+                    b'"' => {
+                        begins = Some(at);
+                        break;
+                    }
+                    b',' | b'[' | b'{' => self.values += 1,
+                    b':' => self.members += 1,
+                    _ => {}
+                }
+            }
+            let Some(begins) = begins else { return };
+            self.in_string = true;
+            part = &part[begins + 1..];
+        }
+    }
+
+    /// The length of the text so far, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The most memory that parsing the text takes, in bytes, estimated.
+    pub fn parsed(&self) -> usize {
+        self.bytes * PER_BYTE + self.values * PER_VALUE + self.members * PER_MEMBER
+    }
+
+    /// The memory that the message takes after it is parsed, in bytes, estimated.
+    pub fn kept(&self) -> usize {
+        self.bytes * KEPT_PER_BYTE + (self.values + self.members) * KEPT_PER_VALUE
+    }
+
+    /// Checks that parsing the text takes at most `limit` bytes, or 8 times its length if that is more.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TooHeavy`] if it takes more.
+    pub fn check(&self, limit: usize) -> Result<(), TooHeavy> {
+        let limit = limit.max(self.bytes.saturating_mul(FACTOR));
+        let needed = self.parsed();
+        if needed <= limit { Ok(()) } else { Err(TooHeavy { values: self.values, needed, limit }) }
+    }
+}
+
+/// A message has so many JSON values that parsing it would take too much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the message is too large: its {values} JSON values need about {needed} bytes of memory, more than the {limit} allowed; send fewer values, or raise `max_parsed_bytes` on the server"
+)]
+pub struct TooHeavy {
+    /// The number of JSON values, about.
+    pub values: usize,
+    /// The memory that parsing them takes, in bytes, estimated.
+    pub needed: usize,
+    /// The memory that the message can take, in bytes.
+    pub limit: usize,
+}
+
+/// What a message is, read without keeping anything of it.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    method: Option<IgnoredAny>,
+}
+
+/// What a message that is not parsed was meant to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A request, or something that cannot be read: the peer expects an answer.
+    Request,
+    /// An answer of the peer: somebody on this side waits for it.
+    Response,
+    /// A notification: nobody waits.
+    Notification,
+}
+
+/// Returns what `message` is, and a JSON-RPC error with its id, without parsing it.
+pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
+    let message = message.strip_prefix("\u{feff}".as_bytes()).unwrap_or(message);
+    // An array would be read as a struct's fields in their order.
+    let is_object = message.trim_ascii_start().starts_with(b"{");
+    let shape = serde_json::from_slice::<Shape<'_>>(message).ok().filter(|_| is_object);
+    let id = shape.as_ref().and_then(|shape| shape.id).map(RawValue::get).filter(|id| is_id(id));
+    let kind = match &shape {
+        Some(Shape { id: Some(_), method: None }) => Kind::Response,
+        Some(Shape { id: None, method: Some(_) }) => Kind::Notification,
+        _ => Kind::Request,
+    };
+    let error = serde_json::json!({"code": code, "message": reason});
+    (kind, format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, id.unwrap_or("null")).into_bytes())
+}
+
+/// Whether this is a number or a short string, and not something that would have to be parsed.
+fn is_id(id: &str) -> bool {
+    const LONGEST: usize = 4 * KIB;
+    (id.starts_with('"') && id.len() <= LONGEST) || id.parse::<i64>().is_ok()
+}
+
+/// The memory that messages can take together while they are read, parsed and worked on. Cloning it clones the handle.
+///
+/// The default is one budget of 64 MiB for the whole process: every endpoint that is not given another one uses it. A
+/// quarter of a budget is reserved for messages that need up to 64 KiB, so that large ones do not keep them out.
+#[derive(Clone)]
+pub struct MemoryBudget {
+    common: Arc<Semaphore>,
+    reserve: Arc<Semaphore>,
+}
+
+impl MemoryBudget {
+    /// Makes a budget of its own, in bytes. It is counted in KiB.
+    pub fn new(bytes: usize) -> Self {
+        let permits = (bytes / KIB).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
+        let reserve = permits / 4;
+        Self {
+            common: Arc::new(Semaphore::new(permits - reserve)),
+            reserve: Arc::new(Semaphore::new(reserve)),
+        }
+    }
+
+    /// Takes `bytes` of the budget until the share is dropped; `None` if there is not so much left.
+    pub fn take(&self, bytes: usize) -> Option<Share> {
+        let mut share = Share { budget: self.clone(), permit: None, is_reserved: false };
+        share.grow(bytes).then_some(share)
+    }
+
+    /// Takes `bytes` as soon as there is so much left; `None` after `limit`.
+    ///
+    /// It looks again and again and does not queue: whoever waits for much must not keep others from taking little.
+    #[cfg(feature = "__server")]
+    pub(crate) async fn take_within(&self, bytes: usize, limit: std::time::Duration) -> Option<Share> {
+        const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+        let wait = async {
+            loop {
+                if let Some(share) = self.take(bytes) {
+                    return share;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::time::timeout(limit, wait).await.ok()
+    }
+}
+
+impl Default for MemoryBudget {
+    fn default() -> Self {
+        static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
+        PROCESS.get_or_init(|| Self::new(DEFAULT_BUDGET)).clone()
+    }
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left = self.common.available_permits() + self.reserve.available_permits();
+        f.debug_struct("MemoryBudget").field("left_kib", &left).finish()
+    }
+}
+
+/// A part of a [`MemoryBudget`], until it is dropped.
+pub struct Share {
+    budget: MemoryBudget,
+    permit: Option<OwnedSemaphorePermit>,
+    is_reserved: bool,
+}
+
+impl Share {
+    /// Makes the share at least `bytes` large. Returns whether there was so much left; if not, it stays as it is.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let (has, wants) = (self.permits(), permits(bytes));
+        if wants <= has {
+            return true;
+        }
+        let take = |from: &Arc<Semaphore>, count: usize| {
+            Arc::clone(from).try_acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX)).ok()
+        };
+        if self.is_reserved || self.permit.is_none() {
+            // It moves out of the reserve as soon as it can, and must when it is no longer small.
+            if let Some(all) = take(&self.budget.common, wants) {
+                (self.permit, self.is_reserved) = (Some(all), false);
+                return true;
+            }
+            let more = (bytes <= SMALL).then(|| take(&self.budget.reserve, wants - has)).flatten();
+            self.is_reserved |= more.is_some();
+            return self.merge(more);
+        }
+        self.merge(take(&self.budget.common, wants - has))
+    }
+
+    /// Gives back what is beyond `bytes`.
+    pub fn shrink(&mut self, bytes: usize) {
+        let beyond = self.permits().saturating_sub(permits(bytes));
+        if let Some(permit) = &mut self.permit {
+            drop(permit.split(beyond));
+        }
+    }
+
+    fn permits(&self) -> usize {
+        self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
+    }
+
+    fn merge(&mut self, more: Option<OwnedSemaphorePermit>) -> bool {
+        let Some(more) = more else { return false };
+        match &mut self.permit {
+            Some(permit) => permit.merge(more),
+            None => self.permit = Some(more),
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share").field("kib", &self.permits()).finish()
+    }
+}
+
+fn permits(bytes: usize) -> usize {
+    bytes.div_ceil(KIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weight_counts_what_is_outside_strings_wherever_the_text_is_cut() {
+        let text = br#"{"a,[{:":[0,0,{"b\"" : "\\"}], "c":"d,e\u005b"}"#;
+        let whole = Weight::of(text);
+        assert_eq!((whole.values, whole.members), (6, 3), "{whole:?}");
+        for cut in 0..text.len() {
+            let mut weight = Weight::of(&text[..cut]);
+            weight.add(&text[cut..]);
+            assert_eq!(weight, whole, "cut at {cut}");
+        }
+        let mut bytewise = Weight::default();
+        for byte in text {
+            bytewise.add(&[*byte]);
+        }
+        assert_eq!(bytewise, whole);
+    }
+
+    #[test]
+    fn text_passes_and_many_small_values_do_not() {
+        let text = Weight::of(format!(r#"{{"text":"{}"}}"#, "a, [b] {c}: ".repeat(75_000)).as_bytes());
+        text.check(MAX_PARSED_BYTES).unwrap();
+        for dense in ["0,", "{},", "[],", r#"{"a":0},"#, r#""","#] {
+            let text = format!("[{}0]", dense.repeat(4 * MIB / dense.len()));
+            let refused = Weight::of(text.as_bytes()).check(MAX_PARSED_BYTES).unwrap_err();
+            assert!(refused.to_string().contains("raise `max_parsed_bytes`"), "{refused}");
+        }
+        let table = format!("[{}0]", r#"{"name":"Ada","age":36},"#.repeat(2_000));
+        Weight::of(table.as_bytes()).check(MAX_PARSED_BYTES).unwrap();
+    }
+
+    #[test]
+    fn small_shares_have_a_reserve_and_large_ones_do_not() {
+        let budget = MemoryBudget::new(4 * MIB);
+        let large = budget.take(3 * MIB).unwrap();
+        assert!(budget.take(SMALL + 1).is_none());
+        let mut small = budget.take(10 * KIB).unwrap();
+        assert!(small.grow(SMALL) && !small.grow(SMALL + 1));
+        let many: Vec<_> = std::iter::from_fn(|| budget.take(SMALL)).collect();
+        assert_eq!(many.len(), MIB / SMALL - 1);
+        drop(large);
+        assert!(small.grow(2 * MIB), "{small:?} {budget:?}");
+        small.shrink(KIB);
+        drop(many);
+        assert_eq!(format!("{budget:?}"), "MemoryBudget { left_kib: 4095 }");
+    }
+
+    #[test]
+    fn rejected_message_is_answered_by_its_id() {
+        let of = |text: &str| {
+            let (kind, json) = reject(text.as_bytes(), -32600, "too much");
+            (kind, serde_json::from_slice::<serde_json::Value>(&json).unwrap())
+        };
+        let (kind, error) = of(r#"{"method":"a","id":7,"params":[0,0]}"#);
+        assert_eq!((kind, &error["id"]), (Kind::Request, &7.into()));
+        assert_eq!(error["error"], serde_json::json!({"code": -32600, "message": "too much"}));
+        let (kind, error) = of(r#"{"id":"a","result":{"a":[0,0]}}"#);
+        assert_eq!((kind, &error["id"]), (Kind::Response, &"a".into()));
+        assert_eq!(of(r#"{"method":"a","params":[0,0]}"#).0, Kind::Notification);
+        for nobodys in ["[0,0]", "{", r#"{"id":[0,0],"method":"a"}"#, r#"{"id":1,"id":2,"method":"a"}"#] {
+            let (kind, error) = of(nobodys);
+            assert_eq!((kind, error["id"].is_null()), (Kind::Request, true), "{nobodys}");
+        }
+    }
+}

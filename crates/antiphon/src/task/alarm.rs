@@ -1,0 +1,332 @@
+//! Finds runs that are due and that nobody works on, without a request of a client.
+//!
+//! Every run that has not ended has an alarm: a record `due/<audience>/<owner>/<task>` that expires a little after the
+//! run's next job is due. The store hands out expired records by an index, so nothing is scanned. Whoever is given an
+//! alarm looks at the run: it queues a lost job again, ends a run that has waited for too long, and sets the alarm anew.
+//!
+//! An audit goes through all records once a day, slowly. It sets alarms that are missing or too late, and encrypts records
+//! with the active key.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use antiphon_store::{Error as StoreError, Record};
+use bytes::Bytes;
+use tokio::task::JoinSet;
+
+use super::{
+    Ended, RECORDS, TaskStatus, Tasks,
+    keeping::{Change, Unloaded},
+    millis,
+    record::TaskRecord,
+};
+use crate::{error::Result, jitter, run::now_millis, server::Shared, telemetry::Outcome};
+
+/// How long a look at one run may take before another replica repairs.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How many alarms are taken at once, and how many of them are handled beside each other. Repairs leave most connections
+/// of a pool to the workers.
+const BATCH: usize = 128;
+const BESIDE: usize = 4;
+
+/// The longest time between two alarms of a run that waits for a worker, in repair intervals.
+const LONGEST_WAIT: u32 = 2;
+
+/// How many records the audit reads at once, and how long it rests then. A page of a listing on NATS costs as much as there
+/// are records, so pages are large.
+const PAGE: usize = 256;
+const REST: Duration = Duration::from_millis(400);
+
+/// How long an audit counts as under way without a sign of life.
+const AUDIT_LEASE: Duration = Duration::from_secs(300);
+
+/// How often a run is checked that waits for people, in milliseconds.
+const DAILY: u64 = 24 * 3600 * 1000;
+
+impl Tasks {
+    fn alarm_key(&self, key: &str) -> Option<String> {
+        Some(format!("due/{}/{}", self.audience, key.strip_prefix(RECORDS)?))
+    }
+
+    /// Sets the alarm of a run that has none, before the run is written. An alarm without a run does no harm.
+    pub(super) async fn set_alarm(&self, key: &str, due: u64) {
+        let Some(alarm) = self.alarm_key(key) else { return };
+        let ttl = self.alarm_ttl(due);
+        match self.backend.store.create(&alarm, Bytes::new(), Some(ttl)).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => {}
+            // The audit sets it.
+            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
+        }
+    }
+
+    /// Sets the alarm of a run to now: it was set for a time until which the run would wait for people. Callers choose the
+    /// key, so a key without a run gets no alarm.
+    pub(super) async fn set_alarm_to_now(&self, key: &str) {
+        let Some(alarm) = self.alarm_key(key) else { return };
+        let ttl = self.alarm_ttl(now_millis());
+        let store = &self.backend.store;
+        let set = async {
+            match store.get(&alarm).await? {
+                Some(found) => store.update(&alarm, Bytes::new(), Some(ttl), found.revision).await.map(drop),
+                None if store.get(key).await?.is_none() => Ok(()),
+                None => store.create(&alarm, Bytes::new(), Some(ttl)).await.map(drop),
+            }
+        };
+        match set.await {
+            // Somebody else has set it just now.
+            Ok(()) | Err(StoreError::Conflict { .. }) => {}
+            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
+        }
+    }
+
+    fn alarm_ttl(&self, due: u64) -> Duration {
+        Duration::from_millis(due.saturating_sub(now_millis())) + self.config.repair_interval
+    }
+
+    /// Handles alarms that are due, for as long as the server lives.
+    pub(super) async fn watch_alarms(tasks: Weak<Self>, shared: Weak<Shared>) {
+        loop {
+            let Some(this) = tasks.upgrade() else { return };
+            let (stopped, interval) = (this.stopped.clone(), this.config.repair_interval);
+            drop(this);
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(jitter::around(interval)) => {}
+            }
+            loop {
+                let (Some(this), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+                if this.is_blocked() {
+                    break;
+                }
+                let prefix = format!("due/{}/", this.audience);
+                let alarms = match this.backend.store.claim_expired(&prefix, LEASE, BATCH).await {
+                    Ok(alarms) => alarms,
+                    Err(error) => {
+                        tracing::warn!(%error, "runs that are overdue could not be looked for");
+                        break;
+                    }
+                };
+                let more = alarms.len() == BATCH;
+                let mut repairs = JoinSet::new();
+                for alarm in alarms {
+                    if repairs.len() >= BESIDE {
+                        repairs.join_next().await;
+                    }
+                    let (this, shared) = (Arc::clone(&this), Arc::clone(&shared));
+                    repairs.spawn(async move { this.handle_alarm(&shared, alarm).await });
+                }
+                repairs.join_all().await;
+                if !more || stopped.is_cancelled() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Repairs one run, and sets its next alarm.
+    async fn handle_alarm(&self, shared: &Arc<Shared>, alarm: Record) {
+        let Some(name) = alarm.key.splitn(3, '/').nth(2) else { return };
+        let key = format!("{RECORDS}{name}");
+        let next = match self.repair(shared, &key).await {
+            Ok(next) => next,
+            // The alarm can be claimed again when its lease is over, by a replica that may be able to.
+            Err(Unloaded::Unreadable(_)) => return,
+            Err(Unloaded::Failed(error)) => {
+                tracing::warn!(%error, key, "an overdue run could not be repaired");
+                return;
+            }
+        };
+        let told = match next {
+            // It takes the place of the expired one.
+            Some(due) => {
+                let ttl = self.alarm_ttl(due);
+                self.backend.store.create(&alarm.key, Bytes::new(), Some(ttl)).await.map(drop)
+            }
+            None => self.backend.store.delete(&alarm.key, alarm.revision).await,
+        };
+        match told {
+            Ok(()) | Err(StoreError::Conflict { .. }) => {}
+            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set anew"),
+        }
+    }
+
+    /// Gives a run that cannot go on a job. Returns the time of its next alarm, or `None` when the run has ended.
+    async fn repair(&self, shared: &Arc<Shared>, key: &str) -> Result<Option<u64>, Unloaded> {
+        let Some((record, _)) = self.try_load(shared, key).await? else { return Ok(None) };
+        if record.status.is_final() && !record.cleaning {
+            return Ok(None);
+        }
+        let now = now_millis();
+        if self.has_waited_too_long(&record, now) {
+            self.expire(shared, key).await.map_err(Unloaded::Failed)?;
+            return Ok(None);
+        }
+        if record.job.is_none() && record.held.is_none() && record.asks.is_empty() {
+            // Nothing leads on from here. It should not be, so it is told.
+            self.revive(shared, key).await.map_err(Unloaded::Failed)?;
+            return Ok(Some(now));
+        }
+        let was_lost = self.heal(shared, key, &record).await;
+        Ok(Some(match record.due() {
+            // The longer a run waits for a worker, the rarer its alarms: many waiting runs must not keep the store busy.
+            Some(due) if due < now && !was_lost => {
+                now + (now - due).min(millis(LONGEST_WAIT * self.config.repair_interval))
+            }
+            Some(due) => due.max(now),
+            None => {
+                let limit = self.config.max_wait.map_or(DAILY, millis);
+                record.waits_since().saturating_add(limit).clamp(now, now + DAILY)
+            }
+        }))
+    }
+
+    /// Whether a run has waited for people for longer than `TaskConfig::max_wait`. A run that has a job does not wait for
+    /// people.
+    fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
+        let Some(limit) = self.config.max_wait else { return false };
+        record.job.is_none()
+            && !record.asks.is_empty()
+            && record.waits_since().saturating_add(millis(limit)) < now
+    }
+
+    /// Ends a run that nobody has come back to.
+    async fn expire(&self, shared: &Arc<Shared>, key: &str) -> Result<()> {
+        let message = "the task waited for longer than the server lets one wait, and was ended";
+        let ended = self
+            .change(shared, key, |record| {
+                if !self.has_waited_too_long(record, now_millis())
+                    || (record.status.is_final() && !record.cleaning)
+                {
+                    return Change::Leave(false);
+                }
+                record.job = None;
+                record.held = None;
+                record.cleaning = false;
+                record.asks.clear();
+                record.answers.clear();
+                if !record.status.is_final() {
+                    record.ended =
+                        Some(Ended::Error { code: -32603, message: message.to_owned(), data: None });
+                    record.message = Some(message.to_owned());
+                    record.set_status(TaskStatus::Failed);
+                }
+                record.note("expired", None);
+                Change::Write(true)
+            })
+            .await?;
+        if let Some((true, record, _)) = ended {
+            tracing::error!(
+                task = record.id,
+                tool = record.tool,
+                "a run waited for longer than `TaskConfig::max_wait` and was ended"
+            );
+            shared.recorder.run_expired(&record.tool);
+            shared.recorder.run_ended(&record.tool, Outcome::Dead);
+            self.announce(&record, false).await;
+        }
+        Ok(())
+    }
+
+    /// Gives a run a job that has none and waits for nothing.
+    async fn revive(&self, shared: &Arc<Shared>, key: &str) -> Result<()> {
+        let revived = self
+            .change(shared, key, |record| {
+                let stuck = record.job.is_none() && record.held.is_none() && record.asks.is_empty();
+                if !stuck || (record.status.is_final() && !record.cleaning) {
+                    return Change::Leave(None);
+                }
+                record.note("repaired", None);
+                Change::Write(Some(record.next_job(now_millis())))
+            })
+            .await?;
+        if let Some((Some(due), record, _)) = revived {
+            tracing::warn!(task = record.id, tool = record.tool, "a run had no job and was given one");
+            shared.recorder.task_repaired(&record.tool);
+            self.push(key, &record, due, due.at).await;
+        }
+        Ok(())
+    }
+
+    /// Goes through all records from time to time, one replica for all.
+    pub(super) async fn audit(tasks: Weak<Self>, shared: Weak<Shared>) {
+        loop {
+            let Some(this) = tasks.upgrade() else { return };
+            let (stopped, interval) = (this.stopped.clone(), this.config.audit_interval);
+            drop(this);
+            tokio::select! {
+                () = stopped.cancelled() => return,
+                () = tokio::time::sleep(jitter::around((interval / 100).min(Duration::from_secs(60)))) => {}
+            }
+            let (Some(this), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+            if this.is_blocked() {
+                continue;
+            }
+            let name = format!("audit/{}", this.audience);
+            let store = Arc::clone(&this.backend.store);
+            // Whoever creates this does it; it is gone when the next audit is due, or when its holder has died.
+            let Ok(mut held) = store.create(&name, Bytes::new(), Some(AUDIT_LEASE)).await else { continue };
+            let mut after = None;
+            loop {
+                match this.audit_page(&shared, after.as_deref()).await {
+                    Ok(next) => after = next,
+                    Err(error) => {
+                        tracing::warn!(%error, "the records of tasks could not be gone through");
+                        break;
+                    }
+                }
+                let lives = if after.is_some() { AUDIT_LEASE } else { interval };
+                match store.update(&name, Bytes::new(), Some(lives), held).await {
+                    Ok(revision) => held = revision,
+                    Err(_) => break,
+                }
+                if after.is_none() || stopped.is_cancelled() {
+                    break;
+                }
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+
+    /// Looks at one page of records, and says where the next begins.
+    async fn audit_page(&self, shared: &Arc<Shared>, after: Option<&str>) -> Result<Option<String>> {
+        let (records, next) = self.records(shared, RECORDS, after, PAGE).await?;
+        for (key, mut record, revision) in records {
+            let ours = record.audience == self.audience;
+            if ours && (!record.status.is_final() || record.cleaning) {
+                self.set_alarm(&key, record.due().unwrap_or_default()).await;
+                // The page may be older than what a worker has done since.
+                let is_overdue = record.due().is_some_and(|due| Self::is_overdue(due, now_millis()));
+                if is_overdue
+                    && let Ok(Some((record, _))) = self.load(shared, &key).await
+                    && self.heal(shared, &key, &record).await
+                {
+                    // The alarm of the run was set too late.
+                    self.set_alarm_to_now(&key).await;
+                }
+            }
+            // An earlier version wrote the end of a run that this one began, and no life.
+            let is_over = record.status.is_final() && !record.cleaning;
+            let lacks_life = record.audience.is_empty() && is_over && record.ttl.is_none();
+            if lacks_life {
+                record.retention = record.retention.or(self.config.ttl.map(millis));
+            }
+            if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
+                // If somebody writes it meanwhile, it is written with their active key.
+                if let Err(error) = self.write(shared, &key, &mut record, revision).await {
+                    tracing::warn!(%error, key, "a task record could not be written anew");
+                }
+            }
+        }
+        Ok(next)
+    }
+
+    /// A run without a note of whose server it is gets one.
+    pub(super) fn sign(&self, record: &mut TaskRecord) {
+        if record.audience.is_empty() {
+            record.audience.clone_from(&self.audience);
+        }
+    }
+}
