@@ -107,6 +107,7 @@ impl Seen {
         match value {
             Ok(value) => self.add(leg, step, value),
             Err(error) if matches!(error.kind(), ErrorKind::Indeterminate(_)) => {
+                leg.unknown(step)?;
                 self.unknown.push(step.to_owned());
                 Ok(())
             }

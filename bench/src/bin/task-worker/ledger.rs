@@ -30,6 +30,8 @@ enum Note<'a> {
     Effect { run: &'a str, step: &'a str, value: &'a str, saw: &'a BTreeMap<String, String>, leg: &'a str },
     /// The tool was given what the step returned: that is written down.
     Saw { run: &'a str, step: &'a str, value: &'a str },
+    /// The tool was told that nobody knows whether the step was taken.
+    Unknown { run: &'a str, step: &'a str },
     /// The leg is over, and the process lives.
     Over { leg: &'a str },
     /// The process dies over what it has just done.
@@ -133,6 +135,11 @@ impl Leg {
     /// The tool was given what a step returned.
     pub(crate) fn saw(&self, step: &str, value: &str) -> Result<()> {
         self.ledger.note(Note::Saw { run: &self.run, step, value })
+    }
+
+    /// The tool was told that nobody knows whether the step was taken.
+    pub(crate) fn unknown(&self, step: &str) -> Result<()> {
+        self.ledger.note(Note::Unknown { run: &self.run, step })
     }
 }
 

@@ -145,11 +145,12 @@ impl Evidence {
 
     /// Why a run that its client left has not come as far as it can without anybody; nothing if it has.
     pub(super) fn is_behind(&self, name: &str, asks: bool) -> Option<String> {
+        // A step that was claimed by a worker that died before it began is passed as unknown.
         let happened = |wanted: &str| {
             self.lines.iter().any(|line| match &line.note {
-                Note::Effect { run, step, .. } | Note::Began { run, step, .. } => {
-                    run == name && step == wanted
-                }
+                Note::Effect { run, step, .. }
+                | Note::Began { run, step, .. }
+                | Note::Unknown { run, step } => run == name && step == wanted,
                 _ => false,
             })
         };

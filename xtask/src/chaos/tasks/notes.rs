@@ -27,6 +27,8 @@ pub(super) enum Note {
     Effect { run: String, step: String, value: String, saw: BTreeMap<String, String>, leg: String },
     /// The tool was given what the step returned, so that is written down.
     Saw { run: String, step: String, value: String },
+    /// The tool was told that nobody knows whether the step was taken, and went on.
+    Unknown { run: String, step: String },
     /// The leg is over, and its process lives.
     Over { leg: String },
     /// The process died over what it had just done.

@@ -148,6 +148,20 @@ fn a_run_that_was_left_alone_and_did_not_end_is_seen() {
 }
 
 #[test]
+fn a_run_that_stands_at_its_question_with_an_unknown_charge_is_not_behind() {
+    let mut evidence = good();
+    evidence.orphans.push(("9.0".into(), true));
+    let note = |evidence: &mut Evidence, note: serde_json::Value| {
+        let line = json!({ "at": 1100, "process": "worker-0.0", "note": note }).to_string() + "\n";
+        evidence.lines.extend(notes::parse(&line).unwrap());
+    };
+    note(&mut evidence, json!({ "leg": { "run": "9.0", "leg": "worker-0.0/9" } }));
+    assert_eq!(broken(&evidence), ["a run that is left alone comes to its end"]);
+    note(&mut evidence, json!({ "unknown": { "run": "9.0", "step": "charge" } }));
+    assert_eq!(broken(&evidence), [""; 0]);
+}
+
+#[test]
 fn nobody_knowing_without_a_death_is_seen() {
     let mut evidence = good();
     let report = values(&mut evidence);
