@@ -1,8 +1,10 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
+use antiphon_llm::Reply;
 use antiphon_replay::Drift;
+use serde::{Deserialize, Serialize};
 
-use crate::{ctx::SampleValidationError, elicitation::UrlElicitation};
+use crate::elicitation::UrlElicitation;
 
 /// What a tool, prompt or resource returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -137,6 +139,51 @@ impl Capability {
         .find(|capability| capability.name() == name)
     }
 }
+
+/// Which guaranteed call it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SampleMethod {
+    /// [`Ctx::sample_tools`](crate::Ctx::sample_tools).
+    SampleTools,
+    /// [`Ctx::sample_schema`](crate::Ctx::sample_schema).
+    SampleSchema,
+}
+
+impl fmt::Display for SampleMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SampleTools => "sample_tools",
+            Self::SampleSchema => "sample_schema",
+        })
+    }
+}
+
+/// A model did not give what was asked for, however often it was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SampleValidationError {
+    /// Which call.
+    #[serde(alias = "helperName")]
+    pub method: SampleMethod,
+    /// How often it was asked: the retries, and one.
+    pub attempts: u32,
+    /// What it said last.
+    pub last_result: Reply,
+    /// What was wrong with that, a line a problem.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for SampleValidationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, attempts, problems, .. } = self;
+        let plural = if *attempts == 1 { "" } else { "s" };
+        write!(f, "{method} failed after {attempts} attempt{plural}: {}", problems.join("; "))
+    }
+}
+
+impl std::error::Error for SampleValidationError {}
 
 impl ErrorKind {
     /// The kind in a word, for logs and metrics. The text may be the caller's, and is in neither.
@@ -292,3 +339,41 @@ impl fmt::Debug for Error {
         write!(f, "{self:#}")
     }
 }
+
+/// Why a server could not be put together.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BuildError {
+    pub(crate) problems: Vec<String>,
+}
+
+impl BuildError {
+    /// One thing is wrong.
+    #[cfg(feature = "prometheus")]
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self { problems: vec![problem.into()] }
+    }
+
+    /// All that is wrong, one line each.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the server cannot be built")?;
+        for problem in &self.problems {
+            write!(f, "\n  - {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `main` shows this to people.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for BuildError {}

@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ctx::SampleValidationError,
     elicitation::UrlElicitation,
-    error::{Capability, Error, ErrorKind},
+    error::{Capability, Error, ErrorKind, SampleValidationError},
 };
 
 /// The code that marks [`ErrorKind::Model`] in a journal. No JSON-RPC code is this small.

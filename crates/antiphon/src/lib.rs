@@ -67,8 +67,9 @@
     reason = "sampling, roots and logging are deprecated in 2026-07-28 and served until they are removed"
 )]
 
+mod base;
+mod changes;
 mod ctx;
-mod driver;
 pub mod elicitation;
 mod error;
 mod exchange;
@@ -77,11 +78,17 @@ mod function;
 #[cfg(feature = "__fuzz")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "auth")]
+mod identity;
 mod jitter;
 mod keep;
-mod ladder;
+mod limits;
+mod mcp;
 pub mod model;
+mod output;
 mod prompt;
+mod protocol;
+mod registry;
 mod resource;
 #[cfg(feature = "results")]
 mod results;
@@ -96,7 +103,6 @@ mod telemetry;
 pub mod testing;
 mod tool;
 mod trace;
-mod wire;
 
 #[cfg(feature = "results")]
 pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
@@ -109,25 +115,25 @@ pub use crate::telemetry::Prometheus;
 #[cfg(feature = "telemetry")]
 pub use crate::telemetry::Telemetry;
 pub use crate::{
+    changes::Changes,
     ctx::{
-        Answer, Branch, Ctx, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, Level, ParseError,
-        Progress, Prompted, Root, Roots, Sample, SampleConfig, SampleMethod, SampleValidationError, Sampled,
-        SampledCalls, SampledParsed, SampledSchema, SampledTools, SampledValue, Sleep, Step, ToolCalls,
-        UrlElicited,
+        Answer, Branch, Ctx, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, Progress,
+        Prompted, Root, Roots, Sample, SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema,
+        SampledTools, SampledValue, Sleep, Step, ToolCalls, UrlElicited,
     },
-    error::{Capability, Error, ErrorKind, Result},
+    error::{BuildError, Capability, Error, ErrorKind, Result, SampleMethod, SampleValidationError},
     exchange::{AnyExchange, ElicitExchange, Exchange, History, HistoryError, OpenExchange, SampleExchange},
     function::Function,
+    limits::{Limits, Quota, Rate},
     prompt::{Completion, IntoPrompt, Prompt},
+    protocol::Level,
     resource::{Contents, IntoContents, Resource, ResourceTemplate},
     seal::{InspectError, KeyRing, KeyRingError, SealConfig, SealedCall, SealedEntry, SealedRun},
-    server::{BuildError, Changes, Limits, Quota, Rate, ServeError, Server, ServerBuilder},
-    task::{
-        RetryPolicy, RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig,
-        TaskPolicy, TaskStatus,
-    },
+    server::{ServeError, Server, ServerBuilder},
+    task::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig, TaskStatus},
     tool::{
-        ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, Tool, ToolCall, ToolOutput, ToolResult, handoff,
+        ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, RetryPolicy, TaskPolicy, Tool, ToolCall,
+        ToolOutput, ToolResult, handoff,
     },
 };
 #[cfg(feature = "http")]

@@ -9,7 +9,7 @@ pub use antiphon_llm::{
     ToolChoice, ToolDefinition, ToolResultBlock, ToolUseBlock, Usage, stop,
 };
 
-pub use crate::ladder::{SamplingPolicy, VIA_META, Via};
+pub use crate::run::route::{SamplingPolicy, VIA_META, Via};
 
 /// What a model can be asked for: the parameter of [`Sample`](crate::Sample), for those who have to
 /// name it.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use antiphon_replay::{Entry, Journal, Key, Machine, Outcome};
 use serde_json::{Value, json};
 
-use crate::run::now_millis;
+use crate::base::now_millis;
 
 /// Where an answer's `_meta` says what its run did.
 pub(crate) const META: &str = "antiphon/trace";

@@ -60,7 +60,7 @@ impl Ctx {
         let mut child = self.child(key.as_str().to_owned());
         child.depth += 1;
         child.budget = Some(Arc::clone(&budget));
-        let (depth, limit) = (child.depth, self.run.shared.limits.branch_depth);
+        let (depth, limit) = (child.depth, self.run.runtime.limits.branch_depth);
         let body = async move {
             if depth > limit {
                 return Err(Error::new(ErrorKind::Limit(format!(

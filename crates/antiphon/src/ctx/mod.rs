@@ -3,6 +3,7 @@
 mod ask;
 mod branch;
 mod elicit;
+mod elicit_url;
 mod fold;
 mod notes;
 mod roots;
@@ -17,13 +18,14 @@ use antiphon_replay::Key;
 
 pub use self::{
     branch::Branch,
-    elicit::{Answer, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, UrlElicited},
-    notes::{Level, Progress},
+    elicit::{Answer, Elicit, ElicitKey, ElicitValue, Elicited},
+    elicit_url::{ElicitUrl, UrlElicited},
+    notes::Progress,
     roots::{Root, Roots},
     sample::{
         CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, Prompted, Sample,
-        SampleConfig, SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed,
-        SampledSchema, SampledTools, SampledValue, Schema, ToolCalls, Tools,
+        SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools, SampledValue,
+        Schema, ToolCalls, Tools,
     },
     sleep::Sleep,
     step::Step,
@@ -94,7 +96,7 @@ impl Ctx {
 
     /// The id of the request that is being answered; another one in every round.
     pub fn request_id(&self) -> String {
-        self.run.link.request_id()
+        self.run.client.request_id()
     }
 
     /// Who is calling, as far as the server has been told
@@ -111,7 +113,7 @@ impl Ctx {
     /// has none. Take what decides the tool's way in a [`step`](Self::step), or go by [`principal`](Self::principal).
     #[cfg(feature = "auth")]
     pub fn identity(&self) -> Option<&crate::auth::Identity> {
-        self.run.link.extensions().get::<http::request::Parts>()?.extensions.get()
+        self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
     /// Something the server was given for its tools
@@ -121,7 +123,7 @@ impl Ctx {
     ///
     /// When the server was given nothing of this type.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
-        self.run.shared.state::<T>().ok_or_else(|| {
+        self.run.runtime.state::<T>().ok_or_else(|| {
             let name = std::any::type_name::<T>();
             Error::misuse(format!(
                 "this server has no state of type `{name}`; add it with `ServerBuilder::with_state`"
@@ -131,7 +133,7 @@ impl Ctx {
 
     /// Tells clients that something has changed: lists, or resources they subscribed to.
     pub fn changes(&self) -> &crate::Changes {
-        &self.run.shared.changes
+        &self.run.runtime.changes
     }
 
     /// Whether the caller has given up. The run is dropped at its next await, so only code that works
@@ -151,7 +153,7 @@ impl Ctx {
     /// A client may declare other capabilities in a later round. The answer is taken once and then
     /// kept, so that the tool goes the same way every time.
     pub fn supports(&self, capability: crate::Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
-        let supported = self.run.link.supports(capability);
+        let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
     }
 

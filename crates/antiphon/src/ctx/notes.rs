@@ -1,29 +1,7 @@
 use serde::Serialize;
 
 use super::Ctx;
-use crate::wire::Note;
-
-/// How much a log message matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// For whoever looks for a fault.
-    Debug,
-    /// For whoever likes to know.
-    Info,
-    /// Normal, but worth a look.
-    Notice,
-    /// Something may be wrong.
-    Warning,
-    /// Something is wrong.
-    Error,
-    /// A part of the system is failing.
-    Critical,
-    /// Somebody must act at once.
-    Alert,
-    /// The system is unusable.
-    Emergency,
-}
+use crate::protocol::{Level, Note};
 
 impl Ctx {
     /// Tells the client's log something: a text, or any data.
@@ -44,7 +22,7 @@ impl Ctx {
     }
 
     fn log_as(&self, logger: Option<&str>, level: Level, data: impl Serialize) {
-        if !self.run.link.wants(level) {
+        if !self.run.client.wants(level) {
             return;
         }
         match serde_json::to_value(data) {
@@ -72,7 +50,7 @@ impl Ctx {
     /// # }
     /// ```
     pub fn notify(&self, progress: impl Into<Progress>) {
-        if self.run.keeper().is_some() || self.run.link.has_progress_token() {
+        if self.run.persistence().is_some() || self.run.client.has_progress_token() {
             let Progress { done, total, message } = progress.into();
             self.run.note(Note::Progress { progress: done, total, message });
         }

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::Ctx;
 use crate::{
     error::{Error, Result},
-    keep::at_most_once,
+    run::at_most_once,
     telemetry::Spanned,
 };
 
@@ -169,7 +169,7 @@ where
                     let idempotency_key = state.machine().idempotency_key(&this.key);
                     drop(state);
                     let body = this.body.take().expect("a step starts once");
-                    this.told = run.tale.step(&this.key);
+                    this.told = run.span.step(&this.key);
                     this.running = Some(Box::pin(this.told.enter(|| body(idempotency_key))));
                 }
             }
@@ -180,7 +180,7 @@ where
             this.told.failed(error);
         }
         this.told = Spanned::none();
-        if run.keeper().is_some() {
+        if run.persistence().is_some() {
             // Of a task, the tool sees what is written down and nothing else: the driver does that when the tool is at
             // rest, and then this is polled again.
             this.running = None;

@@ -9,7 +9,7 @@ use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde_json::Value;
 
 use super::{Ctx, step::recorded};
-use crate::{error::Result, run::now_millis};
+use crate::{base::now_millis, error::Result, run::Persistence};
 
 pub(super) struct Timer {
     timeout: Duration,
@@ -54,7 +54,7 @@ impl Timer {
 
     /// Ready when the time is up, with `true`, or when the run was cancelled before, with `false`.
     pub(super) fn poll_over(&self, ctx: &Ctx, cx: &Context<'_>) -> Poll<bool> {
-        let cancelled = ctx.run.keeper().is_some_and(|keeper| keeper.is_cancelled());
+        let cancelled = ctx.run.persistence().is_some_and(Persistence::is_cancelled);
         self.poll(ctx, cx, cancelled)
     }
 

@@ -1,7 +1,6 @@
+use antiphon_llm::{Block, Content, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use crate::sampling::{Block, Content, Message};
 
 /// A question to a person and its answer, as two messages a model can be shown.
 ///

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
+use antiphon_llm::{Block, Message, Role};
 use serde::{Deserialize, Serialize};
 
 use super::{ElicitExchange, SampleExchange};
-use crate::sampling::{Block, Message, Role};
 
 /// What a model is shown of the conversation so far.
 ///
@@ -226,7 +226,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sampling::Content;
+    use antiphon_llm::Content;
 
     fn call(id: &str) -> Message {
         Message::assistant(Block::tool_use(id, "go", json!({})))
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn a_question_that_is_already_there_is_not_repeated() {
         let mut history = History::from_messages([Message::user("?")]).unwrap();
-        let reply = crate::sampling::Reply::new("m", "!");
+        let reply = antiphon_llm::Reply::new("m", "!");
         history.push(SampleExchange::raw(Message::user("?"), &reply)).unwrap();
         assert_eq!(history.messages().len(), 2);
     }

@@ -1,13 +1,11 @@
 use std::collections::BTreeSet;
 
+use antiphon_llm::{Block, Content, Message, Reply, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::HistoryError;
-use crate::{
-    sampling::{Block, Content, Message, Reply},
-    tool::{ToolCall, ToolResult},
-};
+use crate::output::ToolResult;
 
 /// A question to a model and its answer, as messages a model can be shown.
 ///

@@ -8,7 +8,7 @@ use bytes::Bytes;
 /// Waits for the holder of `key` to write something `else`, or to fall silent.
 ///
 /// Silence is measured by our own clock, from one look to the next, so replicas' clocks may differ.
-pub(super) async fn watch<T>(
+pub(crate) async fn watch<T>(
     store: &dyn Store,
     key: &str,
     beat: Duration,
@@ -39,7 +39,7 @@ pub(super) async fn watch<T>(
 const SILENCE: u32 = 4;
 
 /// What became of another's claim.
-pub(super) enum Watched<T> {
+pub(crate) enum Watched<T> {
     Settled(T),
     /// The holder has not shown itself for too long.
     Silent(Revision),
@@ -48,14 +48,14 @@ pub(super) enum Watched<T> {
 }
 
 /// A claim of ours.
-pub(super) struct Held<'a> {
-    pub(super) store: &'a dyn Store,
-    pub(super) key: &'a str,
+pub(crate) struct Held<'a> {
+    pub(crate) store: &'a dyn Store,
+    pub(crate) key: &'a str,
     /// What we have written: it says who we are.
-    pub(super) claim: Bytes,
-    pub(super) revision: Revision,
+    pub(crate) claim: Bytes,
+    pub(crate) revision: Revision,
     /// For how long the record lives without a beat.
-    pub(super) ttl: Duration,
+    pub(crate) ttl: Duration,
 }
 
 impl Held<'_> {
@@ -63,7 +63,7 @@ impl Held<'_> {
     ///
     /// Somebody else's writing over the claim does not stop the work, which may have begun to change the
     /// world; it is told when it wants to say how it ended.
-    pub(super) async fn beating<T>(&mut self, beat: Duration, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn beating<T>(&mut self, beat: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let mut done = None;
         loop {
@@ -100,7 +100,7 @@ impl Held<'_> {
 
     /// Says how it ended. `false` if the claim was taken from us, and `over` does not let us write over
     /// what is there instead.
-    pub(super) async fn settle(
+    pub(crate) async fn settle(
         &self,
         value: Bytes,
         ttl: Duration,

@@ -6,7 +6,7 @@ use antiphon_store::{Result, Store};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::run::random_id;
+use crate::base::random_id;
 
 /// Well below the most that any wrapper of a store takes.
 pub(crate) const PIECE: usize = 256 * 1024;
@@ -20,7 +20,7 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// Those of `bytes` bytes under a name that nobody has used.
-    pub(super) fn named(name: String, bytes: usize) -> Self {
+    pub(crate) fn named(name: String, bytes: usize) -> Self {
         Self { name, count: bytes.div_ceil(PIECE) }
     }
 
@@ -35,7 +35,7 @@ impl Pieces {
     }
 
     /// Nobody reads them before this has returned, because nobody else knows the name.
-    pub(super) async fn write(&self, store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<()> {
+    pub(crate) async fn write(&self, store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<()> {
         for number in 0..self.count {
             let piece = bytes.slice(number * PIECE..bytes.len().min((number + 1) * PIECE));
             store.create(&self.key(number), piece, Some(ttl)).await?;

@@ -15,9 +15,8 @@ use crate::{
     ctx::Ctx,
     error::Result,
     model::ToolAnnotations,
-    task::TaskPolicy,
-    tool::{Tool, ToolOutput},
-    wire::UI_META,
+    protocol::UI_META,
+    tool::{TaskPolicy, Tool, ToolOutput},
 };
 
 /// The most rows at a time: they go through the host, as one message.

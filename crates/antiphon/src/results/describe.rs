@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{Results, calls};
 use crate::{
+    base::random_id,
     ctx::Ctx,
     error::{Error, Result},
     model::ToolAnnotations,
-    run::random_id,
     tool::Tool,
 };
 

@@ -17,16 +17,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::viewer::{capability, is_attached};
 pub use self::{
     tools::ResultTools,
     viewer::{RESULT_META, RESULT_VIEWER},
 };
-pub(crate) use self::{tools::finish, viewer::capability};
+#[cfg(feature = "telemetry")]
+use crate::telemetry::Recorder;
 use crate::{
     ctx::Ctx,
     error::{Error, Result},
-    resource::ResourceTemplate,
-    server::{ServerBuilder, Shared},
+    resource::{Resource, ResourceTemplate},
     tool::{IntoToolOutput, ToolOutput},
 };
 
@@ -39,6 +40,39 @@ pub(crate) struct Results {
 type OwnerOf = Arc<dyn Fn(&str) -> Owner + Send + Sync>;
 
 impl Results {
+    pub(crate) fn new(
+        server: DualResponseServer,
+        owner: impl Fn(&str) -> Owner + Send + Sync + 'static,
+    ) -> Self {
+        Self { server, owner: Arc::new(owner) }
+    }
+
+    /// The resource under which clients read the first rows of a set.
+    pub(crate) fn template(&self) -> ResourceTemplate {
+        // A scheme that is fetched stands before the whole URL.
+        let template = match self.server.scheme() {
+            "http" | "https" => format!("{}/{{id}}", self.server.base_url()),
+            scheme => format!("{scheme}://{{id}}"),
+        };
+        ResourceTemplate::new(template, "result set", read)
+            .with_description("The first rows of a result set that a tool has answered with")
+            .with_mime_type("application/json")
+    }
+
+    /// The page that hosts show beside an answer.
+    pub(crate) fn viewer(&self) -> Resource {
+        viewer::resource(&self.server)
+    }
+
+    /// Records what happens to result sets. Servers that share one place for result sets count it once.
+    #[cfg(feature = "telemetry")]
+    pub(crate) fn watch(&self, recorder: Recorder) {
+        self.server.watch(move |event| {
+            let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
+            recorder.results(event.action.name(), event.rows, event.bytes, refused);
+        });
+    }
+
     fn owner(&self, ctx: &Ctx) -> Owner {
         ctx.principal().map_or_else(Owner::nobody, |principal| (self.owner)(principal))
     }
@@ -87,55 +121,6 @@ impl fmt::Debug for Results {
     }
 }
 
-impl ServerBuilder {
-    /// Gives tools a place for result sets: [`Ctx::dual_response`] makes them there, and their links
-    /// (`resource://…`) can be read as resources, within bounds.
-    ///
-    /// The routes under which applications fetch all rows are `results.router()`, with the feature `rest` of
-    /// `antiphon-results`; merge them into the same application.
-    ///
-    /// A set belongs to the caller that [`with_principal`](Self::with_principal) names, if it names one.
-    pub fn with_results(self, results: DualResponseServer) -> Self {
-        self.with_results_for(results, |principal| Owner::principal(principal))
-    }
-
-    /// As [`with_results`](Self::with_results), for servers of several tenants: `owner` says to which owner a
-    /// principal belongs.
-    pub fn with_results_for(
-        self,
-        results: DualResponseServer,
-        owner: impl Fn(&str) -> Owner + Send + Sync + 'static,
-    ) -> Self {
-        // A scheme that is fetched stands before the whole URL.
-        let template = match results.scheme() {
-            "http" | "https" => format!("{}/{{id}}", results.base_url()),
-            scheme => format!("{scheme}://{{id}}"),
-        };
-        let template = ResourceTemplate::new(template, "result set", read)
-            .with_description("The first rows of a result set that a tool has answered with")
-            .with_mime_type("application/json");
-        self.with_state(Results { server: results, owner: Arc::new(owner) }).resource_template(template)
-    }
-}
-
-/// Has whoever is told of the server hear of its result sets, too.
-#[cfg(feature = "telemetry")]
-pub(crate) fn watch(builder: &ServerBuilder) {
-    let Some(results) = builder.given::<Results>() else { return };
-    let recorder = builder.recorder.clone();
-    // Servers that share one place for result sets count it once.
-    results.server.watch(move |event| {
-        let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
-        recorder.results(event.action.name(), event.rows, event.bytes, refused);
-    });
-}
-
-impl Shared {
-    pub(crate) fn results(&self) -> Option<&Results> {
-        self.state::<Results>()
-    }
-}
-
 impl Ctx {
     /// Makes a result set and the answer that tells of it: a preview for the model, a link for the application.
     /// Return it from the tool as it is.
@@ -175,7 +160,7 @@ impl Ctx {
         options: CreateOptions,
     ) -> impl Future<Output = Result<DualResponse>> + Send + '_ {
         self.step("dual response", move || async move {
-            let Some(results) = self.run.shared.results() else {
+            let Some(results) = self.run.runtime.state::<Results>() else {
                 return Err(Error::misuse(
                     "this server has no place for result sets; give it one with `ServerBuilder::with_results`",
                 ));

@@ -30,13 +30,12 @@ use url::Url;
 use super::{RESULT_META, ResultTools};
 use crate::{
     ctx::Ctx,
-    driver::{self, Leg, Pace},
     run::Run,
+    run::{Leg, Pace, drive},
     seal::Binding,
     server::Server,
     testing::{Client, Revision},
     tool::ToolOutput,
-    wire::{self, Link},
 };
 
 /// What no 64-bit float holds, and what no whole number of 64 bits does either.
@@ -154,14 +153,14 @@ async fn host(server: &Server) -> Client {
 
 /// Runs `query_result` to its end, and gives what came of it and what it went through.
 async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
-    let link = Link::of_task("first", &json!({}), wire::Revision::Rounds);
-    let run = Arc::new(Run::new(link, Arc::clone(&server.shared), None));
-    let registry = server.shared.registry();
+    let caller = crate::run::Client::of_task("first", &json!({}), crate::protocol::Revision::Rounds);
+    let run = Arc::new(Run::new(caller, Arc::clone(&server.shared.service.runtime), None));
+    let registry = server.shared.service.registry();
     let tool = registry.tool("query_result").unwrap();
     let ctx = Ctx::new(Arc::clone(&run));
     let mut future = (tool.call)(&ctx, arguments);
     let pace = Pace { grace: Duration::from_secs(1), limit: None, task_limit: None, keep_alive: None };
-    match driver::drive(&run, future.as_mut(), pace).await {
+    match drive(&run, future.as_mut(), pace).await {
         Leg::Done(Ok(output)) => {
             run.id();
             (output, run.take_machine().into_journal())
@@ -181,8 +180,9 @@ async fn query_that_is_run_again_makes_no_second_set() {
     assert_eq!(made.load(SeqCst), 2, "the set, and what the query found");
 
     let shared = &server.shared;
-    let binding = Binding::new(shared.audience(), "", "tools/call", "query_result", &arguments);
-    let state = shared.seal.seal(&journal, &binding, SystemTime::now()).unwrap();
+    let binding =
+        Binding::new(&shared.service.runtime.audience, "", "tools/call", "query_result", &arguments);
+    let state = shared.service.runtime.seal.seal(&journal, &binding, SystemTime::now()).unwrap();
     let mut client = host(&server).await;
     for _ in 0..2 {
         let request = json!({

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use super::{Results, app, describe, query, viewer};
-use crate::{server::ServerBuilder, tool::Tool};
+use super::{app, describe, query};
+use crate::tool::Tool;
 
 /// Ready tools on result sets, for models and for people.
 ///
@@ -68,47 +68,21 @@ impl ResultTools {
         self
     }
 
-    pub(super) fn has_viewer(&self) -> bool {
+    pub(crate) fn has_viewer(&self) -> bool {
         self.viewer
     }
-}
 
-impl ServerBuilder {
-    /// Lets models go on from result sets that they never saw, and people look at them.
-    ///
-    /// It needs a place for result sets ([`with_results`](Self::with_results)), before it or after it. Queries and what
-    /// the viewer shows of columns need sets whose rows are saved: `Source::snapshot`, and a store for them
-    /// (`DualResponseServerOptions::with_snapshots`).
-    pub fn with_result_tools(self, tools: ResultTools) -> Self {
-        self.with_state(tools)
-    }
-}
-
-/// Adds what was asked for, when all is known.
-pub(crate) fn finish(mut builder: ServerBuilder) -> ServerBuilder {
-    let tools = builder.given::<ResultTools>().cloned();
-    let has_viewer = tools.as_ref().is_some_and(ResultTools::has_viewer);
-    if !has_viewer {
-        for name in builder.tool_names(viewer::is_attached) {
-            builder.problem(format!(
-                "the tool `{name}` is shown in the result viewer, and there is none; give one with `with_result_tools`"
-            ));
+    /// The tools that were asked for.
+    pub(crate) fn tools(&self) -> Vec<Tool> {
+        let mut tools = Vec::new();
+        if self.query {
+            let query = query::tool();
+            tools.push(if self.viewer { query.with_result_viewer() } else { query });
+            tools.push(describe::tool());
         }
+        if self.viewer {
+            tools.extend(app::tools());
+        }
+        tools
     }
-    let Some(tools) = tools else { return builder };
-    let Some(results) = builder.given::<Results>() else {
-        builder.problem(
-            "there are tools on result sets and no place for these; give one with `with_results`".into(),
-        );
-        return builder;
-    };
-    let resource = viewer::resource(&results.server);
-    if tools.query {
-        let attached = |tool: Tool| if has_viewer { tool.with_result_viewer() } else { tool };
-        builder = builder.tool(attached(query::tool())).tool(describe::tool());
-    }
-    if has_viewer {
-        builder = builder.resource(resource).tools(app::tools());
-    }
-    builder
 }

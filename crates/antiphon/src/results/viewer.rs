@@ -7,10 +7,10 @@ use super::ResultTools;
 use crate::{
     ctx::Ctx,
     error::Result,
+    protocol::{APP_MEDIA_TYPE, UI_META},
     resource::Resource,
-    server::Shared,
+    run::Runtime,
     tool::Tool,
-    wire::{APP_MEDIA_TYPE, UI_META},
 };
 
 /// Where the viewer is: a resource that hosts read once and show beside every answer that names it.
@@ -34,7 +34,7 @@ impl Tool {
 }
 
 /// Whether the tool brings the viewer.
-pub(super) fn is_attached(tool: &Tool) -> bool {
+pub(crate) fn is_attached(tool: &Tool) -> bool {
     ui(tool).and_then(|ui| ui.get("resourceUri")).is_some_and(|uri| uri == RESULT_VIEWER)
 }
 
@@ -68,8 +68,8 @@ fn origin(url: &str) -> &str {
 }
 
 /// What a server says of its apps, if it has one.
-pub(crate) fn capability(shared: &Shared) -> Option<Map<String, Value>> {
-    let has_viewer = shared.state::<ResultTools>().is_some_and(ResultTools::has_viewer);
+pub(crate) fn capability(runtime: &Runtime) -> Option<Map<String, Value>> {
+    let has_viewer = runtime.state::<ResultTools>().is_some_and(ResultTools::has_viewer);
     has_viewer.then(|| Map::from_iter([("mimeTypes".to_owned(), json!([APP_MEDIA_TYPE]))]))
 }
 

@@ -1,14 +1,12 @@
 //! Looks into a seal, for whoever has its key: operators, and authors who wonder what travels.
 
-use std::time::SystemTime;
-
 use antiphon_replay::Outcome;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{APART, Binding, OpenError, SealConfig, TIMES, millis};
-use crate::{task::shape, wire::timestamp};
+use super::{APART, Binding, OpenError, SealConfig, TIMES};
+use crate::base::{now_millis, timestamp};
 
 /// The call that a seal belongs to: it opens for no other.
 #[derive(Clone, Debug)]
@@ -152,7 +150,7 @@ impl SealConfig {
             key: bytes[1],
             issued: timestamp(issued),
             expires: timestamp(expires),
-            expired: millis(SystemTime::now()) > expires,
+            expired: now_millis() > expires,
             apart: body.first() == Some(&APART),
             run: None,
             round: 0,
@@ -180,9 +178,27 @@ fn entry(entry: &antiphon_replay::Entry) -> SealedEntry {
     SealedEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape, value }
 }
 
+/// A value with everything in it hidden but its shape.
+pub(crate) fn shape(value: &Value) -> Value {
+    match value {
+        Value::Null => Value::Null,
+        Value::Bool(_) => json!("a boolean"),
+        Value::Number(_) => json!("a number"),
+        Value::String(text) => json!(format!("text of {} bytes", text.len())),
+        Value::Array(items) => match items.as_slice() {
+            [] => json!([]),
+            [first] => json!([shape(first)]),
+            [first, ..] => json!([shape(first), format!("and {} more", items.len() - 1)]),
+        },
+        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use antiphon_replay::Journal;
+
+    use std::time::SystemTime;
 
     use super::*;
 
@@ -226,5 +242,19 @@ mod tests {
         let state = config.seal_handle(&handle, &binding, SystemTime::now());
         let run = config.inspect(&state, &SealedCall::new("shop", "buy")).unwrap();
         assert!(run.apart && run.run.is_none(), "{run:?}");
+    }
+
+    #[test]
+    fn values_are_hidden_and_shapes_are_not() {
+        let value =
+            json!({"card": "4111", "cents": 5, "paid": true, "lines": [{"a": "b"}, 1, 2], "none": null});
+        let shown = shape(&value);
+        assert_eq!(
+            shown,
+            json!({
+                "card": "text of 4 bytes", "cents": "a number", "paid": "a boolean",
+                "lines": [{"a": "text of 1 bytes"}, "and 2 more"], "none": null,
+            })
+        );
     }
 }

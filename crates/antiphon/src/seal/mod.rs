@@ -5,7 +5,7 @@ mod keys;
 
 use std::{
     io::Read as _,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 use antiphon_replay::Journal;
@@ -17,10 +17,12 @@ use chacha20poly1305::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use self::inspect::shape;
 pub use self::{
     inspect::{InspectError, SealedCall, SealedEntry, SealedRun},
     keys::{KeyRing, KeyRingError},
 };
+use crate::base::{millis, millis_since_1970};
 
 /// The format of a seal: `version | key id | nonce | ciphertext`, in URL-safe Base64.
 const VERSION: u8 = 1;
@@ -286,7 +288,7 @@ impl SealConfig {
         let (issued, expires) = times.split_at(8);
         let issued = u64::from_le_bytes(issued.try_into().map_err(|_| OpenError::Malformed)?);
         let expires = u64::from_le_bytes(expires.try_into().map_err(|_| OpenError::Malformed)?);
-        let (now, skew) = (millis(now), self.skew.as_millis().try_into().unwrap_or(u64::MAX));
+        let (now, skew) = (millis_since_1970(now), millis(self.skew));
         if now > expires.saturating_add(skew) {
             return Err(OpenError::Expired);
         }
@@ -347,8 +349,8 @@ impl SealConfig {
     }
 
     fn times(&self, now: SystemTime) -> Vec<u8> {
-        let issued = millis(now);
-        let expires = issued.saturating_add(self.ttl.as_millis().try_into().unwrap_or(u64::MAX));
+        let issued = millis_since_1970(now);
+        let expires = issued.saturating_add(millis(self.ttl));
         let mut plain = Vec::with_capacity(512);
         plain.extend_from_slice(&issued.to_le_bytes());
         plain.extend_from_slice(&expires.to_le_bytes());
@@ -443,10 +445,6 @@ fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
 /// A journal kept under one name does not open under another.
 fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
     [&binding.0[..], b"apart", name].concat()
-}
-
-fn millis(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis().try_into().unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -1,32 +1,38 @@
-use std::{
-    any::{Any, TypeId},
-    collections::HashMap,
-    fmt,
-    sync::{Arc, RwLock},
-    time::Duration,
-};
+use std::{any::TypeId, fmt, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
 use antiphon_llm::Model;
-use antiphon_store::{Backend, QueueConfig};
+use antiphon_store::Backend;
 
+use super::{Drain, Server, Shared, replicas::Replicas};
+#[cfg(feature = "auth")]
+use crate::mcp::Authorize;
 #[cfg(feature = "http")]
-use super::PrincipalHook;
-use super::{About, Changes, Drain, Gate, Limits, Registry, Server, Shared, Spend, replicas::Replicas};
+use crate::mcp::PrincipalHook;
+#[cfg(feature = "results")]
+use crate::results::{ResultTools, Results, is_attached};
+#[cfg(feature = "telemetry")]
+use crate::telemetry::Telemetry;
 use crate::{
-    error::Result,
-    ladder::{Ladder, SamplingPolicy},
+    base::random_id,
+    changes::{Announce, Changes},
+    error::{BuildError, Result},
+    limits::{Gate, Limits, Spend},
+    mcp::{About, DynHandler, Service, Wrapped},
     model::{Icon, ServerHandler},
     prompt::Prompt,
+    registry::{Catalog, Registry},
     resource::{Resource, ResourceTemplate},
-    run::random_id,
+    run::route::{Models, SamplingPolicy},
+    run::{Runtime, States},
     seal::SealConfig,
     task::{TaskConfig, Tasks},
     telemetry::Recorder,
     tool::Tool,
-    wire::{DynHandler, Wrapped},
 };
+#[cfg(feature = "results")]
+use antiphon_results::{DualResponseServer, Owner};
 
 /// How long requests in flight have to finish when the server ends.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -38,19 +44,19 @@ pub struct ServerBuilder {
     registry: Registry,
     limits: Limits,
     seal: SealConfig,
-    pub(crate) ladder: Ladder,
+    models: Models,
     backend: Option<Backend>,
     tasks: Option<TaskConfig>,
     replica: Option<String>,
     traces: bool,
     drain: Duration,
-    pub(crate) recorder: Recorder,
+    recorder: Recorder,
     inner: Option<Arc<dyn DynHandler>>,
     #[cfg(feature = "http")]
     principal: Option<PrincipalHook>,
     #[cfg(feature = "auth")]
     auth: Option<super::auth::Auth>,
-    states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    states: States,
     problems: Vec<String>,
 }
 
@@ -61,7 +67,7 @@ impl ServerBuilder {
             registry: Registry::default(),
             limits: Limits::default(),
             seal: SealConfig::default(),
-            ladder: Ladder::default(),
+            models: Models::default(),
             backend: None,
             tasks: None,
             replica: None,
@@ -73,7 +79,7 @@ impl ServerBuilder {
             principal: None,
             #[cfg(feature = "auth")]
             auth: None,
-            states: HashMap::new(),
+            states: States::new(),
             problems: Vec::new(),
         }
     }
@@ -170,13 +176,13 @@ impl ServerBuilder {
     /// Any [`Model`] will do; the crate `antiphon-llm` has those of the large providers and of every
     /// server that speaks like one of them.
     pub fn with_model(mut self, model: impl Model) -> Self {
-        self.ladder.model = Some(Arc::new(model));
+        self.models.model = Some(Arc::new(model));
         self
     }
 
     /// Says which model is asked first. Default: [`SamplingPolicy::ClientFirst`].
     pub fn with_sampling(mut self, policy: SamplingPolicy) -> Self {
-        self.ladder.policy = policy;
+        self.models.policy = policy;
         self
     }
 
@@ -258,18 +264,19 @@ impl ServerBuilder {
     /// All that is wrong with it, one line each: names taken twice, descriptions missing, schemas
     /// that are none.
     pub fn build(self) -> Result<Server, BuildError> {
-        #[cfg(feature = "results")]
-        let this = crate::results::finish(self);
-        #[cfg(not(feature = "results"))]
         let this = self;
-        crate::telemetry::finish(this).put_together()
+        #[cfg(feature = "results")]
+        let this = this.add_result_tools();
+        #[cfg(feature = "telemetry")]
+        let this = this.observe();
+        this.put_together()
     }
 
     fn put_together(self) -> Result<Server, BuildError> {
         let mut problems = self.problems;
-        let policy = self.ladder.policy;
+        let policy = self.models.policy;
         if matches!(policy, SamplingPolicy::ProviderFirst | SamplingPolicy::ProviderOnly)
-            && self.ladder.model.is_none()
+            && self.models.model.is_none()
         {
             problems.push(format!(
                 "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
@@ -301,75 +308,148 @@ impl ServerBuilder {
         let drain = Drain::new(shutdown.clone());
         // Of its own: when the server is dropped, answers that are being sent still go out.
         let stop = drain.stopped.child_token();
+        let audience = self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone());
         let mut changes = Changes::default();
         let replicas = self.backend.clone().map(|backend| {
-            let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
             let told = Changes::channel();
-            let replicas = Replicas::new(backend, audience, told.clone(), &drain, stop.clone());
-            changes = Changes::shared(told, Arc::clone(&replicas));
+            let replicas = Replicas::new(backend, &audience, told.clone(), &drain, stop.clone());
+            changes = Changes::shared(told, Arc::clone(&replicas) as Arc<dyn Announce>);
             replicas
         });
-        let replica = self.replica.unwrap_or_else(|| random_id()[..8].to_owned());
-        let tasks = self.tasks.map(|config| {
-            let alone = || antiphon_store::Memory::default().backend(QueueConfig::default());
-            let audience = self.seal.audience.as_deref().unwrap_or(&self.about.name);
-            Tasks::new(
-                config,
-                self.backend.clone().unwrap_or_else(alone),
-                audience,
-                &replica,
-                shutdown.clone(),
-            )
-        });
-        let shared = Shared {
+        let store = self.backend.as_ref().map(|backend| Arc::clone(&backend.store));
+        let runtime = Arc::new(Runtime {
             gate: Gate::new(&self.limits),
-            spend: Spend::default(),
-            about: self.about,
-            registry: RwLock::new(Arc::new(self.registry)),
-            changes,
+            spend: Spend::new(self.limits.model, &audience, store),
+            audience,
+            replica: self.replica.unwrap_or_else(|| random_id()[..8].to_owned()),
             limits: self.limits,
             seal: self.seal,
-            ladder: self.ladder,
+            models: self.models,
             backend: self.backend,
-            inner: self.inner,
-            replicas,
-            replica,
+            changes,
             traces: self.traces,
             recorder: self.recorder,
-            tasks,
             shutdown,
             _replicas_stop: stop.drop_guard(),
-            drain,
-            drain_limit: self.drain,
+            states: self.states,
+        });
+        let catalog = Catalog::new(self.registry);
+        let tasks = self.tasks.map(|config| Tasks::new(config, Arc::clone(&runtime), Arc::clone(&catalog)));
+        let service = Service {
+            about: self.about,
+            runtime,
+            catalog,
+            inner: self.inner,
+            tasks,
             #[cfg(all(feature = "http", not(feature = "auth")))]
             principal: self.principal,
             #[cfg(feature = "auth")]
             principal: self.principal.or_else(|| self.auth.as_ref().map(|_| super::auth::principal_hook())),
             #[cfg(feature = "auth")]
+            auth: self.auth.clone().map(|auth| Arc::new(auth) as Arc<dyn Authorize>),
+        };
+        let shared = Shared {
+            service: Arc::new(service),
+            replicas,
+            #[cfg(feature = "auth")]
             auth: self.auth,
-            states: self.states,
+            drain,
+            drain_limit: self.drain,
         };
         Ok(Server { shared: Arc::new(shared) })
     }
 }
 
-/// What ready tools need to know before they are added.
+#[cfg(feature = "telemetry")]
+impl ServerBuilder {
+    /// Has the server tell what it does: spans and metrics, by OpenTelemetry's conventions for MCP and for generative AI.
+    /// Default: nothing, at no cost.
+    pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
+        self.recorder = Recorder::new(telemetry);
+        self
+    }
+
+    /// Has the parts of the server tell, too.
+    fn observe(mut self) -> Self {
+        let Some(meter) = self.recorder.meter().cloned() else { return self };
+        if let Some(model) = self.models.model.take() {
+            let observed: Arc<dyn Model> = Arc::new(antiphon_llm::Observed::new(model, &meter));
+            self.models.model = Some(observed);
+        }
+        #[cfg(feature = "results")]
+        if let Some(results) = self.given::<Results>() {
+            results.watch(self.recorder.clone());
+        }
+        self
+    }
+}
+
+/// Result sets.
 #[cfg(feature = "results")]
 impl ServerBuilder {
+    /// Gives tools a place for result sets: [`Ctx::dual_response`](crate::Ctx::dual_response) makes them there, and their links
+    /// (`resource://…`) can be read as resources, within bounds.
+    ///
+    /// The routes under which applications fetch all rows are `results.router()`, with the feature `rest` of
+    /// `antiphon-results`; merge them into the same application.
+    ///
+    /// A set belongs to the caller that [`with_principal`](Self::with_principal) names, if it names one.
+    pub fn with_results(self, results: DualResponseServer) -> Self {
+        self.with_results_for(results, |principal| Owner::principal(principal))
+    }
+
+    /// As [`with_results`](Self::with_results), for servers of several tenants: `owner` says to which owner a
+    /// principal belongs.
+    pub fn with_results_for(
+        self,
+        results: DualResponseServer,
+        owner: impl Fn(&str) -> Owner + Send + Sync + 'static,
+    ) -> Self {
+        let results = Results::new(results, owner);
+        let template = results.template();
+        self.with_state(results).resource_template(template)
+    }
+
+    /// Lets models go on from result sets that they never saw, and people look at them.
+    ///
+    /// It needs a place for result sets ([`with_results`](Self::with_results)), before it or after it. Queries and what
+    /// the viewer shows of columns need sets whose rows are saved: `Source::snapshot`, and a store for them
+    /// (`DualResponseServerOptions::with_snapshots`).
+    pub fn with_result_tools(self, tools: ResultTools) -> Self {
+        self.with_state(tools)
+    }
+
+    /// Adds the tools on result sets, when all is known.
+    fn add_result_tools(mut self) -> Self {
+        let tools = self.given::<ResultTools>().cloned();
+        if !tools.as_ref().is_some_and(ResultTools::has_viewer) {
+            let shown: Vec<_> =
+                self.registry.tools().iter().filter(|tool| is_attached(tool)).cloned().collect();
+            self.problems.extend(shown.iter().map(|tool| {
+                let name = tool.name();
+                format!(
+                    "the tool `{name}` is shown in the result viewer, and there is none; give one with `with_result_tools`"
+                )
+            }));
+        }
+        let Some(tools) = tools else { return self };
+        let Some(results) = self.given::<Results>() else {
+            self.problems.push(
+                "there are tools on result sets and no place for these; give one with `with_results`".into(),
+            );
+            return self;
+        };
+        let viewer = tools.has_viewer().then(|| results.viewer());
+        self = self.tools(tools.tools());
+        match viewer {
+            Some(viewer) => self.resource(viewer),
+            None => self,
+        }
+    }
+
     /// Something that tools were given to share.
-    pub(crate) fn given<T: 'static>(&self) -> Option<&T> {
+    fn given<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
-    }
-
-    /// The names of the tools so far of which something is true.
-    pub(crate) fn tool_names(&self, is: impl Fn(&Tool) -> bool) -> Vec<String> {
-        let tools = self.registry.tools().iter().filter(|tool| is(tool));
-        tools.map(|tool| tool.name().to_owned()).collect()
-    }
-
-    /// Notes something that is wrong.
-    pub(crate) fn problem(&mut self, problem: String) {
-        self.problems.push(problem);
     }
 }
 
@@ -389,41 +469,3 @@ impl fmt::Debug for ServerBuilder {
             .finish_non_exhaustive()
     }
 }
-
-/// Why a server could not be put together.
-#[derive(Clone, PartialEq, Eq)]
-pub struct BuildError {
-    pub(super) problems: Vec<String>,
-}
-
-impl BuildError {
-    /// One thing is wrong.
-    #[cfg(feature = "prometheus")]
-    pub(crate) fn new(problem: impl Into<String>) -> Self {
-        Self { problems: vec![problem.into()] }
-    }
-
-    /// All that is wrong, one line each.
-    pub fn problems(&self) -> &[String] {
-        &self.problems
-    }
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the server cannot be built")?;
-        for problem in &self.problems {
-            write!(f, "\n  - {problem}")?;
-        }
-        Ok(())
-    }
-}
-
-/// `main` shows this to people.
-impl fmt::Debug for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for BuildError {}

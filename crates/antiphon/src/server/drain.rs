@@ -21,7 +21,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::TOO_MUCH;
+use crate::limits::TOO_MUCH;
 
 /// How long the answers of requests that were cut off have to reach their clients.
 const LAST_WORDS: Duration = Duration::from_millis(500);

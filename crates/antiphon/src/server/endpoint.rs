@@ -14,33 +14,26 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, sessio
 use super::{
     HttpConfig, Shared,
     body::Held,
-    doors::Doors,
     drain::Flight,
-    headers::{LAST_EVENT, METHOD, SESSION, VERSION},
-    limits::Shed,
     local::LocalSessions,
     replicas::Sessions,
-    revised::{self, Bodies, Question, Room},
+    revised::{self, Bodies, Question},
+    services::Services,
 };
-use crate::{jitter, wire::Served};
-
-/// Marks what came over streamable HTTP, where a request may belong to no session, and tells whoever answers that it was
-/// refused. Over WebSocket and HTTP+SSE, whose messages bring their HTTP requests, too, every request has a session.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Streamable {
-    pub(crate) shed: Shed,
-    /// The memory that the request takes.
-    #[cfg_attr(
-        not(feature = "telemetry"),
-        expect(dead_code, reason = "it counts for as long as it is there")
-    )]
-    pub(crate) room: Option<Room>,
-}
+use crate::{
+    jitter,
+    limits::{Shed, Streamable},
+    mcp::Served,
+    protocol::{
+        Revision,
+        headers::{LAST_EVENT, METHOD, SESSION, VERSION},
+    },
+};
 
 /// What answers requests, with the sessions of one process or of all replicas.
 pub(super) struct Endpoint<M> {
     shared: Arc<Shared>,
-    doors: Doors<M>,
+    services: Services<M>,
     sessions: Arc<M>,
     bodies: Bodies,
     /// Whether a session is somebody's.
@@ -70,14 +63,14 @@ impl<M: SessionManager> Endpoint<M> {
         settings: StreamableHttpServerConfig,
         sessions: Arc<M>,
     ) -> Self {
-        let (handled, idle) = (Arc::clone(shared), config.session_idle);
+        let (handled, idle) = (Arc::clone(&shared.service), config.session_idle);
         let handler = move || Ok(Served::new(Arc::clone(&handled)).with_session_idle(idle));
         Self {
             shared: Arc::clone(shared),
-            doors: Doors::new(handler, &sessions, settings, &shared.drain),
+            services: Services::new(handler, &sessions, settings, &shared.drain),
             sessions,
             bodies: Bodies::new(config),
-            has_owners: config.sessions && shared.has_principal(),
+            has_owners: config.sessions && shared.service.has_principal(),
             max_sessions: config.max_sessions,
             stream_age: config.max_stream_age,
         }
@@ -122,20 +115,20 @@ impl<M: SessionManager> Endpoint<M> {
     }
 
     async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
-        if let Some(tasks) = &self.shared.tasks {
+        if let Some(tasks) = &self.shared.service.tasks {
             // The router may have been made outside of a runtime.
-            tasks.begin(&self.shared);
+            tasks.begin();
         }
         let Question { mut request, asks, begins, room } = question;
-        if begins && self.shared.shutdown.is_cancelled() {
+        if begins && self.shared.service.runtime.shutdown.is_cancelled() {
             return shutting_down();
         }
         let streamable = Streamable { room, ..Streamable::default() };
         request.extensions_mut().insert(streamable.clone());
         let is_end = request.method() == Method::DELETE;
         let response = match kind {
-            Kind::Call | Kind::Subscription => Box::pin(self.doors.call(request)).await,
-            Kind::Listen => Box::pin(self.doors.listen(request)).await,
+            Kind::Call | Kind::Subscription => Box::pin(self.services.call(request)).await,
+            Kind::Listen => Box::pin(self.services.listen(request)).await,
         };
         let response = if asks { revised::answer(response).await } else { response };
         let age = self.stream_age.filter(|_| kind != Kind::Call);
@@ -311,7 +304,7 @@ pub(super) struct Said {
 impl Said {
     fn of(headers: &HeaderMap) -> Self {
         let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
-        let is_legacy = version.is_none_or(|version| version < "2026-07-28");
+        let is_legacy = Revision::of(version) == Revision::Session;
         let may_have_session = is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize");
         Self { is_legacy, may_have_session }
     }

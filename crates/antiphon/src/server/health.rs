@@ -159,15 +159,15 @@ type Seen = BTreeMap<String, &'static str>;
 const OK: &str = "ok";
 
 async fn ready(State(watched): State<Arc<Watched>>) -> Response {
-    if watched.shared.shutdown.is_cancelled() {
+    if watched.shared.service.runtime.shutdown.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "shutting down"}))).into_response();
     }
     // Only this replica is affected, so the load balancer should send requests to another one.
-    if let Some(problem) = watched.shared.tasks.as_ref().and_then(|tasks| tasks.problem()) {
+    if let Some(problem) = watched.shared.service.tasks.as_ref().and_then(|tasks| tasks.problem()) {
         let said = json!({"status": "unready", "problem": problem});
         return (StatusCode::SERVICE_UNAVAILABLE, Json(said)).into_response();
     }
-    let pause = watched.shared.tasks.as_ref().and_then(|tasks| tasks.pause());
+    let pause = watched.shared.service.tasks.as_ref().and_then(|tasks| tasks.pause());
     let seen = watched.look().await;
     let fails = |(name, _): &(String, Check)| seen.get(name).is_some_and(|said| *said != OK);
     let (status, word) = if watched.health.checks.iter().any(fails) {
@@ -215,7 +215,7 @@ impl Watched {
 
     /// The parts that all replicas share. Without the bus the server still answers: see the guide to deploying.
     fn own(&self) -> Vec<(String, Check)> {
-        let Some(backend) = &self.shared.backend else { return Vec::new() };
+        let Some(backend) = &self.shared.service.runtime.backend else { return Vec::new() };
         let store = Arc::clone(&backend.store);
         let mut checks: Vec<(String, Check)> = vec![(
             "store".into(),
@@ -226,7 +226,7 @@ impl Watched {
                 })
             }),
         )];
-        if let Some(tasks) = self.shared.tasks.clone() {
+        if let Some(tasks) = self.shared.service.tasks.clone() {
             checks.push((
                 "queue".into(),
                 Arc::new(move || {

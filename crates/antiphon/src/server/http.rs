@@ -312,7 +312,7 @@ impl Server {
     }
 }
 
-/// How the SDK serves. The tokens with which it ends are set by [`Doors`](super::doors::Doors).
+/// How the SDK serves. The tokens with which it ends are set by [`Services`](super::services::Services).
 fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     let mut settings = StreamableHttpServerConfig::default()
         .with_allowed_hosts(config.allowed_hosts.clone())

@@ -21,7 +21,7 @@ use rmcp::{
 };
 
 use super::{HttpConfig, Shared, drain::Counted};
-use crate::jitter;
+use crate::{jitter, protocol::revision::SESSION};
 
 pub(super) type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
 type Result<T> = std::result::Result<T, LocalSessionManagerError>;
@@ -45,7 +45,7 @@ struct Begun {
 /// Whether streams of a session that was begun with `version` begin with an event that has no data: 2025-11-25 is the
 /// first revision that has it, and clients of older ones take it for a message and fail.
 pub(super) fn primes(version: &ProtocolVersion) -> bool {
-    version.as_str() >= ProtocolVersion::V_2025_11_25.as_str()
+    version.as_str() >= SESSION
 }
 
 /// The events, without those that have no data unless the client knows them.
@@ -75,7 +75,7 @@ impl LocalSessions {
     /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
-        begun.get(id).is_some_and(|begun| begun.owner == self.shared.principal_of(parts))
+        begun.get(id).is_some_and(|begun| begun.owner == self.shared.service.principal_of(parts))
     }
 
     fn primes(&self, id: &str) -> bool {
@@ -101,7 +101,7 @@ impl SessionManager for LocalSessions {
         if let ClientJsonRpcMessage::Request(request) = &message
             && let ClientRequest::InitializeRequest(request) = &request.request
         {
-            let owner = self.shared.principal(&request.extensions);
+            let owner = self.shared.service.principal(&request.extensions);
             let begun = Begun { owner, primes: primes(&request.params.protocol_version) };
             self.begun.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id), begun);
         }

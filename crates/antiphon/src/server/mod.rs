@@ -5,64 +5,37 @@ pub mod auth;
 #[cfg(feature = "http")]
 mod body;
 mod builder;
-mod changes;
-#[cfg(feature = "http")]
-mod doors;
 mod drain;
 #[cfg(feature = "http")]
 mod endpoint;
 #[cfg(feature = "http")]
-pub(crate) mod headers;
-#[cfg(feature = "http")]
 mod health;
 #[cfg(feature = "http")]
 mod http;
-mod limits;
 #[cfg(feature = "http")]
 mod local;
 #[cfg(feature = "http")]
 mod operators;
-mod registry;
 pub(crate) mod replicas;
 #[cfg(feature = "http")]
 mod revised;
 #[cfg(feature = "http")]
 mod serve;
+#[cfg(feature = "http")]
+mod services;
 #[cfg(feature = "stdio")]
 mod stdio;
 
-use std::{
-    any::{Any, TypeId},
-    collections::HashMap,
-    fmt,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
-use antiphon_store::Backend;
 use antiphon_transport::revise::Lines;
-use rmcp::model::Extensions;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-#[cfg(feature = "auth")]
-pub(crate) use self::auth::scope_problem;
+pub use self::builder::ServerBuilder;
 use self::drain::Counted;
-#[cfg(feature = "http")]
-pub(crate) use self::endpoint::Streamable;
+pub(crate) use self::drain::Drain;
 #[cfg(feature = "http")]
 pub use self::health::Health;
-pub use self::{
-    builder::{BuildError, ServerBuilder},
-    changes::Changes,
-    limits::{Limits, Quota, Rate},
-};
-pub(crate) use self::{
-    changes::{Change, ChangeId, Told},
-    drain::Drain,
-    limits::{Gate, Place, Refused, Spend, TOO_MUCH, Visitor},
-    registry::Registry,
-};
 #[cfg(feature = "http")]
 pub use self::{
     http::{HttpConfig, shutdown_signal},
@@ -70,14 +43,11 @@ pub use self::{
     serve::{ServeConfig, serve},
 };
 use crate::{
-    error::Result,
-    ladder::Ladder,
-    model::Icon,
-    seal::SealConfig,
-    task::{Runs, Tasks},
-    telemetry::Recorder,
+    changes::Changes,
+    error::{BuildError, Result},
+    mcp::{Served, Service},
+    task::Runs,
     tool::{Tool, ToolCall, ToolResult},
-    wire::{DynHandler, Served},
 };
 
 /// A server: tools, prompts and resources, and how they are served.
@@ -100,106 +70,17 @@ pub struct Server {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What all requests to a server share.
+/// What the transports of a server share.
 pub(crate) struct Shared {
-    pub(crate) about: About,
-    registry: RwLock<Arc<Registry>>,
-    pub(crate) changes: Changes,
-    pub(crate) limits: Limits,
-    pub(crate) seal: SealConfig,
-    /// Who is let in.
-    pub(crate) gate: Gate,
-    /// What callers have our model cost.
-    pub(crate) spend: Spend,
-    pub(crate) ladder: Ladder,
-    /// What is shared with the other replicas.
-    pub(crate) backend: Option<Backend>,
-    pub(crate) inner: Option<Arc<dyn DynHandler>>,
+    /// What answers requests.
+    pub(crate) service: Arc<Service>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
-    /// Who this is among its replicas, for people.
-    pub(crate) replica: String,
-    /// Whether answers tell what their runs did.
-    pub(crate) traces: bool,
-    /// Whoever is told what the server does.
-    pub(crate) recorder: Recorder,
-    /// The tasks, where the server has them.
-    pub(crate) tasks: Option<Arc<Tasks>>,
     /// How callers show who they are, where they have to.
     #[cfg(feature = "auth")]
     pub(crate) auth: Option<auth::Auth>,
-    /// Is cancelled when the server begins to drain.
-    pub(crate) shutdown: CancellationToken,
     pub(crate) drain: Drain,
     /// How long requests in flight have to finish when the server ends.
     drain_limit: Duration,
-    /// Nobody is left to tell when the server is gone.
-    _replicas_stop: DropGuard,
-    #[cfg(feature = "http")]
-    principal: Option<PrincipalHook>,
-    states: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
-}
-
-#[cfg(feature = "http")]
-type PrincipalHook = Box<dyn Fn(&::http::request::Parts) -> Option<String> + Send + Sync>;
-
-/// Who a server says it is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct About {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) website: Option<String>,
-    pub(crate) icons: Option<Vec<Icon>>,
-    pub(crate) instructions: Option<String>,
-}
-
-impl Shared {
-    pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
-        self.states.get(&TypeId::of::<T>())?.downcast_ref()
-    }
-
-    pub(crate) fn audience(&self) -> &str {
-        self.seal.audience.as_deref().unwrap_or(&self.about.name)
-    }
-
-    /// Who sent a message: whoever sent the HTTP request that it came with. Over a pipe that is nobody in particular.
-    #[cfg(feature = "http")]
-    pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
-        self.principal_of(extensions.get::<::http::request::Parts>()?)
-    }
-
-    #[cfg(not(feature = "http"))]
-    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
-    pub(crate) fn principal(&self, _: &Extensions) -> Option<String> {
-        None
-    }
-
-    /// Who sent an HTTP request.
-    #[cfg(feature = "http")]
-    pub(crate) fn principal_of(&self, parts: &::http::request::Parts) -> Option<String> {
-        self.principal.as_ref().and_then(|hook| hook(parts))
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) fn has_principal(&self) -> bool {
-        self.principal.is_some()
-    }
-
-    fn update<E>(
-        &self,
-        change: impl FnOnce(&mut Registry) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = registry.edition();
-        change(&mut next)?;
-        *registry = Arc::new(next);
-        Ok(())
-    }
 }
 
 impl Server {
@@ -210,7 +91,7 @@ impl Server {
 
     /// Tells clients that something has changed.
     pub fn changes(&self) -> &Changes {
-        &self.shared.changes
+        &self.shared.service.runtime.changes
     }
 
     /// Tells the client that the user is done with the web page of a URL elicitation. Call it where that happens: in
@@ -235,7 +116,7 @@ impl Server {
     /// }
     /// ```
     pub fn elicitation_complete(&self, id: impl Into<String>) {
-        self.shared.changes.elicitation_complete(id);
+        self.shared.service.runtime.changes.elicitation_complete(id);
     }
 
     /// Adds a tool while the server runs, and tells clients.
@@ -244,17 +125,25 @@ impl Server {
     ///
     /// As [`ServerBuilder::build`].
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
-        self.shared.update(|registry| registry.add_tool(tool)).map_err(|problems| BuildError { problems })?;
-        self.shared.changes.tools();
+        self.shared
+            .service
+            .catalog
+            .update(|registry| registry.add_tool(tool))
+            .map_err(|problems| BuildError { problems })?;
+        self.shared.service.runtime.changes.tools();
         Ok(())
     }
 
     /// Takes a tool away while the server runs, and tells clients. Says whether there was one.
     pub fn remove_tool(&self, name: &str) -> bool {
-        let removed =
-            self.shared.update(|registry| if registry.remove_tool(name) { Ok(()) } else { Err(()) }).is_ok();
+        let removed = self
+            .shared
+            .service
+            .catalog
+            .update(|registry| if registry.remove_tool(name) { Ok(()) } else { Err(()) })
+            .is_ok();
         if removed {
-            self.shared.changes.tools();
+            self.shared.service.runtime.changes.tools();
         }
         removed
     }
@@ -264,7 +153,7 @@ impl Server {
     ///
     /// What goes wrong is in the result, as it would be for a model.
     pub async fn execute(&self, call: ToolCall) -> ToolResult {
-        crate::wire::execute(&self.shared, call).await
+        crate::mcp::execute(&self.shared.service, call).await
     }
 
     /// Serves one client over a stream of bytes: a socket, a pipe, a duplex. Ends when the client
@@ -309,9 +198,12 @@ impl Server {
         let _connection = drain.connection();
         let transport = Counted::connection(transport.into_transport(), drain);
         let stopped = drain.stopped.child_token();
-        let running =
-            rmcp::service::serve_server_with_ct(Served::new(Arc::clone(&self.shared)), transport, stopped)
-                .await;
+        let running = rmcp::service::serve_server_with_ct(
+            Served::new(Arc::clone(&self.shared.service)),
+            transport,
+            stopped,
+        )
+        .await;
         match running {
             Ok(running) => {
                 running.waiting().await.map_err(ServeError::new("the connection ended badly"))?;
@@ -338,7 +230,7 @@ impl Server {
     /// # }
     /// ```
     pub fn runs(&self) -> Option<Runs> {
-        Runs::new(&self.shared)
+        self.shared.service.tasks.clone().map(Runs::new)
     }
 
     /// Works on the tasks of this server's replicas without serving clients, until `shutdown` ends; then
@@ -356,7 +248,7 @@ impl Server {
         self.begin();
         tokio::select! {
             () = shutdown => {}
-            () = self.shared.shutdown.cancelled() => {}
+            () = self.shared.service.runtime.shutdown.cancelled() => {}
         }
         self.drain().await;
     }
@@ -366,8 +258,8 @@ impl Server {
         if let Some(replicas) = &self.shared.replicas {
             replicas.begin();
         }
-        if let Some(tasks) = &self.shared.tasks {
-            tasks.begin(&self.shared);
+        if let Some(tasks) = &self.shared.service.tasks {
+            tasks.begin();
         }
     }
 
@@ -410,7 +302,7 @@ impl Server {
     /// Waits for what [`shut_down`](Self::shut_down) began.
     async fn drained(&self) {
         let legs = async {
-            if let Some(tasks) = &self.shared.tasks {
+            if let Some(tasks) = &self.shared.service.tasks {
                 tasks.drained().await;
             }
         };
@@ -428,8 +320,8 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("about", &self.shared.about)
-            .field("registry", &*self.shared.registry())
+            .field("about", &self.shared.service.about)
+            .field("registry", &*self.shared.service.registry())
             .finish_non_exhaustive()
     }
 }

@@ -143,7 +143,7 @@ impl Server {
                     .into(),
             )
         })?;
-        if let Some(problem) = super::auth::scope_problem(scope) {
+        if let Some(problem) = crate::identity::scope_problem(scope) {
             return Err(refuse(problem));
         }
         Ok(routes.layer(auth.layer().with_scopes([scope])))

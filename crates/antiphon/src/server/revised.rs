@@ -2,15 +2,11 @@
 //!
 //! What a message becomes is said in `antiphon_transport::revise`; here are the bodies it comes in.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{convert::Infallible, time::Duration};
 
 use antiphon_transport::{
     revise,
-    weight::{FACTOR, MemoryBudget, Share, Weight, reject},
+    weight::{FACTOR, MemoryBudget, Weight, reject},
 };
 use axum::{
     body::Body,
@@ -21,10 +17,10 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode, header, request::Parts};
 
-use super::{
-    HttpConfig,
-    endpoint::Said,
-    headers::{METHOD, SESSION},
+use super::{HttpConfig, endpoint::Said};
+use crate::{
+    limits::Room,
+    protocol::headers::{METHOD, SESSION},
 };
 
 /// A request as the SDK is to read it.
@@ -36,25 +32,6 @@ pub(super) struct Question {
     pub(super) begins: bool,
     /// The memory that its body takes.
     pub(super) room: Option<Room>,
-}
-
-/// The memory that a request takes of the server's [`MemoryBudget`], for as long as somebody has a clone of it.
-#[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "telemetry"), expect(dead_code, reason = "it counts for as long as it is there"))]
-pub(crate) struct Room(Arc<Mutex<(Share, Weight)>>);
-
-impl Room {
-    fn new(share: Share, weight: Weight) -> Self {
-        Self(Arc::new(Mutex::new((share, weight))))
-    }
-
-    /// The request is parsed: gives back what only the parser needed. Without telemetry nobody knows when that is, and the
-    /// request takes all of it until it is answered.
-    #[cfg(feature = "telemetry")]
-    pub(crate) fn parsed(&self) {
-        let (share, weight) = &mut *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        share.shrink(weight.kept());
-    }
 }
 
 /// How much of a body is read, for how long, and how much memory all of them can take.

@@ -19,10 +19,14 @@ use tokio::task::JoinSet;
 use super::{
     Ended, RECORDS, TaskStatus, Tasks,
     keeping::{Change, Unloaded},
-    millis,
     record::TaskRecord,
 };
-use crate::{error::Result, jitter, run::now_millis, server::Shared, telemetry::Outcome};
+use crate::{
+    base::{millis, now_millis},
+    error::Result,
+    jitter,
+    telemetry::Outcome,
+};
 
 /// How long a look at one run may take before another replica repairs.
 const LEASE: Duration = Duration::from_secs(30);
@@ -87,7 +91,7 @@ impl Tasks {
     }
 
     /// Handles alarms that are due, for as long as the server lives.
-    pub(super) async fn watch_alarms(tasks: Weak<Self>, shared: Weak<Shared>) {
+    pub(super) async fn watch_alarms(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
             let (stopped, interval) = (this.stopped.clone(), this.config.repair_interval);
@@ -97,7 +101,7 @@ impl Tasks {
                 () = tokio::time::sleep(jitter::around(interval)) => {}
             }
             loop {
-                let (Some(this), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+                let Some(this) = tasks.upgrade() else { return };
                 if this.is_blocked() {
                     break;
                 }
@@ -115,8 +119,8 @@ impl Tasks {
                     if repairs.len() >= BESIDE {
                         repairs.join_next().await;
                     }
-                    let (this, shared) = (Arc::clone(&this), Arc::clone(&shared));
-                    repairs.spawn(async move { this.handle_alarm(&shared, alarm).await });
+                    let this = Arc::clone(&this);
+                    repairs.spawn(async move { this.handle_alarm(alarm).await });
                 }
                 repairs.join_all().await;
                 if !more || stopped.is_cancelled() {
@@ -127,10 +131,10 @@ impl Tasks {
     }
 
     /// Repairs one run, and sets its next alarm.
-    async fn handle_alarm(&self, shared: &Arc<Shared>, alarm: Record) {
+    async fn handle_alarm(&self, alarm: Record) {
         let Some(name) = alarm.key.splitn(3, '/').nth(2) else { return };
         let key = format!("{RECORDS}{name}");
-        let next = match self.repair(shared, &key).await {
+        let next = match self.repair(&key).await {
             Ok(next) => next,
             // The alarm can be claimed again when its lease is over, by a replica that may be able to.
             Err(Unloaded::Unreadable(_)) => return,
@@ -154,22 +158,22 @@ impl Tasks {
     }
 
     /// Gives a run that cannot go on a job. Returns the time of its next alarm, or `None` when the run has ended.
-    async fn repair(&self, shared: &Arc<Shared>, key: &str) -> Result<Option<u64>, Unloaded> {
-        let Some((record, _)) = self.try_load(shared, key).await? else { return Ok(None) };
+    async fn repair(&self, key: &str) -> Result<Option<u64>, Unloaded> {
+        let Some((record, _)) = self.try_load(key).await? else { return Ok(None) };
         if record.status.is_final() && !record.cleaning {
             return Ok(None);
         }
         let now = now_millis();
         if self.has_waited_too_long(&record, now) {
-            self.expire(shared, key).await.map_err(Unloaded::Failed)?;
+            self.expire(key).await.map_err(Unloaded::Failed)?;
             return Ok(None);
         }
         if record.job.is_none() && record.held.is_none() && record.asks.is_empty() {
             // Nothing leads on from here. It should not be, so it is told.
-            self.revive(shared, key).await.map_err(Unloaded::Failed)?;
+            self.revive(key).await.map_err(Unloaded::Failed)?;
             return Ok(Some(now));
         }
-        let was_lost = self.heal(shared, key, &record).await;
+        let was_lost = self.heal(key, &record).await;
         Ok(Some(match record.due() {
             // The longer a run waits for a worker, the rarer its alarms: many waiting runs must not keep the store busy.
             Some(due) if due < now && !was_lost => {
@@ -193,10 +197,10 @@ impl Tasks {
     }
 
     /// Ends a run that nobody has come back to.
-    async fn expire(&self, shared: &Arc<Shared>, key: &str) -> Result<()> {
+    async fn expire(&self, key: &str) -> Result<()> {
         let message = "the task waited for longer than the server lets one wait, and was ended";
         let ended = self
-            .change(shared, key, |record| {
+            .change(key, |record| {
                 if !self.has_waited_too_long(record, now_millis())
                     || (record.status.is_final() && !record.cleaning)
                 {
@@ -223,17 +227,17 @@ impl Tasks {
                 tool = record.tool,
                 "a run waited for longer than `TaskConfig::max_wait` and was ended"
             );
-            shared.recorder.run_expired(&record.tool);
-            shared.recorder.run_ended(&record.tool, Outcome::Dead);
+            self.runtime.recorder.run_expired(&record.tool);
+            self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);
             self.announce(&record, false).await;
         }
         Ok(())
     }
 
     /// Gives a run a job that has none and waits for nothing.
-    async fn revive(&self, shared: &Arc<Shared>, key: &str) -> Result<()> {
+    async fn revive(&self, key: &str) -> Result<()> {
         let revived = self
-            .change(shared, key, |record| {
+            .change(key, |record| {
                 let stuck = record.job.is_none() && record.held.is_none() && record.asks.is_empty();
                 if !stuck || (record.status.is_final() && !record.cleaning) {
                     return Change::Leave(None);
@@ -244,14 +248,14 @@ impl Tasks {
             .await?;
         if let Some((Some(due), record, _)) = revived {
             tracing::warn!(task = record.id, tool = record.tool, "a run had no job and was given one");
-            shared.recorder.task_repaired(&record.tool);
+            self.runtime.recorder.task_repaired(&record.tool);
             self.push(key, &record, due, due.at).await;
         }
         Ok(())
     }
 
     /// Goes through all records from time to time, one replica for all.
-    pub(super) async fn audit(tasks: Weak<Self>, shared: Weak<Shared>) {
+    pub(super) async fn audit(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
             let (stopped, interval) = (this.stopped.clone(), this.config.audit_interval);
@@ -260,7 +264,7 @@ impl Tasks {
                 () = stopped.cancelled() => return,
                 () = tokio::time::sleep(jitter::around((interval / 100).min(Duration::from_secs(60)))) => {}
             }
-            let (Some(this), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+            let Some(this) = tasks.upgrade() else { return };
             if this.is_blocked() {
                 continue;
             }
@@ -270,7 +274,7 @@ impl Tasks {
             let Ok(mut held) = store.create(&name, Bytes::new(), Some(AUDIT_LEASE)).await else { continue };
             let mut after = None;
             loop {
-                match this.audit_page(&shared, after.as_deref()).await {
+                match this.audit_page(after.as_deref()).await {
                     Ok(next) => after = next,
                     Err(error) => {
                         tracing::warn!(%error, "the records of tasks could not be gone through");
@@ -291,8 +295,8 @@ impl Tasks {
     }
 
     /// Looks at one page of records, and says where the next begins.
-    async fn audit_page(&self, shared: &Arc<Shared>, after: Option<&str>) -> Result<Option<String>> {
-        let (records, next) = self.records(shared, RECORDS, after, PAGE).await?;
+    async fn audit_page(&self, after: Option<&str>) -> Result<Option<String>> {
+        let (records, next) = self.records(RECORDS, after, PAGE).await?;
         for (key, mut record, revision) in records {
             let ours = record.audience == self.audience;
             if ours && (!record.status.is_final() || record.cleaning) {
@@ -300,8 +304,8 @@ impl Tasks {
                 // The page may be older than what a worker has done since.
                 let is_overdue = record.due().is_some_and(|due| Self::is_overdue(due, now_millis()));
                 if is_overdue
-                    && let Ok(Some((record, _))) = self.load(shared, &key).await
-                    && self.heal(shared, &key, &record).await
+                    && let Ok(Some((record, _))) = self.load(&key).await
+                    && self.heal(&key, &record).await
                 {
                     // The alarm of the run was set too late.
                     self.set_alarm_to_now(&key).await;
@@ -315,7 +319,7 @@ impl Tasks {
             }
             if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
                 // If somebody writes it meanwhile, it is written with their active key.
-                if let Err(error) = self.write(shared, &key, &mut record, revision).await {
+                if let Err(error) = self.write(&key, &mut record, revision).await {
                     tracing::warn!(%error, key, "a task record could not be written anew");
                 }
             }

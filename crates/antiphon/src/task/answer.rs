@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Ended, Owner, TaskStatus, TaskView, Tasks, keeping::Change, record::TaskRecord};
-use crate::{error::Result, run::now_millis, server::Shared, telemetry::Outcome, wire::fits};
+use crate::{base::now_millis, error::Result, protocol::fits, telemetry::Outcome};
 
 /// What became of a wish to cancel.
 #[derive(Debug)]
@@ -19,17 +19,16 @@ impl Tasks {
     /// Brings answers. Keys that are not asked, or no longer, are ignored. `None` where there is no such task.
     pub(crate) async fn answer(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
         owner: &Owner,
         id: &str,
         answers: &BTreeMap<String, Value>,
     ) -> Result<Option<TaskView>> {
-        self.begin(shared);
+        self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
         // Before the answer counts: if this process dies then, another finds that the run is due.
         self.set_alarm_to_now(&key).await;
         let changed = self
-            .change(shared, &key, |record| {
+            .change(&key, |record| {
                 let now = now_millis();
                 if !take(record, answers) {
                     return Change::Leave(None);
@@ -45,7 +44,7 @@ impl Tasks {
                 self.push(&key, &record, due, due.at).await;
             }
             None => {
-                self.heal(shared, &key, &record).await;
+                self.heal(&key, &record).await;
             }
         }
         self.announce(&record, false).await;
@@ -53,25 +52,16 @@ impl Tasks {
     }
 
     /// Cancels a task: at once for whoever looks, and at its next step for whoever works on it.
-    pub(crate) async fn cancel(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        owner: &Owner,
-        id: &str,
-    ) -> Result<Option<Cancelled>> {
-        self.begin(shared);
+    pub(crate) async fn cancel(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<Cancelled>> {
+        self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
-        self.cancel_key(shared, &key).await
+        self.cancel_key(&key).await
     }
 
-    pub(super) async fn cancel_key(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        key: &str,
-    ) -> Result<Option<Cancelled>> {
+    pub(super) async fn cancel_key(self: &Arc<Self>, key: &str) -> Result<Option<Cancelled>> {
         self.set_alarm_to_now(key).await;
         let changed = self
-            .change(shared, key, |record| {
+            .change(key, |record| {
                 if record.status.is_final() {
                     return Change::Leave(None);
                 }
@@ -94,7 +84,7 @@ impl Tasks {
             self.push(key, &record, due, due.at).await;
         }
         self.announce(&record, true).await;
-        shared.recorder.run_ended(&record.tool, Outcome::Cancelled);
+        self.runtime.recorder.run_ended(&record.tool, Outcome::Cancelled);
         Ok(Some(Cancelled::Now(view)))
     }
 }

@@ -17,14 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Ended, TaskStatus, Tasks,
-    record::{Claimed, Due, TaskRecord},
+    record::{Due, TaskRecord},
 };
-use crate::{error::Error, run::now_millis, server::Shared};
+use crate::{
+    base::now_millis,
+    error::Error,
+    run::{Claimed, Pending, Persistence, Stop},
+};
 
 /// One leg's hold on its run.
 pub(crate) struct Keeper {
     tasks: Arc<Tasks>,
-    shared: Weak<Shared>,
     pub(super) key: String,
     pub(super) id: String,
     held: Mutex<(TaskRecord, Revision)>,
@@ -42,19 +45,9 @@ pub(crate) struct Keeper {
     _place: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a leg stops in the middle.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// Another has the run now, or nobody: it is gone.
-    Lost,
-    /// It could not be written. Whoever gets the job next goes on from what was.
-    Failed(Error),
-}
-
 impl Keeper {
     pub(super) fn new(
         tasks: &Arc<Tasks>,
-        shared: &Arc<Shared>,
         key: String,
         record: TaskRecord,
         revision: Revision,
@@ -62,7 +55,6 @@ impl Keeper {
     ) -> Arc<Self> {
         let keeper = Arc::new(Self {
             tasks: Arc::clone(tasks),
-            shared: Arc::downgrade(shared),
             key,
             id: record.id.clone(),
             given: StdMutex::default(),
@@ -84,28 +76,10 @@ impl Keeper {
         self.news.notify_one();
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled()
-    }
-
     /// Somebody else has the run: nothing more is begun.
     pub(crate) fn lose(&self) {
         self.lost.cancel();
         self.news.notify_one();
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.is_cancelled()
-    }
-
-    /// Ends when there is something the driver should look at.
-    pub(crate) async fn news(&self) {
-        self.news.notified().await;
-    }
-
-    /// How long the tool may clean up once it was cancelled.
-    pub(crate) fn clean_up(&self) -> Duration {
-        self.tasks.config.clean_up
     }
 
     /// The run as this leg knows it, to go on from: what was answered is given to the tool.
@@ -118,30 +92,6 @@ impl Keeper {
     /// The run as this leg knows it.
     pub(super) async fn record(&self) -> TaskRecord {
         self.held.lock().await.0.clone()
-    }
-
-    /// Says how far the run has come.
-    pub(crate) fn say(&self, message: String) {
-        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
-    }
-
-    /// Writes down the journal: what is in it has happened.
-    pub(crate) async fn save(&self, journal: &Journal) -> Result<(), Stop> {
-        self.amend(|record| {
-            record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
-            if !record.claims.is_empty() {
-                // What came of a step is in the journal, in the same write. One that failed may be tried again, so its
-                // claim stays.
-                let returned = |step: &str| {
-                    journal.entries.iter().any(|entry| {
-                        entry.key.as_str() == step && matches!(entry.outcome, JournalOutcome::Done(_))
-                    })
-                };
-                record.claims.retain(|_, claimed| !returned(&claimed.step));
-            }
-            record.journal = journal.clone();
-        })
-        .await
     }
 
     /// The tool waits: for answers, or until `due`, or both. Says whether answers have come meanwhile, so that it can
@@ -290,29 +240,6 @@ impl Keeper {
         self.push(&record, due).await
     }
 
-    /// Claims a step that may be taken at most once. `None` if nobody has; else what is known of it.
-    pub(crate) async fn claim(&self, idempotency_key: &str, step: &str) -> Result<Option<Claimed>, Stop> {
-        self.amend(|record| {
-            let known = record.claims.get(idempotency_key).cloned();
-            if known.is_none() {
-                let claimed = Claimed { step: step.to_owned(), failed: None };
-                record.claims.insert(idempotency_key.to_owned(), claimed);
-            }
-            known
-        })
-        .await
-    }
-
-    /// Records how a claimed step failed.
-    pub(crate) async fn claim_failed(&self, idempotency_key: &str, failure: &Failure) -> Result<(), Stop> {
-        self.amend(|record| {
-            if let Some(claimed) = record.claims.get_mut(idempotency_key) {
-                claimed.failed = Some(failure.clone());
-            }
-        })
-        .await
-    }
-
     /// Queues the next leg. Where that fails this leg's own job must not be gone: whoever gets it finds another named in
     /// the record, and queues that.
     async fn push(&self, record: &TaskRecord, due: Due) -> Result<(), Stop> {
@@ -332,7 +259,6 @@ impl Keeper {
     /// Changes the record. What others may do to it meanwhile, answer or cancel, is kept; another leg's writing means
     /// that this one is not alone, and has lost.
     pub(super) async fn amend<T>(&self, mut change: impl FnMut(&mut TaskRecord) -> T) -> Result<T, Stop> {
-        let Some(shared) = self.shared.upgrade() else { return Err(Stop::Lost) };
         if self.is_lost() {
             return Err(Stop::Lost);
         }
@@ -344,12 +270,12 @@ impl Keeper {
             }
             let changed = change(&mut next);
             next.written += 1;
-            let written = self.tasks.write(&shared, &self.key, &mut next, held.1).await;
+            let written = self.tasks.write(&self.key, &mut next, held.1).await;
             if let Some(revision) = written.map_err(Stop::Failed)? {
                 *held = (next, revision);
                 return Ok(changed);
             }
-            let found = self.tasks.load(&shared, &self.key).await.map_err(Stop::Failed)?;
+            let found = self.tasks.load(&self.key).await.map_err(Stop::Failed)?;
             let same = held.0.written;
             let Some((record, revision)) = found.filter(|(record, _)| record.written == same) else {
                 self.lose();
@@ -385,8 +311,7 @@ impl Keeper {
 
     /// Finds out whether the run was cancelled, where nothing was heard of it; and tells how far it has come.
     async fn look(&self) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        if let Ok(Some((record, _))) = self.tasks.load(&shared, &self.key).await
+        if let Ok(Some((record, _))) = self.tasks.load(&self.key).await
             && record.cleaning
         {
             self.cancel();
@@ -444,6 +369,72 @@ fn put(record: &mut TaskRecord, asks: &BTreeMap<Key, Value>, adapt: impl Fn(&Val
     record.asks = kept;
     for (key, request) in new {
         record.ask(&key, request);
+    }
+}
+
+impl Persistence for Keeper {
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost.is_cancelled()
+    }
+
+    fn news(&self) -> Pending<'_, ()> {
+        Box::pin(self.news.notified())
+    }
+
+    fn clean_up(&self) -> Duration {
+        self.tasks.config.clean_up
+    }
+
+    fn say(&self, message: String) {
+        *self.message.lock().unwrap_or_else(PoisonError::into_inner) = Some(message);
+    }
+
+    fn save<'a>(&'a self, journal: &'a Journal) -> Pending<'a, Result<(), Stop>> {
+        Box::pin(self.amend(|record| {
+            record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
+            if !record.claims.is_empty() {
+                // What came of a step is in the journal, in the same write. One that failed may be tried again, so its
+                // claim stays.
+                let returned = |step: &str| {
+                    journal.entries.iter().any(|entry| {
+                        entry.key.as_str() == step && matches!(entry.outcome, JournalOutcome::Done(_))
+                    })
+                };
+                record.claims.retain(|_, claimed| !returned(&claimed.step));
+            }
+            record.journal = journal.clone();
+        }))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        idempotency_key: &'a str,
+        step: &'a str,
+    ) -> Pending<'a, Result<Option<Claimed>, Stop>> {
+        Box::pin(self.amend(|record| {
+            let known = record.claims.get(idempotency_key).cloned();
+            if known.is_none() {
+                let claimed = Claimed { step: step.to_owned(), failed: None };
+                record.claims.insert(idempotency_key.to_owned(), claimed);
+            }
+            known
+        }))
+    }
+
+    fn claim_failed<'a>(
+        &'a self,
+        idempotency_key: &'a str,
+        failure: &'a Failure,
+    ) -> Pending<'a, Result<(), Stop>> {
+        Box::pin(self.amend(|record| {
+            if let Some(claimed) = record.claims.get_mut(idempotency_key) {
+                claimed.failed = Some(failure.clone());
+            }
+        }))
     }
 }
 

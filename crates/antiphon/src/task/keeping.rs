@@ -1,6 +1,6 @@
 //! Runs in the store: sealed, written conditionally, and gone when their time is over.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use antiphon_store::{Cursor, Error as StoreError, NewJob, Pushed, Revision};
 use bytes::Bytes;
@@ -11,11 +11,10 @@ use super::{
     unavailable,
 };
 use crate::{
+    base::{digest, now_millis},
     error::{Error, ErrorKind, Result},
     keep::{PIECE, Pieces},
-    run::now_millis,
     seal::OpenError,
-    server::Shared,
 };
 
 /// The record itself follows, or where its pieces are.
@@ -111,16 +110,12 @@ impl Tasks {
     /// # Errors
     ///
     /// Where the store fails, or the record is there and cannot be read.
-    pub(super) async fn load(&self, shared: &Shared, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
-        Ok(self.try_load(shared, key).await?)
+    pub(super) async fn load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
+        Ok(self.try_load(key).await?)
     }
 
     /// As [`load`](Self::load), for those who treat an unreadable record in another way than a store that fails.
-    pub(super) async fn try_load(
-        &self,
-        shared: &Shared,
-        key: &str,
-    ) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
+    pub(super) async fn try_load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
         let known = self.newest.known(key);
         let mut before = None;
         for _ in 0..REREADS {
@@ -128,7 +123,7 @@ impl Tasks {
             let Some(found) = found.map_err(|error| Unloaded::Failed(unavailable(&error)))? else {
                 return Ok(None);
             };
-            let opened = match self.open(shared, key, &found.value).await {
+            let opened = match self.open(key, &found.value).await {
                 // A writer replaces the pieces and then removes the old ones: a reader in between looks again.
                 Err(Unloaded::Unreadable(Unreadable::Damaged)) if before != Some(found.revision) => {
                     before = Some(found.revision);
@@ -136,7 +131,7 @@ impl Tasks {
                 }
                 opened => opened,
             };
-            let record = opened.inspect_err(|unloaded| Self::tell_unreadable(shared, key, unloaded))?;
+            let record = opened.inspect_err(|unloaded| self.tell_unreadable(key, unloaded))?;
             if self.newest.is_put_back(key, record.serial, known) {
                 // A store that lost its latest writes does the same, and then the run must go on from what is there.
                 tracing::error!(
@@ -150,7 +145,7 @@ impl Tasks {
         Err(Unloaded::Failed(unavailable(&StoreError::Conflict { key: key.to_owned() })))
     }
 
-    fn tell_unreadable(shared: &Shared, key: &str, unloaded: &Unloaded) {
+    fn tell_unreadable(&self, key: &str, unloaded: &Unloaded) {
         if let Unloaded::Unreadable(reason) = unloaded {
             tracing::error!(
                 key,
@@ -158,11 +153,11 @@ impl Tasks {
                 "a task record cannot be read; {}. Its run waits and is not lost",
                 reason.advice()
             );
-            shared.recorder.task_unreadable(reason.name());
+            self.runtime.recorder.task_unreadable(reason.name());
         }
     }
 
-    async fn open(&self, shared: &Shared, key: &str, value: &Bytes) -> Result<TaskRecord, Unloaded> {
+    async fn open(&self, key: &str, value: &Bytes) -> Result<TaskRecord, Unloaded> {
         let unreadable = |reason| Unloaded::Unreadable(reason);
         let mut apart = None;
         let whole = match value.split_first() {
@@ -178,28 +173,29 @@ impl Tasks {
             Some(_) => return Err(unreadable(Unreadable::NewerFormat)),
             None => return Err(unreadable(Unreadable::Damaged)),
         };
-        let json = shared.seal.open_kept(&whole, key.as_bytes()).map_err(|error| unreadable(error.into()))?;
+        let json =
+            self.runtime.seal.open_kept(&whole, key.as_bytes()).map_err(|error| unreadable(error.into()))?;
         let mut record = TaskRecord::read(&json).map_err(|reason| {
             tracing::debug!(key, "a task record does not parse");
             unreadable(reason)
         })?;
         record.apart = apart;
-        record.stale |= !shared.seal.is_current(&whole);
+        record.stale |= !self.runtime.seal.is_current(&whole);
         Ok(record)
     }
 
     /// A run as it is kept, and its pieces if it has any.
-    async fn seal(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
+    async fn seal(&self, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
         let json = serde_json::to_vec(record)?;
-        let sealed = shared.seal.seal_kept(&json, key.as_bytes());
+        let sealed = self.runtime.seal.seal_kept(&json, key.as_bytes());
         if sealed.len() < PIECE {
             return Ok(([&[WHOLE], &sealed[..]].concat().into(), None));
         }
-        if sealed.len() > shared.seal.max_kept_bytes {
+        if sealed.len() > self.runtime.seal.max_kept_bytes {
             return Err(Error::new(ErrorKind::Limit(format!(
                 "the run has grown to {} bytes, more than the {} the store may keep of one; return less from its steps, use `Ctx::fold` for loops, or raise `SealConfig::max_kept_bytes`",
                 sealed.len(),
-                shared.seal.max_kept_bytes
+                self.runtime.seal.max_kept_bytes
             )))
             .terminal());
         }
@@ -217,8 +213,8 @@ impl Tasks {
         Some(Duration::from_millis(left.max(1)))
     }
 
-    pub(super) async fn insert(&self, shared: &Shared, key: &str, record: &TaskRecord) -> Result<u64> {
-        let (value, _) = self.seal(shared, key, record).await?;
+    pub(super) async fn insert(&self, key: &str, record: &TaskRecord) -> Result<u64> {
+        let (value, _) = self.seal(key, record).await?;
         let revision = self
             .backend
             .store
@@ -231,7 +227,6 @@ impl Tasks {
     /// Writes a run over what it was. `None` if it is no longer that.
     pub(super) async fn write(
         &self,
-        shared: &Shared,
         key: &str,
         record: &mut TaskRecord,
         revision: Revision,
@@ -239,7 +234,7 @@ impl Tasks {
         record.serial += 1;
         self.sign(record);
         record.settle_ttl();
-        let (value, pieces) = self.seal(shared, key, record).await?;
+        let (value, pieces) = self.seal(key, record).await?;
         match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
                 self.newest.saw(key, record.serial);
@@ -259,16 +254,15 @@ impl Tasks {
     /// Changes a run, however often somebody else gets there first. `None` where there is none.
     pub(super) async fn change<T>(
         &self,
-        shared: &Shared,
         key: &str,
         mut change: impl FnMut(&mut TaskRecord) -> Change<T>,
     ) -> Result<Option<(T, TaskRecord, Revision)>> {
         loop {
-            let Some((mut record, revision)) = self.load(shared, key).await? else { return Ok(None) };
+            let Some((mut record, revision)) = self.load(key).await? else { return Ok(None) };
             match change(&mut record) {
                 Change::Leave(left) => return Ok(Some((left, record, revision))),
                 Change::Write(written) => {
-                    if let Some(revision) = self.write(shared, key, &mut record, revision).await? {
+                    if let Some(revision) = self.write(key, &mut record, revision).await? {
                         return Ok(Some((written, record, revision)));
                     }
                 }
@@ -279,7 +273,6 @@ impl Tasks {
     /// Runs under `prefix`, and where the rest begins.
     pub(super) async fn records(
         &self,
-        shared: &Arc<Shared>,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
@@ -293,11 +286,11 @@ impl Tasks {
             .map_err(|error| unavailable(&error))?;
         let mut records = Vec::with_capacity(page.items.len());
         for item in page.items {
-            match self.open(shared, &item.key, &item.value).await {
+            match self.open(&item.key, &item.value).await {
                 Ok(record) => records.push((item.key, record, item.revision)),
                 Err(Unloaded::Failed(error)) => return Err(error),
                 // Its pieces may have been replaced since the page was read. If it stays unreadable, the others are shown.
-                Err(Unloaded::Unreadable(_)) => match self.try_load(shared, &item.key).await {
+                Err(Unloaded::Unreadable(_)) => match self.try_load(&item.key).await {
                     Ok(Some((record, revision))) => records.push((item.key, record, revision)),
                     Ok(None) | Err(Unloaded::Unreadable(_)) => {}
                     Err(Unloaded::Failed(error)) => return Err(error),
@@ -333,7 +326,7 @@ impl Tasks {
     }
 
     fn lane_of(&self, record: &TaskRecord) -> String {
-        let digest = super::digest(&[&record.tool, record.principal.as_deref().unwrap_or_default()]);
+        let digest = digest(&[&record.tool, record.principal.as_deref().unwrap_or_default()]);
         let number = u32::from_str_radix(&digest[..8], 16).unwrap_or_default();
         self.lane(number % self.config.lanes.max(1))
     }
@@ -374,7 +367,7 @@ impl Tasks {
     /// it was pushed. If it was pushed, this adds nothing.
     ///
     /// Returns whether the job was lost.
-    pub(super) async fn heal(&self, shared: &Shared, key: &str, record: &TaskRecord) -> bool {
+    pub(super) async fn heal(&self, key: &str, record: &TaskRecord) -> bool {
         let now = now_millis();
         if let Some(due) = record.job.filter(|due| Self::is_overdue(due.at, now))
             // Whoever waits for the end of a hold goes first.
@@ -387,7 +380,7 @@ impl Tasks {
                 tool = record.tool,
                 "the job of a run was lost and was queued again"
             );
-            shared.recorder.task_repaired(&record.tool);
+            self.runtime.recorder.task_repaired(&record.tool);
             return true;
         }
         false

@@ -7,20 +7,19 @@ use antiphon_store::Job;
 
 use super::{
     Ended, Tasks,
-    keeper::{Keeper, Stop},
+    keeper::Keeper,
     keeping::{Errand, Unloaded},
     record::TaskRecord,
 };
 use crate::{
+    base::now_millis,
     ctx::Ctx,
-    driver::{self, Leg, Pace},
     error::{Error, ErrorKind, Result},
     jitter,
-    run::{Run, now_millis},
-    server::Shared,
-    telemetry::{How, Outcome, Tale},
+    protocol::fits,
+    run::{Client, Leg, Pace, Persistence, Run, Stop, drive},
+    telemetry::{How, LegSpan, Outcome},
     tool::{Tool, ToolOutput},
-    wire::{Link, ended, fits},
 };
 
 /// What becomes of a job.
@@ -45,11 +44,11 @@ const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
     /// Goes on with a run until it waits or ends.
-    pub(super) async fn leg(self: &Arc<Self>, shared: &Arc<Shared>, errand: &Errand, job: &Job) -> Then {
+    pub(super) async fn leg(self: &Arc<Self>, errand: &Errand, job: &Job) -> Then {
         let (attempt, lease) = (job.attempt, &job.lease);
         let key = errand.key.as_str();
         // A store that is slow to answer must not cost the lease: two legs would be at the run.
-        let (mut record, revision) = match self.while_held(lease, self.try_load(shared, key)).await {
+        let (mut record, revision) = match self.while_held(lease, self.try_load(key)).await {
             Some(Ok(Some(loaded))) => loaded,
             // It was purged, or its time was over after it had ended.
             Some(Ok(None)) => return Then::Done,
@@ -87,18 +86,18 @@ impl Tasks {
             || Self::is_overdue(job.at, now);
         record.legs += 1;
         let (id, legs) = (record.id.clone(), record.legs);
-        record.note("leg", format!("{legs} at {}, attempt {attempt}", self.replica));
-        let keeper = Keeper::new(self, shared, key.to_owned(), record, revision, None);
+        record.note("leg", format!("{legs} at {}, attempt {attempt}", self.runtime.replica));
+        let keeper = Keeper::new(self, key.to_owned(), record, revision, None);
         let work = Box::pin(async {
             if attempt > self.config.deaths {
                 self.give_up(&keeper, attempt).await?;
-                shared.recorder.run_ended(&errand.tool, Outcome::Dead);
+                self.runtime.recorder.run_ended(&errand.tool, Outcome::Dead);
                 return Ok(());
             }
             if holds {
                 keeper.hold().await?;
             }
-            self.work(shared, &keeper).await
+            self.work(&keeper).await
         });
         let worked = tokio::select! {
             worked = work => worked,
@@ -138,36 +137,37 @@ impl Tasks {
     }
 
     /// Brings the tool back to where it was, and lets it go on.
-    pub(crate) async fn work(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        keeper: &Arc<Keeper>,
-    ) -> Result<(), Stop> {
+    pub(crate) async fn work(self: &Arc<Self>, keeper: &Arc<Keeper>) -> Result<(), Stop> {
         loop {
             let record = keeper.begin().await;
-            let registry = shared.registry();
+            let registry = self.catalog.registry();
             let Some(tool) = registry.tool(&record.tool) else {
-                return self.missing(shared, keeper, &record).await;
+                return self.missing(keeper, &record).await;
             };
             let answers =
                 record.answers.iter().map(|(key, answer)| (Key::from(key.as_str()), answer.clone()));
             let machine = Machine::new(record.journal.clone()).with_answers(answers).with_fits(fits);
-            let link = Link::of_task(&record.id, &record.capabilities, record.revision());
-            let mut run = Run::new(link, Arc::clone(shared), Some(machine));
+            let client = Client::of_task(&record.id, &record.capabilities, record.revision());
+            let mut run = Run::new(client, Arc::clone(&self.runtime), Some(machine));
             run.principal.clone_from(&record.principal);
             run.declared.clone_from(&tool.elicits);
-            run.tale =
-                Tale::of_task(&shared.recorder, &record.tool, &record.id, record.legs, &record.journal);
+            run.span = LegSpan::of_task(
+                &self.runtime.recorder,
+                &record.tool,
+                &record.id,
+                record.legs,
+                &record.journal,
+            );
             let run = Arc::new(run);
             if record.status.is_final() {
                 keeper.cancel();
             }
-            run.keep(Arc::clone(keeper));
+            run.persist(Arc::clone(keeper) as Arc<dyn Persistence>);
             let ctx = Ctx::new(Arc::clone(&run));
             let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
             let limit = tool.timeout;
-            let pace = Pace { grace: shared.limits.grace, limit, task_limit: limit, keep_alive: None };
-            let leg = run.tale.within(driver::drive(&run, future.as_mut(), pace)).await;
+            let pace = Pace { grace: self.runtime.limits.grace, limit, task_limit: limit, keep_alive: None };
+            let leg = run.span.within(drive(&run, future.as_mut(), pace)).await;
             if !self.conclude(keeper, &run, tool, leg).await? {
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl Tasks {
                 match run.suspend() {
                     Ok(suspension) => {
                         let more = keeper
-                            .suspend(&suspension, due, |request| run.link.adapt(request).into_owned())
+                            .suspend(&suspension, due, |request| run.client.adapt(request).into_owned())
                             .await?;
                         return Ok((How::Waits, more));
                     }
@@ -251,7 +251,7 @@ impl Tasks {
         }
         let outcome = Outcome::of(&result, |output| output.is_error);
         let message = result.as_ref().err().map(ToString::to_string);
-        let ended = ended(result, record.revision());
+        let ended = Ended::of(result, record.revision());
         // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.
         let journal = run.take_machine().into_journal();
         keeper.finish(&journal, &ended, message.as_deref()).await?;
@@ -259,7 +259,7 @@ impl Tasks {
     }
 
     /// This replica does not have the tool: it may be an older one, or a newer.
-    async fn missing(&self, shared: &Shared, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
+    async fn missing(&self, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
         let (now, since) = (now_millis(), record.toolless);
         let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
         if missed < self.config.tool_wait {
@@ -271,7 +271,7 @@ impl Tasks {
         keeper
             .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
             .await?;
-        shared.recorder.run_ended(&record.tool, Outcome::Dead);
+        self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);
         Ok(())
     }
 }

@@ -20,6 +20,7 @@
 
 mod alarm;
 mod answer;
+mod asking;
 mod config;
 mod keeper;
 mod keeping;
@@ -41,41 +42,43 @@ use std::{
 };
 
 use antiphon_replay::Journal;
-use antiphon_store::Backend;
+use antiphon_store::{Backend, QueueConfig};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
     answer::Cancelled,
-    keeper::{Keeper, Stop},
-    operate::shape,
-    promote::{Promoting, Promotion},
-    record::{Claimed, TaskRecord},
+    asking::{Asking, Claim},
+    keeper::Keeper,
+    promote::Promotion,
+    record::TaskRecord,
     view::{Ended, TaskView},
 };
 pub use self::{
-    config::{RetryPolicy, TaskConfig, TaskPolicy},
+    config::TaskConfig,
     operate::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs},
     view::TaskStatus,
 };
 use self::{newest::Newest, rings::Obstacles, watch::Watchers, worker::Slots};
 use crate::{
+    base::{digest, millis, now_millis, random_id},
     error::{Error, ErrorKind, Result},
-    run::{now_millis, random_id},
-    server::Shared,
-    wire::{Asking, Revision},
+    keep::TASKS as RECORDS,
+    protocol::Revision,
+    registry::Catalog,
+    run::Runtime,
 };
 
 /// The tasks of a server.
 pub(crate) struct Tasks {
     pub(crate) config: TaskConfig,
+    runtime: Arc<Runtime>,
+    /// The tools that runs are of.
+    catalog: Arc<Catalog>,
     backend: Backend,
     /// A digest of the audience: servers of one name share their tasks.
     audience: String,
-    /// Who this is, in what happened to a run.
-    replica: String,
     watchers: Watchers,
     /// What is asked live.
     pub(crate) asking: Asking,
@@ -84,7 +87,9 @@ pub(crate) struct Tasks {
     slots: Slots,
     newest: Newest,
     /// Whether other processes may share the backend.
-    shared: bool,
+    is_shared: bool,
+    /// Whether this removes what has expired: no replicas do it.
+    sweeps: bool,
     /// This process, among those that share the backend.
     instance: String,
     /// What keeps this replica from working on tasks.
@@ -117,31 +122,28 @@ pub(crate) struct NewTask {
 }
 
 impl Tasks {
-    pub(crate) fn new(
-        config: TaskConfig,
-        backend: Backend,
-        audience: &str,
-        replica: &str,
-        stopped: CancellationToken,
-    ) -> Arc<Self> {
+    pub(crate) fn new(config: TaskConfig, runtime: Arc<Runtime>, catalog: Arc<Catalog>) -> Arc<Self> {
         let slots = Slots::new(&config);
-        let shared = backend.store.is_shared();
+        let alone = || antiphon_store::Memory::default().backend(QueueConfig::default());
+        let backend = runtime.backend.clone().unwrap_or_else(alone);
         Arc::new(Self {
             config,
-            shared,
+            is_shared: backend.store.is_shared(),
+            sweeps: runtime.backend.is_none(),
             instance: random_id(),
             obstacles: Mutex::default(),
             compared: Arc::default(),
             backend,
-            audience: digest(&["audience", audience]),
-            replica: replica.to_owned(),
+            audience: digest(&["audience", &runtime.audience]),
             watchers: Watchers::default(),
             asking: Asking::default(),
             working: Mutex::default(),
             slots,
             newest: Newest::default(),
             begun: AtomicBool::new(false),
-            stopped,
+            stopped: runtime.shutdown.clone(),
+            runtime,
+            catalog,
         })
     }
 
@@ -163,18 +165,18 @@ impl Tasks {
     /// # Errors
     ///
     /// Where too many wait already, or the store cannot be reached.
-    pub(crate) async fn create(self: &Arc<Self>, shared: &Arc<Shared>, new: NewTask) -> Result<TaskView> {
-        self.begin(shared);
+    pub(crate) async fn create(self: &Arc<Self>, new: NewTask) -> Result<TaskView> {
+        self.begin();
         self.check_able().await?;
         self.check_backlog().await?;
         let mut record = self.record(new);
         let waits = !record.asks.is_empty();
         let now = now_millis();
         let due = (!waits).then(|| record.next_job(now));
-        record.note("created", self.replica.clone());
+        record.note("created", self.runtime.replica.clone());
         let key = Self::key_of(&record);
         self.set_alarm(&key, now).await;
-        let revision = self.insert(shared, &key, &record).await?;
+        let revision = self.insert(&key, &record).await?;
         if let Some(due) = due {
             self.push(&key, &record, due, now).await;
         }
@@ -242,45 +244,38 @@ impl Tasks {
     }
 
     /// A task of this owner; `None` where there is none, or none of theirs.
-    pub(crate) async fn get(
-        self: &Arc<Self>,
-        shared: &Arc<Shared>,
-        owner: &Owner,
-        id: &str,
-    ) -> Result<Option<TaskView>> {
-        self.begin(shared);
+    pub(crate) async fn get(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<TaskView>> {
+        self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
-        let Some((record, revision)) = self.load(shared, &key).await? else { return Ok(None) };
-        self.heal(shared, &key, &record).await;
+        let Some((record, revision)) = self.load(&key).await? else { return Ok(None) };
+        self.heal(&key, &record).await;
         Ok(Some(record.view(revision.0)))
     }
 
     /// Some of an owner's tasks, and where the rest begins.
     pub(crate) async fn list(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
         owner: &Owner,
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<TaskView>, Option<String>)> {
-        let (records, next) = self.records(shared, &format!("{RECORDS}{}/", owner.0), after, limit).await?;
+        let (records, next) = self.records(&format!("{RECORDS}{}/", owner.0), after, limit).await?;
         Ok((records.into_iter().map(|(_, record, revision)| record.view(revision.0)).collect(), next))
     }
 
     /// Waits until a task is other than `seen`, and shows it. `None` when it is gone.
     pub(crate) async fn changed(
         self: &Arc<Self>,
-        shared: &Arc<Shared>,
         owner: &Owner,
         id: &str,
         seen: u64,
     ) -> Result<Option<TaskView>> {
-        self.begin(shared);
+        self.begin();
         let news = self.watchers.watch(id);
         loop {
             // Registered first: what happens from here on is heard.
             let heard = news.notified();
-            match self.get(shared, owner, id).await? {
+            match self.get(owner, id).await? {
                 Some(view) if view.version == seen => {}
                 found => return Ok(found),
             }
@@ -290,28 +285,8 @@ impl Tasks {
     }
 }
 
-/// Where records are.
-pub(crate) const RECORDS: &str = "tasks/";
-
 /// How often what is waited for is looked at where nothing is heard of it.
 const WATCH: Duration = Duration::from_secs(2);
-
-fn digest(parts: &[&str]) -> String {
-    use std::fmt::Write as _;
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize()[..16].iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis().try_into().unwrap_or(u64::MAX)
-}
 
 /// The store failed: nobody's fault, and worth another try.
 fn unavailable(error: &antiphon_store::Error) -> Error {
@@ -327,7 +302,7 @@ impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tasks")
             .field("config", &self.config)
-            .field("replica", &self.replica)
+            .field("replica", &self.runtime.replica)
             .finish_non_exhaustive()
     }
 }

@@ -8,11 +8,10 @@ use serde_json::{Value, json};
 
 use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, keeping::Change, record::TaskRecord};
 use crate::{
+    base::{now_millis, timestamp},
     error::{Error, Result},
-    run::now_millis,
-    server::Shared,
+    seal::shape,
     trace,
-    wire::timestamp,
 };
 
 /// The runs of all callers, for whoever operates the server. From [`Server::runs`](crate::Server::runs).
@@ -21,7 +20,6 @@ use crate::{
 /// fails, or of its progress, is shown as it is.
 #[derive(Clone)]
 pub struct Runs {
-    shared: Arc<Shared>,
     tasks: Arc<Tasks>,
 }
 
@@ -127,9 +125,8 @@ pub enum RunChanged {
 }
 
 impl Runs {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Option<Self> {
-        let tasks = Arc::clone(shared.tasks.as_ref()?);
-        Some(Self { shared: Arc::clone(shared), tasks })
+    pub(crate) fn new(tasks: Arc<Tasks>) -> Self {
+        Self { tasks }
     }
 
     /// Some runs: those with this status, where one is given.
@@ -141,7 +138,7 @@ impl Runs {
         after: Option<&str>,
         limit: usize,
     ) -> Result<RunPage> {
-        let (records, next) = self.tasks.records(&self.shared, RECORDS, after, limit.clamp(1, 1000)).await?;
+        let (records, next) = self.tasks.records(RECORDS, after, limit.clamp(1, 1000)).await?;
         let runs = records
             .iter()
             .filter(|(_, record, _)| status.is_none_or(|status| record.status == status))
@@ -153,7 +150,7 @@ impl Runs {
     /// A run with its timeline; `None` where there is none of this name.
     pub async fn inspect(&self, run: &str) -> Result<Option<RunReport>> {
         let Some(key) = key(run) else { return Ok(None) };
-        let Some((record, _)) = self.tasks.load(&self.shared, &key).await? else { return Ok(None) };
+        let Some((record, _)) = self.tasks.load(&key).await? else { return Ok(None) };
         let journal = record.journal.entries.iter().map(|entry| {
             let (outcome, shape) = match &entry.outcome {
                 Outcome::Answer(value) => ("answered", shape(value)),
@@ -178,7 +175,7 @@ impl Runs {
         self.tasks.set_alarm_to_now(&key).await;
         let changed = self
             .tasks
-            .change(&self.shared, &key, |record| {
+            .change(&key, |record| {
                 if matches!(record.status, TaskStatus::Completed | TaskStatus::Cancelled) {
                     return Change::Leave(None);
                 }
@@ -200,7 +197,7 @@ impl Runs {
             .await?;
         let Some((due, record, _)) = changed else { return Ok(RunChanged::Unknown) };
         let Some(due) = due else { return Ok(RunChanged::Unchanged) };
-        self.tasks.begin(&self.shared);
+        self.tasks.begin();
         self.tasks.push(&key, &record, due, now).await;
         self.tasks.announce(&record, false).await;
         Ok(RunChanged::Done)
@@ -209,8 +206,8 @@ impl Runs {
     /// Cancels a run, as its caller could.
     pub async fn cancel(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
-        self.tasks.begin(&self.shared);
-        Ok(match self.tasks.cancel_key(&self.shared, &key).await? {
+        self.tasks.begin();
+        Ok(match self.tasks.cancel_key(&key).await? {
             Some(Cancelled::Now(_)) => RunChanged::Done,
             Some(Cancelled::Before(_)) => RunChanged::Unchanged,
             None => RunChanged::Unknown,
@@ -224,7 +221,7 @@ impl Runs {
     /// Where it has not ended: cancel it first.
     pub async fn purge(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
-        let Some((record, revision)) = self.tasks.load(&self.shared, &key).await? else {
+        let Some((record, revision)) = self.tasks.load(&key).await? else {
             return Ok(RunChanged::Unknown);
         };
         if !record.status.is_final() || record.cleaning {
@@ -240,9 +237,9 @@ impl Runs {
 
 impl Tasks {
     /// What a run has done, for its owner.
-    pub(crate) async fn trace(&self, shared: &Arc<Shared>, owner: &Owner, id: &str) -> Result<Option<Value>> {
+    pub(crate) async fn trace(&self, owner: &Owner, id: &str) -> Result<Option<Value>> {
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
-        let Some((record, _)) = self.load(shared, &key).await? else { return Ok(None) };
+        let Some((record, _)) = self.load(&key).await? else { return Ok(None) };
         Ok(Some(json!({
             "run": record.journal.run,
             "task": record.id,
@@ -289,22 +286,6 @@ fn summary(key: &str, record: &TaskRecord) -> RunSummary {
     }
 }
 
-/// A value with everything in it hidden but its shape.
-pub(crate) fn shape(value: &Value) -> Value {
-    match value {
-        Value::Null => Value::Null,
-        Value::Bool(_) => json!("a boolean"),
-        Value::Number(_) => json!("a number"),
-        Value::String(text) => json!(format!("text of {} bytes", text.len())),
-        Value::Array(items) => match items.as_slice() {
-            [] => json!([]),
-            [first] => json!([shape(first)]),
-            [first, ..] => json!([shape(first), format!("and {} more", items.len() - 1)]),
-        },
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), shape(value))).collect(),
-    }
-}
-
 impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runs").field("tasks", &self.tasks).finish_non_exhaustive()
@@ -314,20 +295,6 @@ impl fmt::Debug for Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn values_are_hidden_and_shapes_are_not() {
-        let value =
-            json!({"card": "4111", "cents": 5, "paid": true, "lines": [{"a": "b"}, 1, 2], "none": null});
-        let shown = shape(&value);
-        assert_eq!(
-            shown,
-            json!({
-                "card": "text of 4 bytes", "cents": "a number", "paid": "a boolean",
-                "lines": [{"a": "text of 1 bytes"}, "and 2 more"], "none": null,
-            })
-        );
-    }
 
     #[test]
     fn name_of_a_run_cannot_lead_elsewhere() {

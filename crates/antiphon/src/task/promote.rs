@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -11,13 +11,13 @@ use std::{
 
 use antiphon_replay::Journal;
 use antiphon_store::Revision;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
-use super::{Keeper, NewTask, TaskView, Tasks, millis, record::Due};
+use super::{Keeper, NewTask, TaskView, Tasks, record::Due};
 use crate::{
+    base::{lock, millis, now_millis},
     error::{Error, ErrorKind, Result},
-    run::{Run, now_millis},
-    server::Shared,
+    run::{Claimed, Pending, Persistence, Promote, Run},
 };
 
 /// For how many beats a leg counts as alive that no job runs.
@@ -26,18 +26,19 @@ pub(super) const HOLD: u32 = 3;
 /// After which time a run tries again to become a task that could not.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What it takes for a run to become a task.
+/// A run that may become a task.
 pub(crate) struct Promotion {
-    pub(crate) tasks: Arc<Tasks>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) new: NewTask,
-    /// Whoever waits for the answer.
-    pub(crate) reply: oneshot::Sender<TaskView>,
+    tasks: Arc<Tasks>,
+    when: Promoting,
+    /// The task to be and whoever waits for the answer, until somebody makes it one.
+    pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
+    keeper: OnceLock<Arc<Keeper>>,
+    kept: Notify,
 }
 
 /// When a run becomes a task.
 #[derive(Debug)]
-pub(crate) struct Promoting {
+struct Promoting {
     begun: Instant,
     after: Option<Duration>,
     wanted: AtomicBool,
@@ -45,73 +46,112 @@ pub(crate) struct Promoting {
 }
 
 impl Promoting {
-    pub(crate) fn new(after: Option<Duration>) -> Self {
+    fn new(after: Option<Duration>) -> Self {
         let (wanted, postponed) = (AtomicBool::new(false), Mutex::new(None));
         Self { begun: Instant::now(), after, wanted, postponed }
     }
 
     /// The tool wants to be one.
-    pub(crate) fn want(&self) {
+    fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 
     /// In how long; `None` is never.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    fn due(&self) -> Option<Duration> {
         let due = match self.after {
             _ if self.is_wanted() => Duration::ZERO,
             Some(after) => after.saturating_sub(self.begun.elapsed()),
             None => return None,
         };
-        let postponed = *self.postponed.lock().unwrap_or_else(PoisonError::into_inner);
+        let postponed = *lock(&self.postponed);
         let until = postponed.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
         Some(due.max(until))
     }
 
     /// It cannot be now.
-    pub(crate) fn postpone(&self) {
-        *self.postponed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + AGAIN);
+    fn postpone(&self) {
+        *lock(&self.postponed) = Some(Instant::now() + AGAIN);
     }
 }
 
 impl Promotion {
-    /// Makes a task of a run that goes on in this process. What it has seen so far is written down, and so is all
-    /// that it comes to from now on.
-    ///
-    /// # Errors
-    ///
-    /// Where the task cannot be created. The run goes on as it was.
-    pub(crate) async fn promote(self, run: &Run, place: Option<OwnedSemaphorePermit>) -> Result<Arc<Keeper>> {
-        // By itself: whoever waits for it may go away at any time, and nobody goes on with half a task then.
-        let written = tokio::spawn(self.write(run.journal(), run.claims_under_way(), place)).await;
-        written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))
+    /// `reply` is told of the task, if it becomes one.
+    pub(crate) fn new(tasks: &Arc<Tasks>, new: NewTask, reply: oneshot::Sender<TaskView>) -> Arc<Self> {
+        Arc::new(Self {
+            when: Promoting::new(tasks.config.promote_after),
+            tasks: Arc::clone(tasks),
+            pending: Mutex::new(Some((new, reply))),
+            keeper: OnceLock::new(),
+            kept: Notify::new(),
+        })
     }
 
+    /// The task to be, taken by whoever makes it one: the run does not.
+    pub(crate) fn take(&self) -> Option<NewTask> {
+        lock(&self.pending).take().map(|(new, _)| new)
+    }
+
+    /// The keeper, if the run has become a task.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.get()
+    }
+
+    /// The keeper, when the run has become a task.
+    pub(crate) async fn kept(&self) -> &Arc<Keeper> {
+        loop {
+            if let Some(keeper) = self.keeper() {
+                return keeper;
+            }
+            self.kept.notified().await;
+        }
+    }
+
+    async fn make_task(&self, run: &Run) -> Result<Option<Arc<dyn Persistence>>> {
+        let Some(pending) = lock(&self.pending).take() else { return Ok(None) };
+        let Ok(place) = self.tasks.place() else {
+            // All who work on tasks are busy. Until one is not, it stays what it is.
+            *lock(&self.pending) = Some(pending);
+            self.when.postpone();
+            return Ok(None);
+        };
+        // By itself: whoever waits for it may go away at any time, and nobody goes on with half a task then.
+        let write =
+            Self::write(Arc::clone(&self.tasks), pending, run.journal(), run.claims_under_way(), place);
+        let written = tokio::spawn(write).await;
+        let keeper = written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))?;
+        let _ = self.keeper.set(Arc::clone(&keeper));
+        self.kept.notify_one();
+        Ok(Some(keeper))
+    }
+
+    /// Makes a task of a run that goes on in this process. What it has seen so far is written down, and so is all
+    /// that it comes to from now on.
     async fn write(
-        self,
+        tasks: Arc<Tasks>,
+        (mut new, reply): (NewTask, oneshot::Sender<TaskView>),
         journal: Journal,
         claims: BTreeMap<String, String>,
         place: Option<OwnedSemaphorePermit>,
     ) -> Result<Arc<Keeper>> {
-        let Self { tasks, shared, mut new, reply } = self;
-        tasks.begin(&shared);
+        tasks.begin();
         tasks.check_able().await?;
         new.journal = Some(journal);
         let mut record = tasks.record(new);
-        let claimed = |(key, step)| (key, super::Claimed { step, failed: None });
+        let claimed = |(key, step)| (key, Claimed { step, failed: None });
         record.claims = claims.into_iter().map(claimed).collect();
         let now = now_millis();
         let until = now + millis(HOLD * tasks.config.beat);
         record.held = Some(until);
         record.legs = 1;
-        record.note("promoted", tasks.replica.clone());
+        record.note("promoted", tasks.runtime.replica.clone());
         let due = record.next_job(until);
         let key = Tasks::key_of(&record);
         tasks.set_alarm(&key, until).await;
-        let revision = tasks.insert(&shared, &key, &record).await?;
+        let revision = tasks.insert(&key, &record).await?;
         // If this process dies, whoever gets this job goes on.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
         if reply.send(record.view(revision)).is_err() {
@@ -119,12 +159,31 @@ impl Promotion {
             tasks.remove(&key, record, Revision(revision)).await?;
             return Err(Error::new(ErrorKind::Cancelled));
         }
-        Ok(Keeper::new(&tasks, &shared, key, record, Revision(revision), place))
+        Ok(Keeper::new(&tasks, key, record, Revision(revision), place))
+    }
+}
+
+impl Promote for Promotion {
+    fn due(&self) -> Option<Duration> {
+        let can = lock(&self.pending).is_some();
+        if can { self.when.due() } else { None }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.when.is_wanted()
+    }
+
+    fn want(&self) {
+        self.when.want();
+    }
+
+    fn promote<'a>(&'a self, run: &'a Run) -> Pending<'a, Result<Option<Arc<dyn Persistence>>>> {
+        Box::pin(self.make_task(run))
     }
 }
 
 impl std::fmt::Debug for Promotion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Promotion").field("tool", &self.new.tool).finish_non_exhaustive()
+        f.debug_struct("Promotion").field("when", &self.when).finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use antiphon_replay::{Failure, Journal};
+use antiphon_replay::Journal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::{
     keeping::Unreadable,
     view::{Ended, TaskStatus, TaskView},
 };
-use crate::{keep::Pieces, run::now_millis, telemetry, wire::Revision};
+use crate::{base::now_millis, keep::Pieces, protocol::Revision, run::Claimed, telemetry};
 
 /// The format this version writes.
 pub(super) const FORMAT: u32 = 1;
@@ -91,16 +91,6 @@ pub(crate) struct TaskRecord {
     /// Whether it should be written again: its key is no longer the active one, or an older version limited its life.
     #[serde(skip)]
     pub(super) stale: bool,
-}
-
-/// A step that may be taken at most once, and was begun.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Claimed {
-    /// Its key in the journal.
-    pub(crate) step: String,
-    /// How it failed, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) failed: Option<Failure>,
 }
 
 /// A question that is out.

@@ -15,7 +15,7 @@ use antiphon_store::{Error as StoreError, Revision};
 use serde::{Deserialize, Serialize};
 
 use super::{Tasks, keeping::Unreadable};
-use crate::{jitter, run::now_millis, server::Shared};
+use crate::{base::now_millis, jitter};
 
 /// How often a replica shows its key ring, and how long one counts that was shown.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -119,7 +119,7 @@ impl Tasks {
     /// Whether this replica leases no jobs.
     pub(super) fn is_blocked(&self) -> bool {
         let obstacles = self.obstacles();
-        (self.shared && !obstacles.compared)
+        (self.is_shared && !obstacles.compared)
             || obstacles.ring.is_some()
             || obstacles.until.is_some_and(|until| until > Instant::now())
     }
@@ -127,13 +127,13 @@ impl Tasks {
     /// Whether this replica creates no tasks, because others could not read them.
     pub(super) fn is_unfit(&self) -> bool {
         let obstacles = self.obstacles();
-        (self.shared && !obstacles.compared) || obstacles.ring.is_some()
+        (self.is_shared && !obstacles.compared) || obstacles.ring.is_some()
     }
 
     /// Waits until the key rings were compared for the first time, for a moment at most.
     pub(super) async fn wait_for_comparison(&self) {
         let compared = self.compared.notified();
-        if self.shared && !self.obstacles().compared {
+        if self.is_shared && !self.obstacles().compared {
             let _ = tokio::time::timeout(FIRST, compared).await;
         }
     }
@@ -142,7 +142,7 @@ impl Tasks {
     #[cfg(feature = "http")]
     pub(crate) fn problem(&self) -> Option<String> {
         let obstacles = self.obstacles();
-        if self.shared && !obstacles.compared {
+        if self.is_shared && !obstacles.compared {
             return Some("the key ring has not been compared with the other replicas' yet".into());
         }
         obstacles.ring.clone()
@@ -200,15 +200,15 @@ impl Tasks {
     }
 
     /// Shows this replica's key ring and compares it with the others', for as long as there is a server.
-    pub(super) async fn compare_rings(tasks: Weak<Self>, shared: Weak<Shared>) {
+    pub(super) async fn compare_rings(tasks: Weak<Self>) {
         let since = now_millis();
         let mut comparison = Comparison::default();
         loop {
-            let (Some(this), Some(server)) = (tasks.upgrade(), shared.upgrade()) else { return };
+            let Some(this) = tasks.upgrade() else { return };
             let stopped = this.stopped.clone();
-            let keys = server.seal.keys.fingerprints();
+            let keys = this.runtime.seal.keys.fingerprints();
             let established = comparison.established;
-            let ring = Ring { since, replica: this.replica.clone(), keys, established };
+            let ring = Ring { since, replica: this.runtime.replica.clone(), keys, established };
             match this.compare(ring, &mut comparison).await {
                 Ok(None) => {}
                 Ok(Some(misfit)) => {
@@ -223,7 +223,7 @@ impl Tasks {
                 // What was known stays so; the queue is not to be had either.
                 Err(error) => tracing::warn!(%error, "the key rings of the replicas could not be compared"),
             }
-            drop((this, server));
+            drop(this);
             tokio::select! {
                 () = stopped.cancelled() => break,
                 () = tokio::time::sleep(jitter::around(INTERVAL)) => {}

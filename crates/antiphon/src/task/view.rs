@@ -1,9 +1,15 @@
 use std::collections::BTreeMap;
 
+use rmcp::model::ErrorData;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{model::ContentBlock, tool::ToolOutput};
+use crate::{
+    error::Result,
+    model::ContentBlock,
+    output::ToolOutput,
+    protocol::{Revision, reply::error_output},
+};
 
 /// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +81,18 @@ pub(crate) enum Ended {
         data: Option<Value>,
     },
     Cancelled,
+}
+
+impl Ended {
+    /// How a task ends whose tool has returned this.
+    pub(crate) fn of(result: Result<ToolOutput>, revision: Revision) -> Self {
+        match result.or_else(|error| error_output(&error, revision)) {
+            Ok(output) => Self::Output(output.into()),
+            Err(ErrorData { code, message, data }) => {
+                Self::Error { code: code.0, message: message.into_owned(), data }
+            }
+        }
+    }
 }
 
 /// What a tool returned, to be written for whichever revision asks.

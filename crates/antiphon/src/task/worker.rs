@@ -10,7 +10,7 @@ use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
-use crate::{keep::remove_all, run::random_id, server::Shared, telemetry::Recorder};
+use crate::{base::random_id, keep::remove_all, telemetry::Recorder};
 
 /// How long a worker waits for a job before it asks again.
 const WAIT: Duration = Duration::from_secs(20);
@@ -101,7 +101,7 @@ impl Slots {
 
 impl Tasks {
     /// Begins to work and to listen, once, where there is a runtime to do it in.
-    pub(crate) fn begin(self: &Arc<Self>, shared: &Arc<Shared>) {
+    pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.load(Ordering::Acquire) {
             return;
         }
@@ -110,20 +110,20 @@ impl Tasks {
             return;
         }
         runtime.spawn(Self::listen(Arc::downgrade(self)));
-        runtime.spawn(Self::watch_alarms(Arc::downgrade(self), Arc::downgrade(shared)));
-        if self.shared {
-            runtime.spawn(Self::compare_rings(Arc::downgrade(self), Arc::downgrade(shared)));
-            runtime.spawn(Self::audit(Arc::downgrade(self), Arc::downgrade(shared)));
+        runtime.spawn(Self::watch_alarms(Arc::downgrade(self)));
+        if self.is_shared {
+            runtime.spawn(Self::compare_rings(Arc::downgrade(self)));
+            runtime.spawn(Self::audit(Arc::downgrade(self)));
         }
-        if shared.replicas.is_none() {
+        if self.sweeps {
             runtime.spawn(Self::sweep(Arc::downgrade(self)));
         }
-        if shared.recorder.is_on() {
-            runtime.spawn(Self::gauge(Arc::downgrade(self), shared.recorder.clone()));
+        if self.runtime.recorder.is_on() {
+            runtime.spawn(Self::gauge(Arc::downgrade(self), self.runtime.recorder.clone()));
         }
         if self.config.workers > 0 {
             for lane in 0..self.config.lanes.max(1) {
-                runtime.spawn(Self::pull(Arc::downgrade(self), Arc::downgrade(shared), self.lane(lane)));
+                runtime.spawn(Self::pull(Arc::downgrade(self), self.lane(lane)));
             }
         }
     }
@@ -184,7 +184,7 @@ impl Tasks {
 
     /// Takes jobs of one lane for as long as there is a server. A lane has a few jobs in hand that wait for a place, and
     /// places are given in turn: a lane with ten thousand waits no less for its next than one with two.
-    async fn pull(tasks: Weak<Self>, shared: Weak<Shared>, lane: String) {
+    async fn pull(tasks: Weak<Self>, lane: String) {
         let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
             return;
         };
@@ -219,10 +219,10 @@ impl Tasks {
                 }
                 return;
             }
-            let (Some(tasks), Some(shared)) = (tasks.upgrade(), shared.upgrade()) else { return };
+            let Some(tasks) = tasks.upgrade() else { return };
             for (job, hand) in jobs.into_iter().zip(hands) {
-                let (tasks, shared) = (Arc::clone(&tasks), Arc::clone(&shared));
-                tokio::spawn(async move { tasks.job(&shared, job, hand).await });
+                let tasks = Arc::clone(&tasks);
+                tokio::spawn(async move { tasks.job(job, hand).await });
             }
         }
     }
@@ -248,9 +248,9 @@ impl Tasks {
         }
     }
 
-    async fn job(self: &Arc<Self>, shared: &Arc<Shared>, job: Job, hand: OwnedSemaphorePermit) {
+    async fn job(self: &Arc<Self>, job: Job, hand: OwnedSemaphorePermit) {
         let lease = &job.lease;
-        let mut leased = shared.recorder.leased(job.attempt);
+        let mut leased = self.runtime.recorder.leased(job.attempt);
         let Some(errand) = Errand::read(&job.payload) else {
             tracing::error!(job = job.id(), "a job says nothing of a task");
             leased.became("buried");
@@ -278,7 +278,7 @@ impl Tasks {
             None => return leased.became("lost"),
         };
         drop(hand);
-        let work = Box::pin(self.leg(shared, &errand, &job));
+        let work = Box::pin(self.leg(&errand, &job));
         let ended = async {
             self.stopped.cancelled().await;
             tokio::time::sleep(self.config.drain).await;

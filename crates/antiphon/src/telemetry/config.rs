@@ -1,13 +1,9 @@
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use antiphon_llm::{Model, Observed};
 use opentelemetry::{
     InstrumentationScope, global,
     metrics::{Meter, MeterProvider},
 };
-
-use super::Recorder;
-use crate::server::ServerBuilder;
 
 /// What a server tells of itself, and to whom.
 ///
@@ -58,25 +54,4 @@ impl fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Telemetry").field("content", &self.content).finish_non_exhaustive()
     }
-}
-
-impl ServerBuilder {
-    /// Has the server tell what it does: spans and metrics, by OpenTelemetry's conventions for MCP and for generative AI.
-    /// Default: nothing, at no cost.
-    pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
-        self.recorder = Recorder::new(telemetry);
-        self
-    }
-}
-
-/// Has the parts of a server tell, too.
-pub(crate) fn finish(mut builder: ServerBuilder) -> ServerBuilder {
-    let Some(meter) = builder.recorder.meter().cloned() else { return builder };
-    if let Some(model) = builder.ladder.model.take() {
-        let observed: Arc<dyn Model> = Arc::new(Observed::new(model, &meter));
-        builder.ladder.model = Some(observed);
-    }
-    #[cfg(feature = "results")]
-    crate::results::watch(&builder);
-    builder
 }

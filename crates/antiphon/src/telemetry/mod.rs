@@ -6,8 +6,8 @@
 //! - `config`: what an operator sets.
 //! - `instruments`: every metric, in one table that the reference is checked against.
 //! - `recorder`: whoever is told; counts what belongs to no leg.
-//! - `operation`: one request, as MCP's conventions have it.
-//! - `tale`: one leg of a run. The first leg's place in its trace travels in the journal, so the others find it
+//! - `request`: one request, as MCP's conventions have it.
+//! - `leg`: one leg of a run. The first leg's place in its trace travels in the journal, so the others find it
 //!   wherever they run.
 //!
 //! **Invariant:** what is replayed is not told. A step is a span where it was taken, an entry counts where it was
@@ -19,32 +19,31 @@
 mod config;
 #[cfg(feature = "telemetry")]
 mod instruments;
+#[cfg(feature = "telemetry")]
+mod leg;
 #[cfg(not(feature = "telemetry"))]
 mod off;
-#[cfg(feature = "telemetry")]
-mod operation;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 #[cfg(feature = "telemetry")]
 mod recorder;
 #[cfg(feature = "telemetry")]
-mod spanned;
+mod request;
 #[cfg(feature = "telemetry")]
-mod tale;
+mod spanned;
 
 #[cfg(feature = "telemetry")]
 pub use self::config::Telemetry;
 #[cfg(not(feature = "telemetry"))]
-pub(crate) use self::off::{Recorder, Spanned, Tale, begun, finish, put_place};
+pub(crate) use self::off::{LegSpan, Recorder, Spanned, begun, put_place};
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::Prometheus;
 #[cfg(feature = "telemetry")]
 pub(crate) use self::{
-    config::finish,
-    operation::{About, Ended, Operation},
+    leg::{LegSpan, begun, put_place},
     recorder::Recorder,
+    request::{About, Ended, RequestSpan},
     spanned::Spanned,
-    tale::{Tale, begun, put_place},
 };
 use crate::error::{Error, ErrorKind};
 

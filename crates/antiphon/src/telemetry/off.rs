@@ -4,10 +4,11 @@ use std::future::Future;
 
 use antiphon_replay::{Journal, Key, Machine};
 use antiphon_store::Depth;
+use rmcp::model::Extensions;
 use serde_json::Value;
 
 use super::{How, Outcome};
-use crate::{error::Error, server::ServerBuilder, wire::Link};
+use crate::{error::Error, protocol::Revision};
 
 /// Nobody is told.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +52,16 @@ impl Leased {
 
 /// Nothing is told of a leg.
 #[derive(Debug, Default)]
-pub(crate) struct Tale(());
+pub(crate) struct LegSpan(());
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
-impl Tale {
-    pub(crate) fn of_request(_: &Recorder, _: &Link, _: (&'static str, &str), _: Option<&Journal>) -> Self {
+impl LegSpan {
+    pub(crate) fn of_request(
+        _: &Recorder,
+        _: (Revision, &Extensions),
+        _: (&'static str, &str),
+        _: Option<&Journal>,
+    ) -> Self {
         Self(())
     }
 
@@ -105,12 +111,8 @@ impl Spanned {
     pub(crate) fn failed(&self, _: &Error) {}
 }
 
-pub(crate) fn begun(_: &Link) -> Option<Journal> {
+pub(crate) fn begun(_: &Extensions) -> Option<Journal> {
     None
 }
 
 pub(crate) fn put_place(_: &mut Value, _: &Journal) {}
-
-pub(crate) fn finish(builder: ServerBuilder) -> ServerBuilder {
-    builder
-}

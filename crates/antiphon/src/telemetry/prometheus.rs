@@ -7,7 +7,7 @@ use opentelemetry::{
 use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider};
 use prometheus::{Registry, TextEncoder};
 
-use crate::server::BuildError;
+use crate::error::BuildError;
 
 /// Metrics to be scraped: a meter provider whose figures are read as Prometheus writes them.
 ///

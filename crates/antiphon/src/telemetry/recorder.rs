@@ -18,12 +18,12 @@ pub(super) struct Telling {
 }
 
 impl Recorder {
-    pub(super) fn new(telemetry: Telemetry) -> Self {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
         let Telemetry { meter, content } = telemetry;
         Self(Some(Arc::new(Telling { instruments: Instruments::new(&meter), content, meter })))
     }
 
-    pub(super) fn meter(&self) -> Option<&Meter> {
+    pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.as_deref().map(|telling| &telling.meter)
     }
 

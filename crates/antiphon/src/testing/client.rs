@@ -9,6 +9,7 @@ use tokio::{
 use super::{Answers, Question, answers::ERROR};
 use crate::{
     error::{Error, Result},
+    protocol::revision::{ROUNDS, SESSION},
     server::Server,
 };
 
@@ -28,8 +29,8 @@ impl Revision {
     /// Its name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::V2025_11_25 => "2025-11-25",
-            Self::V2026_07_28 => "2026-07-28",
+            Self::V2025_11_25 => SESSION,
+            Self::V2026_07_28 => ROUNDS,
         }
     }
 }

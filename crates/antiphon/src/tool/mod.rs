@@ -1,8 +1,7 @@
 //! How a Rust function becomes an MCP tool.
 
-mod call;
 mod handoff;
-mod output;
+mod policy;
 
 use std::{
     any::TypeId,
@@ -17,19 +16,19 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub use self::{
-    call::{ToolCall, ToolResult},
     handoff::handoff,
-    output::{IntoToolOutput, Json, ToolOutput},
+    policy::{RetryPolicy, TaskPolicy},
 };
+pub use crate::output::{IntoToolOutput, Json, ToolOutput, ToolResult};
 use crate::{
     ctx::ElicitKey,
     error::{Error, ErrorKind, Result},
     function::{Erased, Function, erase},
+    limits::Quota,
     model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
-    server::Quota,
-    task::{RetryPolicy, TaskPolicy},
 };
+pub use antiphon_llm::ToolCall;
 
 /// The tool by which a model is made to answer with data. Nobody else may use its name.
 pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
@@ -262,7 +261,7 @@ impl Tool {
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
-        self.problems.extend(self.scopes.iter().filter_map(|scope| crate::server::scope_problem(scope)));
+        self.problems.extend(self.scopes.iter().filter_map(|scope| crate::identity::scope_problem(scope)));
         self
     }
 

@@ -1,16 +1,14 @@
 use std::fmt;
 
+use antiphon_llm::{Reply, Request};
 use serde::de::DeserializeOwned;
 
 use super::{
     Sample,
     mode::{Asked, GuaranteedSchema, Mode, Read, Wrong, sealed},
-    sampled::{SampleMethod, SampledSchema},
+    sampled::SampledSchema,
 };
-use crate::{
-    error::Result,
-    sampling::{Reply, Request},
-};
+use crate::error::{Result, SampleMethod};
 
 impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
     /// Says what else must be so, beyond the schema: a cell that is free, a name that is known.

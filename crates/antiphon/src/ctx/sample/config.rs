@@ -1,14 +1,13 @@
 use std::ops::Deref;
 
+use antiphon_llm::{
+    IncludeContext, Message, ModelPreferences, Reply, Request, ToolCall, ToolChoice, ToolDefinition,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Dynamic, ParseError, Prompted, Schema, Tools};
-use crate::{
-    exchange::AnyExchange,
-    sampling::{IncludeContext, Message, ModelPreferences, Reply, Request, ToolChoice, ToolDefinition},
-    tool::ToolCall,
-};
+use crate::exchange::AnyExchange;
 
 /// A request to a model as data: for tools that are themselves told what to ask.
 ///

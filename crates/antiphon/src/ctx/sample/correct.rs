@@ -3,8 +3,10 @@
 //! It is shown that reply and what is wrong with it, and nothing of the attempts before: the request
 //! stays bounded however often it is made.
 
-use super::{is_empty, sampled::SampleMethod};
-use crate::sampling::{Block, Message, Request, Role};
+use antiphon_llm::{Block, Message, Request, Role};
+
+use super::is_empty;
+use crate::error::SampleMethod;
 
 /// No more problems than these are named.
 const LINES: usize = 10;

@@ -13,6 +13,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use antiphon_llm::{
+    Block, IncludeContext, Message, ModelPreferences, Reply, Request, Role, ToolChoice, ToolDefinition,
+};
 use antiphon_replay::{Key, Op};
 use schemars::JsonSchema;
 use serde::{Deserialize as _, de::DeserializeOwned};
@@ -23,19 +26,13 @@ pub use self::{
     check::CheckedSchema,
     config::{SampleConfig, SampledValue},
     mode::{Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools},
-    sampled::{
-        ParseError, SampleMethod, SampleValidationError, Sampled, SampledCalls, SampledParsed, SampledSchema,
-        SampledTools, ToolCalls,
-    },
+    sampled::{ParseError, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools, ToolCalls},
 };
 use super::{Ctx, ask::Ask};
 use crate::{
     elicitation::KEY_META,
-    error::{Error, Result},
+    error::{Error, Result, SampleValidationError},
     exchange::{self, History},
-    sampling::{
-        Block, IncludeContext, Message, ModelPreferences, Reply, Request, Role, ToolChoice, ToolDefinition,
-    },
 };
 
 /// How often a guaranteed call asks again when it is not told.

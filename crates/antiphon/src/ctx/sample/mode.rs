@@ -7,24 +7,22 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock},
 };
 
-use antiphon_llm::{OutputSchema, SCHEMA_TOOL, plain, stop};
+use antiphon_llm::{
+    Block, Message, OutputSchema, Reply, Request, SCHEMA_TOOL, ToolCall, ToolChoice, ToolDefinition, plain,
+    stop,
+};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{
     SampledValue,
-    sampled::{
-        ParseError, SampleMethod, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools,
-        ToolCalls,
-    },
+    sampled::{ParseError, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools, ToolCalls},
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, SampleMethod},
     exchange::{AnyExchange, OpenExchange, SampleExchange},
-    sampling::{Block, Message, Reply, Request, ToolChoice, ToolDefinition},
     schema::Validator,
-    tool::{RESERVED_TOOL, ToolCall},
 };
 
 /// A request as its author meant it.
@@ -312,9 +310,9 @@ impl Mode for Tools {
     fn prepare(&mut self, request: &mut Request) -> Result<()> {
         let mut names = BTreeSet::new();
         for tool in &self.offered {
-            if tool.name == RESERVED_TOOL {
+            if tool.name == SCHEMA_TOOL {
                 return Err(Error::misuse(format!(
-                    "`{RESERVED_TOOL}` is a reserved tool name; give the tool another"
+                    "`{SCHEMA_TOOL}` is a reserved tool name; give the tool another"
                 )));
             }
             if !names.insert(&tool.name) {

@@ -2,13 +2,10 @@
 
 use std::{fmt, ops::Deref};
 
+use antiphon_llm::{Reply, ToolCall};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    exchange::{OpenExchange, SampleExchange},
-    sampling::Reply,
-    tool::ToolCall,
-};
+use crate::exchange::{OpenExchange, SampleExchange};
 
 /// Text. It is a [`Reply`], and has its fields and methods.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,48 +182,3 @@ impl From<ToolCalls> for Vec<ToolCall> {
         calls.0
     }
 }
-
-/// Which guaranteed call it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum SampleMethod {
-    /// [`Ctx::sample_tools`](crate::Ctx::sample_tools).
-    SampleTools,
-    /// [`Ctx::sample_schema`](crate::Ctx::sample_schema).
-    SampleSchema,
-}
-
-impl fmt::Display for SampleMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::SampleTools => "sample_tools",
-            Self::SampleSchema => "sample_schema",
-        })
-    }
-}
-
-/// A model did not give what was asked for, however often it was asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct SampleValidationError {
-    /// Which call.
-    #[serde(alias = "helperName")]
-    pub method: SampleMethod,
-    /// How often it was asked: the retries, and one.
-    pub attempts: u32,
-    /// What it said last.
-    pub last_result: Reply,
-    /// What was wrong with that, a line a problem.
-    pub problems: Vec<String>,
-}
-
-impl fmt::Display for SampleValidationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { method, attempts, problems, .. } = self;
-        let plural = if *attempts == 1 { "" } else { "s" };
-        write!(f, "{method} failed after {attempts} attempt{plural}: {}", problems.join("; "))
-    }
-}
-
-impl std::error::Error for SampleValidationError {}

@@ -262,21 +262,9 @@ impl AuthBuilder {
         let operations = self.operations.values().flatten();
         let of_proxy = self.proxy.iter().flat_map(Proxy::scopes);
         let all = self.scopes.iter().chain(operations).chain(self.supported.iter().flatten()).chain(of_proxy);
-        problems.extend(all.filter_map(|scope| scope_problem(scope)));
+        problems.extend(all.filter_map(|scope| crate::identity::scope_problem(scope)));
         problems
     }
-}
-
-/// What is wrong with a scope.
-pub(crate) fn scope_problem(scope: &str) -> Option<String> {
-    // RFC 6749, section 3.3.
-    let is_token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
-    if scope.is_empty() || !scope.bytes().all(is_token) {
-        return Some(format!("`{scope}` is no scope: a scope is one word, without quotes and backslashes"));
-    }
-    (scope == "offline_access").then(|| {
-        "`offline_access` is between a client and its authorization server; no resource needs it".into()
-    })
 }
 
 /// What a token for the resource may call it: as it was given, in canonical form, and, of a whole host, with the slash that

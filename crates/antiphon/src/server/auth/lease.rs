@@ -12,7 +12,7 @@ use http::{Method, Request, header, request::Parts};
 use tokio::time::Instant;
 
 use super::{Auth, Identity, Refusal};
-use crate::server::headers::METHOD;
+use crate::protocol::headers::METHOD;
 
 /// What a request may open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,7 +37,6 @@
 mod api_key;
 mod builder;
 mod fetch;
-mod identity;
 mod introspection;
 mod issuer;
 mod jwks;
@@ -62,17 +61,14 @@ use antiphon_transport::guard::Caller;
 use axum::{Router, extract::ConnectInfo, response::Response};
 use http::{HeaderMap, HeaderName, header, request::Parts};
 
-pub(crate) use self::builder::scope_problem;
 pub(super) use self::scopes::{step_up, step_up_task};
 pub use self::{
     api_key::ApiKey,
     builder::AuthBuilder,
-    identity::Identity,
     introspection::Introspection,
     issuer::Issuer,
     layer::{AuthLayer, AuthService},
     proxy::Proxy,
-    refusal::Refusal,
 };
 use self::{
     introspection::Inquirer,
@@ -81,6 +77,7 @@ use self::{
     refusal::{Challenge, NOT_VALID},
 };
 use super::operators::SHORTEST;
+pub use crate::identity::{Identity, Refusal};
 
 /// Finds out who is calling. Cloning it clones the handle.
 ///
@@ -247,7 +244,7 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
 }
 
 /// Names callers as the layer has found them to be.
-pub(super) fn principal_hook() -> super::PrincipalHook {
+pub(super) fn principal_hook() -> crate::mcp::PrincipalHook {
     Box::new(|parts| parts.extensions.get::<Identity>().map(|identity| identity.principal().to_owned()))
 }
 

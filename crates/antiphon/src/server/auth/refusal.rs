@@ -1,5 +1,3 @@
-use std::fmt;
-
 use axum::{
     Json,
     response::{IntoResponse as _, Response},
@@ -7,21 +5,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-/// Why a request is turned away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Refusal {
-    /// It shows nothing of who is calling. Answered with `401`.
-    Missing,
-    /// What it shows cannot be read, and why. Answered with `400`.
-    Malformed(&'static str),
-    /// What it shows is not good, and what may be said of that. Answered with `401` and `invalid_token`.
-    Invalid(&'static str),
-    /// Whoever is calling may not do this; all the scopes that it needs. Answered with `403` and `insufficient_scope`.
-    Scope(Vec<String>),
-    /// Nobody can tell right now. Answered with `503`.
-    Unavailable,
-}
+use crate::identity::Refusal;
 
 /// Said of every token with which something is wrong but its age: whoever tries to forge one learns nothing.
 pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not valid");
@@ -29,40 +13,14 @@ pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not 
 /// Said of a token that was good once.
 pub(super) const EXPIRED: Refusal = Refusal::Invalid("the access token has expired");
 
-impl Refusal {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
-            Self::Malformed(_) => StatusCode::BAD_REQUEST,
-            Self::Scope(_) => StatusCode::FORBIDDEN,
-            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// Its name among the errors of OAuth.
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Missing => "unauthorized",
-            Self::Malformed(_) => "invalid_request",
-            Self::Invalid(_) => "invalid_token",
-            Self::Scope(_) => "insufficient_scope",
-            Self::Unavailable => "temporarily_unavailable",
-        }
+fn status(refusal: &Refusal) -> StatusCode {
+    match refusal {
+        Refusal::Missing | Refusal::Invalid(_) => StatusCode::UNAUTHORIZED,
+        Refusal::Malformed(_) => StatusCode::BAD_REQUEST,
+        Refusal::Scope(_) => StatusCode::FORBIDDEN,
+        Refusal::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("show who you are: the request has no credentials"),
-            Self::Malformed(why) | Self::Invalid(why) => f.write_str(why),
-            Self::Scope(needs) => write!(f, "this needs more than was granted: {}", needs.join(" ")),
-            Self::Unavailable => f.write_str("credentials cannot be checked right now; try again later"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// What a challenge says beside the error.
 #[derive(Clone, Debug, Default)]
@@ -78,7 +36,7 @@ impl Challenge {
     pub(super) fn respond(&self, refusal: &Refusal) -> Response {
         let body = json!({"error": refusal.code(), "error_description": refusal.to_string()});
         let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
-        let mut response = (refusal.status(), no_store, Json(body)).into_response();
+        let mut response = (status(refusal), no_store, Json(body)).into_response();
         let headers = response.headers_mut();
         if let Some(challenge) = self.header(refusal) {
             headers.insert(header::WWW_AUTHENTICATE, challenge);

@@ -6,13 +6,12 @@ use axum::response::Response;
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 
-use super::{Identity, Inner, Refusal, refusal::EXPIRED};
+use super::{Auth, Identity, Inner, Refusal, refusal::EXPIRED};
 use crate::{
-    server::{
-        Shared,
-        headers::{METHOD, NAME},
-        revised::Read,
-    },
+    mcp::Authorize,
+    protocol::headers::{METHOD, NAME},
+    registry::Registry,
+    server::{Shared, revised::Read},
     task::{Owner, Tasks},
     tool::Tool,
 };
@@ -47,24 +46,15 @@ impl Inner {
     }
 }
 
-impl Shared {
-    /// Whether any tool needs scopes of its own.
-    pub(crate) fn has_scoped_tools(&self) -> bool {
-        self.auth.is_some() && self.registry().tools().iter().any(|tool| !tool.scopes.is_empty())
-    }
-
-    /// Whether a request of `method`, for `tool` if it calls one, may be made by `identity`.
-    ///
-    /// `None` is somebody of whom nothing is known: over a pipe that is whoever started the server, who may do everything;
-    /// over HTTP it is somebody who came in past the layer.
-    pub(crate) fn permits(
+impl Authorize for Auth {
+    fn authorize(
         &self,
+        registry: &Registry,
         identity: Option<&Identity>,
         over_http: bool,
         method: &str,
         tool: Option<&Tool>,
     ) -> Result<(), Refusal> {
-        let Some(auth) = &self.auth else { return Ok(()) };
         let identity = match identity {
             Some(identity) => identity,
             None if over_http => return Err(Refusal::Missing),
@@ -74,12 +64,11 @@ impl Shared {
         if identity.is_over() {
             return Err(EXPIRED);
         }
-        let inner = &auth.inner;
+        let inner = &self.inner;
         let tool = tool.map(|tool| tool.scopes.as_slice()).unwrap_or_default();
         if inner.needs(method, tool).all(|scope| identity.has_scope(scope)) {
             return Ok(());
         }
-        let registry = self.registry();
         let tools = registry.tools().iter().flat_map(|tool| &tool.scopes);
         let known = inner.scopes.iter().chain(inner.operations.values().flatten()).chain(tools);
         let known: Vec<&str> = known.map(String::as_str).collect();
@@ -99,7 +88,7 @@ pub(in crate::server) fn step_up(shared: &Shared, read: &Read, is_legacy: bool) 
     if method != Method::POST {
         return None;
     }
-    let registry = shared.registry();
+    let registry = shared.service.registry();
     if auth.inner.operations.is_empty() && registry.tools().iter().all(|tool| tool.scopes.is_empty()) {
         return None;
     }
@@ -107,7 +96,7 @@ pub(in crate::server) fn step_up(shared: &Shared, read: &Read, is_legacy: bool) 
     let Called { method, name } = said.or_else(|| Called::of_body(bytes?))?;
     let name = name.filter(|_| method == "tools/call");
     let tool = name.and_then(|name| registry.tool(&name)).map(|tool| &**tool);
-    let refusal = shared.permits(extensions.get::<Identity>(), true, &method, tool).err()?;
+    let refusal = auth.authorize(&registry, extensions.get::<Identity>(), true, &method, tool).err()?;
     Some(auth.respond(&refusal))
 }
 
@@ -117,16 +106,17 @@ pub(in crate::server) fn step_up_task(
     shared: &Arc<Shared>,
     read: &Read,
 ) -> impl Future<Output = Option<Response>> + Send + use<> {
-    let asked = shared.has_scoped_tools().then(|| TaskAsked::of(shared, read)).flatten();
+    let asked = shared.service.has_scoped_tools().then(|| TaskAsked::of(shared, read)).flatten();
     let shared = Arc::clone(shared);
     async move {
         let TaskAsked { method, id, owner, identity } = asked?;
         // If the store fails, whoever answers the request says so.
-        let view = shared.tasks.as_ref()?.get(&shared, &owner, &id).await.ok()??;
-        let registry = shared.registry();
+        let view = shared.service.tasks.as_ref()?.get(&owner, &id).await.ok()??;
+        let registry = shared.service.registry();
         let tool = registry.tool(&view.tool).map(|tool| &**tool);
-        let refusal = shared.permits(identity.as_ref(), true, &method, tool).err()?;
-        Some(shared.auth.as_ref()?.respond(&refusal))
+        let auth = shared.auth.as_ref()?;
+        let refusal = auth.authorize(&registry, identity.as_ref(), true, &method, tool).err()?;
+        Some(auth.respond(&refusal))
     }
 }
 
@@ -143,7 +133,7 @@ impl TaskAsked {
         let Read::Whole { parts, bytes, .. } = read else { return None };
         let OfTask { method, params } = serde_json::from_slice(bytes).ok()?;
         let id = params.task_id.filter(|_| method.starts_with("tasks/"))?;
-        let owner = Tasks::owner(shared.principal_of(parts).as_deref());
+        let owner = Tasks::owner(shared.service.principal_of(parts).as_deref());
         Some(Self { method, id, owner, identity: parts.extensions.get().cloned() })
     }
 }

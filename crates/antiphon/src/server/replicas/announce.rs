@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Replicas;
-use crate::server::changes::{Change, ChangeId, Told};
+use crate::changes::{Change, ChangeId, Told};
 
 /// How long a change waits for others like it.
 const WINDOW: Duration = Duration::from_millis(20);

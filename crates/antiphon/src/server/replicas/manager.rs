@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     jitter,
+    mcp::{Elicitations, OfSession, SharedSession},
     server::local::{Events, primed},
-    wire::Elicitations,
 };
 
 /// How long it takes at most from reading a session's record to restoring the session.
@@ -55,7 +55,7 @@ impl SessionManager for Sessions {
                 ClientRequest::InitializeRequest(request)
                     if request.extensions.get::<SessionRestoreMarker>().is_none() =>
                 {
-                    let principal = self.shared.principal(&request.extensions);
+                    let principal = self.shared.service.principal(&request.extensions);
                     Some(SessionRecord {
                         params: request.params.clone(),
                         caller: caller(&place.name, principal.as_deref()),
@@ -100,7 +100,7 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Failure> {
         let part = self.find(id)?;
         part.log.place.touch();
-        message.insert_extension(Arc::clone(&part));
+        message.insert_extension(OfSession(Arc::clone(&part) as Arc<dyn SharedSession>));
         // Boxed, because it does not borrow from the part and its type says that it does.
         let events: Events = Box::pin(part.local.create_stream(id, message).await?);
         Ok(primed(events, part.primes()))

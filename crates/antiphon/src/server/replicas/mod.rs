@@ -15,17 +15,20 @@
 //!
 //! `<session>` is a digest of the session's id: the id lets whoever has it in, and stays out of the backend.
 
-mod announce;
 #[cfg(feature = "http")]
-mod answers;
+mod alive;
+mod announce;
+mod cleanup;
+#[cfg(feature = "http")]
+mod forward;
 #[cfg(feature = "http")]
 mod ids;
-#[cfg(feature = "http")]
-mod janitor;
 #[cfg(feature = "http")]
 mod log;
 #[cfg(feature = "http")]
 mod manager;
+#[cfg(feature = "http")]
+mod message;
 #[cfg(feature = "http")]
 mod news;
 #[cfg(feature = "http")]
@@ -37,12 +40,9 @@ mod recorder;
 #[cfg(feature = "http")]
 mod sessions;
 #[cfg(feature = "http")]
-mod tail;
+mod stream;
 #[cfg(all(test, feature = "http"))]
 mod tests;
-mod tidy;
-#[cfg(feature = "http")]
-mod verbatim;
 
 #[cfg(feature = "http")]
 use std::sync::{Mutex, Weak};
@@ -65,10 +65,10 @@ use self::announce::Outbox;
 pub(crate) use self::part::Part;
 #[cfg(feature = "http")]
 pub(super) use self::sessions::Sessions;
-use super::{
-    Drain,
-    changes::{Change, Told},
-};
+use super::Drain;
+#[cfg(feature = "http")]
+use crate::base::lock;
+use crate::changes::{Announce, Change, Told};
 
 /// This replica among the others.
 pub(crate) struct Replicas {
@@ -126,12 +126,6 @@ impl Replicas {
         })
     }
 
-    /// Tells the clients of all replicas of a change.
-    pub(super) fn announce(self: &Arc<Self>, change: Change) {
-        self.outbox.put(change);
-        self.begin();
-    }
-
     /// Begins to listen to the other replicas, if there is a runtime to do it in.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.initialized() {
@@ -154,7 +148,7 @@ impl Replicas {
     async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         let begin = async || {
             self.begin_changes(self.subscribe_changes().await?);
-            tokio::spawn(tidy::tidy(Arc::clone(self)));
+            tokio::spawn(cleanup::clean_up(Arc::clone(self)));
             Ok(())
         };
         self.begun.get_or_try_init(begin).await.copied()
@@ -189,9 +183,15 @@ impl Replicas {
     }
 }
 
-#[cfg(feature = "http")]
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+impl Announce for Replicas {
+    fn announce(self: Arc<Self>, change: Change) {
+        self.outbox.put(change);
+        Self::begin(&self);
+    }
+
+    fn begin(self: Arc<Self>) {
+        Self::begin(&self);
+    }
 }
 
 impl fmt::Debug for Replicas {

@@ -18,15 +18,16 @@ use rmcp::transport::streamable_http_server::session::{
 use super::{
     ids::PartId,
     log::{COMMON, EventId, Head, Log, Position},
+    message::changed,
     news::News,
     record::{Place, SessionRecord},
     recorder::{Recorder, StreamLimits},
-    tail::{Followed, Sent, Tail},
-    verbatim::changed,
+    stream::{EventStream, Followed, Sent},
 };
 use crate::{
+    mcp::{Setting, Settings, SharedSession, add_elicitation},
+    run::Pending,
     server::local::primes,
-    wire::{Setting, Settings, add_elicitation},
 };
 
 /// A session, as far as this replica has to do with it.
@@ -104,17 +105,12 @@ impl Part {
         self.primes.get().copied().unwrap_or(true)
     }
 
-    pub(crate) fn settings(&self) -> &Arc<Settings> {
-        &self.settings
-    }
-
     /// Whether the client is yet to be told that it is in a session. Only once.
     pub(super) fn begins(&self) -> bool {
         !self.initialized.swap(true, Ordering::AcqRel)
     }
 
-    /// Sets something, at all replicas.
-    pub(crate) async fn set(&self, setting: &Setting) -> Result<()> {
+    async fn set_everywhere(&self, setting: &Setting) -> Result<()> {
         let place = &self.log.place;
         let change = |record: &mut SessionRecord| match setting {
             Setting::Level(level) => record.level = Some(*level),
@@ -135,15 +131,6 @@ impl Part {
             self.settings.replace(record.level, record.subscribed, record.elicitations);
         }
         Ok(())
-    }
-
-    /// Whether it is this replica that tells the client of changes.
-    pub(crate) fn tells_of_changes(&self) -> bool {
-        match *self.listens() {
-            Listens::Here => true,
-            Listens::Until(end) => Instant::now() < end,
-            Listens::No => false,
-        }
     }
 
     fn listens(&self) -> std::sync::MutexGuard<'_, Listens> {
@@ -187,14 +174,14 @@ impl Part {
         let primed = self.primes().then(|| ServerSseMessage::priming(id.to_string(), retry));
         let first = Vec::from_iter(primed);
         let stream = Followed::Common { listener, begun: heard };
-        Ok(Tail::spawn(self, stream, at, first))
+        Ok(EventStream::spawn(self, stream, at, first))
     }
 
     /// The stream that the event belongs to, from after it on.
     pub(super) async fn resume(self: &Arc<Self>, last: EventId, lists: &[&str]) -> Result<Option<Sent>> {
         let Some(holder) = last.stream.strip_prefix(COMMON).and_then(|rest| rest.strip_prefix('-')) else {
             let Ok(request) = last.stream.parse() else { return Ok(None) };
-            return Ok(Some(Tail::spawn(self, Followed::Request(request), last.after, Vec::new())));
+            return Ok(Some(EventStream::spawn(self, Followed::Request(request), last.after, Vec::new())));
         };
         let replicas = &self.log.place.replicas;
         let mut first = Vec::new();
@@ -204,7 +191,7 @@ impl Part {
         }
         let (listener, _) = self.take_over().await?;
         let stream = Followed::Common { listener, begun: false };
-        Ok(Some(Tail::spawn(self, stream, last.after, first)))
+        Ok(Some(EventStream::spawn(self, stream, last.after, first)))
     }
 
     /// Makes a new stream of this replica's the one that listens.
@@ -218,6 +205,24 @@ impl Part {
         place.replicas.tell(&News::Listens { session: place.name.clone() }).await?;
         place.touch();
         Ok((listener, begun))
+    }
+}
+
+impl SharedSession for Part {
+    fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    fn set<'a>(&'a self, setting: &'a Setting) -> Pending<'a, Result<()>> {
+        Box::pin(self.set_everywhere(setting))
+    }
+
+    fn tells_of_changes(&self) -> bool {
+        match *self.listens() {
+            Listens::Here => true,
+            Listens::Until(end) => Instant::now() < end,
+            Listens::No => false,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use rmcp::model::{InitializeRequestParams, LoggingLevel};
 use serde::{Deserialize, Serialize};
 
 use super::{Replicas, digest, lock};
-use crate::wire::Elicitations;
+use crate::mcp::Elicitations;
 
 /// What a session was begun with, and what its client has set since.
 #[derive(Clone, Debug, Serialize, Deserialize)]

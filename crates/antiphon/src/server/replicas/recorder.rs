@@ -18,7 +18,7 @@ use super::{
     ids::{Numbered, PartId},
     log::{COMMON, EventId, Head, Log, Position},
 };
-use crate::server::changes::ChangeId;
+use crate::changes::ChangeId;
 
 /// How much of one stream is kept, so that it can be resumed.
 #[derive(Clone, Copy, Debug)]

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     jitter,
+    mcp::{OfSession, SharedSession},
     server::{HttpConfig, Shared, drain::Counted},
 };
 
@@ -137,7 +138,7 @@ impl Sessions {
     /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
     pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
-        let from = caller(&name, self.shared.principal_of(parts).as_deref());
+        let from = caller(&name, self.shared.service.principal_of(parts).as_deref());
         let of = match self.part(&name) {
             Some(part) => part.caller().cloned(),
             None => match self.place(name).load().await? {
@@ -188,7 +189,7 @@ impl Sessions {
     }
 
     pub(super) fn lists(&self) -> Vec<&'static str> {
-        let registry = self.shared.registry();
+        let registry = self.shared.service.registry();
         let mut lists = vec!["tools"];
         if !registry.prompts().is_empty() {
             lists.push("prompts");
@@ -206,7 +207,7 @@ impl Sessions {
     ) -> Result<(), Failure> {
         // The client says so to one replica, and once; every part of its session must hear it, and once.
         if part.begins() {
-            message.insert_extension(Arc::clone(part));
+            message.insert_extension(OfSession(Arc::clone(part) as Arc<dyn SharedSession>));
             part.local.accept_message(&part.session, message).await?;
         }
         Ok(())

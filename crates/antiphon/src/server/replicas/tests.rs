@@ -19,7 +19,7 @@ use super::{
     ids::{Numbered, PartId},
     log::{Head, Log},
     record::{Place, SessionRecord, session_name},
-    tail::{Followed, Tail},
+    stream::{EventStream, Followed},
     *,
 };
 use crate::server::{HttpConfig, Server};
@@ -102,7 +102,7 @@ async fn stream_reads_an_event_again_that_the_store_failed_to_give() {
     let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"text": "x".repeat(300 * 1024)}});
     log.append(Head::of(request.to_string()), answer.to_string().into()).await.unwrap();
     let (sender, mut sent) = tokio::sync::mpsc::channel(4);
-    let mut tail = Tail::new(place, Followed::Request(request), sender);
+    let mut tail = EventStream::new(place, Followed::Request(request), sender);
     assert!(tail.read_on().await.is_err(), "the store fails once");
     assert!(sent.try_recv().is_err());
     tail.read_on().await.unwrap();
@@ -159,7 +159,7 @@ async fn record_that_was_read_for_a_client_that_hung_up_is_forgotten() {
         caller: None,
         level: None,
         subscribed: std::collections::BTreeSet::new(),
-        elicitations: crate::wire::Elicitations::new(),
+        elicitations: crate::mcp::Elicitations::new(),
         heard: false,
         segment: 0,
     };

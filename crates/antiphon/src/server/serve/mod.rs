@@ -1,7 +1,7 @@
 //! Serves a router over HTTP, and keeps the slow and the greedy from taking the server for themselves.
 
-mod guests;
-mod stall;
+mod connections;
+mod idle;
 
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use self::{
-    guests::{Guests, Leave, Seat},
-    stall::Impatient,
+    connections::{Connections, Leave, Seat},
+    idle::Impatient,
 };
 use super::body::Held;
 
@@ -119,7 +119,7 @@ pub async fn serve(
     config: ServeConfig,
     shutdown: impl Future<Output = ()>,
 ) {
-    let guests = Guests::new(config.connections);
+    let connections = Connections::new(config.connections);
     let drain = config.drain;
     let config = Arc::new(config);
     let mut shutdown = pin!(shutdown);
@@ -129,15 +129,15 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = accept(&listener) => accepted,
         };
-        match guests.seat() {
+        match connections.seat() {
             Some(seat) => drop(tokio::spawn(attend(stream, peer, router.clone(), Arc::clone(&config), seat))),
             None => drop(tokio::spawn(turn_away(stream))),
         }
     }
     drop(listener);
-    if tokio::time::timeout(drain, guests.gone()).await.is_err() {
+    if tokio::time::timeout(drain, connections.gone()).await.is_err() {
         tracing::info!("requests in hand were cut off: the server was asked to end {drain:?} ago");
-        guests.evict_all();
+        connections.evict_all();
     }
 }
 
@@ -163,10 +163,10 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
     // An event stream is several small writes; without this each costs 40 ms.
     let _ = stream.set_nodelay(true);
     let inner = TowerToHyperService::new(router);
-    let guest = seat.guest();
+    let open = seat.connection();
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let busy = guest.busy();
+        let busy = open.busy();
         let answered = inner.call(request);
         async move { Ok::<_, Infallible>(answered.await?.map(|body| Held::new(body, busy))) }
     });
@@ -189,7 +189,7 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
                 return;
             }
             Some(leave) = requests.next() => match leave {
-                Leave::Soon if guest.is_busy() => connection.as_mut().graceful_shutdown(),
+                Leave::Soon if open.is_busy() => connection.as_mut().graceful_shutdown(),
                 Leave::Soon | Leave::Now => return,
             },
         }

@@ -1,0 +1,87 @@
+//! What every module may use: the clock, random ids, digests, timestamps.
+
+use std::{
+    fmt::Write as _,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use sha2::{Digest as _, Sha256};
+
+/// The time now, in milliseconds since 1970.
+pub(crate) fn now_millis() -> u64 {
+    millis_since_1970(SystemTime::now())
+}
+
+/// Milliseconds since 1970. A time before that is 0.
+pub(crate) fn millis_since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, millis)
+}
+
+/// The whole milliseconds of a duration.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// 128 random bits in hexadecimal: the id of a run, a claim, or a piece.
+pub(crate) fn random_id() -> String {
+    let mut bits = [0; 16];
+    getrandom::fill(&mut bits).expect("the operating system has random numbers");
+    format!("{:032x}", u128::from_le_bytes(bits))
+}
+
+/// A SHA-256 digest in hexadecimal.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// The first 16 bytes of a SHA-256 digest of texts, in hexadecimal. Texts that are divided differently have different
+/// digests.
+pub(crate) fn digest(parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hex(&hash.finalize()[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Locks, also after a panic of another holder.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Milliseconds since 1970 as ISO 8601 has them.
+pub(crate) fn timestamp(millis: u64) -> String {
+    // Days since 0000-03-01, so that a leap day is the last of its year.
+    let (days, rest) = (millis / 86_400_000 + 719_468, millis % 86_400_000);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (date, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (seconds, millis) = (rest / 1000, rest % 1000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{date:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_iso_8601() {
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(timestamp(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(timestamp(1_763_211_845_006), "2025-11-15T13:04:05.006Z");
+        assert_eq!(timestamp(4_102_444_799_999), "2099-12-31T23:59:59.999Z");
+    }
+}

@@ -1,0 +1,224 @@
+//! Who is let in.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    Limits, Quota,
+    refused::{Refused, Whose},
+    shares::{Held, Shares},
+};
+
+/// Counts what is worked on and who has it done.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    working: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    queue: Semaphore,
+    principals: Shares,
+    tools: Shares,
+}
+
+/// Who comes, and for what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visitor<'a> {
+    pub(crate) principal: Option<&'a str>,
+    /// The tool that is called, and what it may take where it says so itself.
+    pub(crate) tool: Option<(&'a str, Option<Quota>)>,
+    /// How much is brought, in bytes.
+    pub(crate) bytes: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        let places = |count: usize| Semaphore::new(count.min(Semaphore::MAX_PERMITS));
+        Self {
+            working: Arc::new(places(limits.in_flight)),
+            waiting: Arc::new(places(limits.waiting)),
+            queue: places(limits.queue),
+            principals: Shares::default(),
+            tools: Shares::default(),
+        }
+    }
+
+    /// Lets a request through that is answered at once.
+    pub(crate) fn pass(&self, limits: &Limits, principal: Option<&str>) -> Result<(), Refused> {
+        let passed = self.principals.tick(principal.unwrap_or_default(), &limits.principal);
+        passed.map_err(|over| Refused::over(over, Whose::Principal))
+    }
+
+    /// Lets a call in, as soon as there is a place for it.
+    pub(crate) async fn enter(&self, limits: &Limits, visitor: Visitor<'_>) -> Result<Admission, Refused> {
+        let Visitor { principal, tool, bytes } = visitor;
+        let bytes = bytes as u64;
+        let caller = self
+            .principals
+            .enter(principal.unwrap_or_default(), &limits.principal, bytes)
+            .map_err(|over| Refused::over(over, Whose::Principal))?;
+        let tool = match tool {
+            Some((name, quota)) => self
+                .tools
+                .enter(name, &quota.unwrap_or(limits.tool), bytes)
+                .map_err(|over| Refused::over(over, Whose::Tool(name)))?,
+            None => None,
+        };
+        let permit = match Arc::clone(&self.working).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => self.wait(limits).await?,
+        };
+        Ok(Admission {
+            working: Arc::clone(&self.working),
+            waiting: Arc::clone(&self.waiting),
+            seat: Mutex::new(Some(Seat { waits: false, _permit: permit })),
+            shares: Mutex::new([caller, tool]),
+        })
+    }
+
+    /// Waits for a place, if not too many do.
+    async fn wait(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
+        let full = || Refused::full(limits.in_flight);
+        let _waits = self.queue.try_acquire().map_err(|_| full())?;
+        let permit = tokio::time::timeout(limits.queue_wait, Arc::clone(&self.working).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or_else(full)
+    }
+
+    /// A place for a request that waits and does nothing else.
+    pub(crate) fn await_people(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
+        Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.waiting))
+    }
+}
+
+/// A call that was let in, until it is dropped.
+pub(crate) struct Admission {
+    working: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    seat: Mutex<Option<Seat>>,
+    /// The caller's share, and the tool's.
+    shares: Mutex<[Option<Held>; 2]>,
+}
+
+/// Among whom a call counts: those that wait for people, or those that are worked on.
+struct Seat {
+    waits: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    fn seat(&self) -> MutexGuard<'_, Option<Seat>> {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Only people are waited for: somebody else may work here meanwhile. Where too many wait, nobody may.
+    pub(crate) fn rest(&self) {
+        let mut seat = self.seat();
+        if seat.as_ref().is_some_and(|seat| !seat.waits)
+            && let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned()
+        {
+            *seat = Some(Seat { waits: true, _permit: permit });
+        }
+    }
+
+    /// There is work again. It was let in once, so it waits for its turn and is not refused.
+    pub(crate) async fn resume(&self) {
+        let waits = self.seat().as_ref().is_some_and(|seat| seat.waits);
+        if waits && let Ok(permit) = Arc::clone(&self.working).acquire_owned().await {
+            *self.seat() = Some(Seat { waits: false, _permit: permit });
+        }
+    }
+
+    /// It is answered with so many bytes.
+    pub(crate) fn spend(&self, bytes: usize) {
+        let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.iter().flatten().for_each(|share| share.spend(bytes as u64));
+    }
+
+    /// It goes on, but no longer for whoever called.
+    pub(crate) fn leave(&self) {
+        *self.seat() = None;
+        *self.shares.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
+    }
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn gate(limits: &Limits) -> Gate {
+        Gate::new(limits)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_people_keeps_nobody_from_working() {
+        let limits = Limits::default().with_in_flight(1);
+        let gate = gate(&limits);
+        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
+        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        first.rest();
+        let second = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let resumed = tokio::time::timeout(Duration::from_secs(1), first.resume()).await;
+        assert!(resumed.is_err(), "it waits for its turn");
+        drop(second);
+        first.resume().await;
+        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn where_too_many_wait_for_people_they_count_as_work() {
+        let limits = Limits::default().with_in_flight(2).with_waiting(1);
+        let gate = gate(&limits);
+        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let second = gate.enter(&limits, Visitor::default()).await.unwrap();
+        first.rest();
+        second.rest();
+        let _third = gate.enter(&limits, Visitor::default()).await.unwrap();
+        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        gate.await_people(&limits).unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_is_short_and_so_is_the_wait_in_it() {
+        let limits = Limits::default().with_in_flight(1).with_queue(1, Duration::from_secs(2));
+        let gate = Arc::new(gate(&limits));
+        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let waits = tokio::spawn({
+            let (gate, limits) = (Arc::clone(&gate), limits.clone());
+            async move { gate.enter(&limits, Visitor::default()).await.is_ok() }
+        });
+        tokio::task::yield_now().await;
+        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        assert!(began.elapsed().is_zero(), "the queue is full: nobody waits");
+        drop(first);
+        assert!(waits.await.unwrap());
+        let _first = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let refused = gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        assert!(began.elapsed() >= Duration::from_secs(2));
+        assert_eq!(refused.data()["retryAfter"], 1);
+    }
+
+    #[tokio::test]
+    async fn a_tool_has_its_own_quota_or_the_one_of_all() {
+        let limits = Limits::default().with_tool(Quota::default().with_concurrent(2));
+        let gate = gate(&limits);
+        let visit = |tool, quota| Visitor { tool: Some((tool, quota)), ..Visitor::default() };
+        let own = Some(Quota::default().with_concurrent(1));
+        let _one = gate.enter(&limits, visit("slow", own)).await.unwrap();
+        let refused = gate.enter(&limits, visit("slow", own)).await.unwrap_err();
+        assert_eq!(refused.message(), "`slow` has 1 calls open, as many as it may; try again in 1 s");
+        let _two = gate.enter(&limits, visit("fast", None)).await.unwrap();
+        let _three = gate.enter(&limits, visit("fast", None)).await.unwrap();
+        gate.enter(&limits, visit("fast", None)).await.unwrap_err();
+    }
+}

@@ -1,0 +1,272 @@
+//! What callers have the server's own model cost.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use antiphon_llm::{Budget, Error, Reply, Request, Result};
+use antiphon_store::{Error as StoreError, Revision, Store};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{millis, now_millis, sha256};
+
+/// From so many on, those are forgotten whose time is over.
+const MANY: usize = 1024;
+
+/// The most accounts there are, where replicas share nothing. Beyond that, those are forgotten that were used least
+/// recently: without a window nobody's time is ever over.
+const MOST: usize = 65_536;
+
+/// How often a change is tried while others get there first, and the longest pause before the next try.
+const TRIES: u32 = 64;
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What each caller has spent of its [`Budget`].
+#[derive(Debug)]
+pub(crate) struct Spend {
+    /// What each caller may spend. `None`: anything.
+    budget: Option<Budget>,
+    audience: String,
+    /// Where replicas count together.
+    store: Option<Arc<dyn Store>>,
+    /// What was spent where replicas share nothing.
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Debug, Default)]
+struct Accounts {
+    of: HashMap<String, Used>,
+    /// How many there are when it is next looked for those to forget.
+    sweep: usize,
+}
+
+/// An account, and when it was last used, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    account: Account,
+    at: u64,
+}
+
+impl Accounts {
+    /// The account of `name`. From time to time, those are forgotten whose time is over.
+    fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
+        if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(MANY) {
+            self.of.retain(|_, used| !used.account.is_over(budget, now));
+            if self.of.len() > MOST {
+                let mut times: Vec<u64> = self.of.values().map(|used| used.at).collect();
+                let (_, median, _) = times.select_nth_unstable(self.of.len() / 2);
+                let median = *median;
+                self.of.retain(|_, used| used.at > median);
+            }
+            // Looked at again when there are twice as many: what is added pays for it.
+            self.sweep = (2 * self.of.len()).min(MOST);
+        }
+        let used = self.of.entry(name.to_owned()).or_default();
+        used.at = now;
+        used
+    }
+}
+
+/// What a caller has spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Account {
+    /// Since when, in milliseconds since 1970.
+    since: u64,
+    requests: u64,
+    tokens: u64,
+}
+
+impl Account {
+    fn is_over(&self, budget: &Budget, now: u64) -> bool {
+        budget.window.is_some_and(|window| now.saturating_sub(self.since) >= millis(window))
+    }
+
+    /// The account as it is now: a new one where its time is over.
+    fn at(self, budget: &Budget, now: u64) -> Self {
+        let is_new = self.since == 0 || self.is_over(budget, now);
+        if is_new { Self { since: now, ..Self::default() } } else { self }
+    }
+
+    /// Counts one more request, or says why there can be none.
+    fn ask(mut self, budget: &Budget, now: u64) -> Result<Self> {
+        let over = |most: u64, what: &str| {
+            let left =
+                budget.window.map(|window| self.since.saturating_add(millis(window)).saturating_sub(now));
+            let when =
+                left.map_or(String::new(), |left| format!("; try again in {} s", left.div_ceil(1000).max(1)));
+            Err(Error::Limit(format!("the caller's limit of {most} {what} is reached{when}")))
+        };
+        match (budget.max_requests, budget.max_tokens) {
+            (Some(most), _) if self.requests >= most => over(most, "requests to the model"),
+            (_, Some(most)) if self.tokens >= most => over(most, "tokens"),
+            _ => {
+                self.requests += 1;
+                Ok(self)
+            }
+        }
+    }
+}
+
+impl Spend {
+    pub(crate) fn new(budget: Option<Budget>, audience: &str, store: Option<Arc<dyn Store>>) -> Self {
+        Self { budget, audience: audience.to_owned(), store, accounts: Mutex::default() }
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the model for a caller, within what the caller may have it cost.
+    ///
+    /// What a request costs is known when it is over, so the one that crosses the bound is still answered, with those
+    /// on their way beside it.
+    pub(crate) async fn within(
+        &self,
+        principal: Option<&str>,
+        request: &Request,
+        reply: impl Future<Output = Result<Reply>>,
+    ) -> Result<Reply> {
+        let Some(budget) = &self.budget else { return reply.await };
+        let name = [&self.audience, principal.unwrap_or_default()].join("\0");
+        let name = format!("spent/{}", sha256(name.as_bytes()));
+        self.change(budget, &name, |account, now| account.ask(budget, now)).await?;
+        let reply = reply.await?;
+        let tokens = reply.tokens(request);
+        let paid = self.change(budget, &name, |account, _| {
+            Ok(Account { tokens: account.tokens.saturating_add(tokens), ..account })
+        });
+        if let Err(error) = paid.await {
+            tracing::error!(%error, tokens, "what a model cost could not be written down");
+        }
+        Ok(reply)
+    }
+
+    async fn change(
+        &self,
+        budget: &Budget,
+        name: &str,
+        change: impl Fn(Account, u64) -> Result<Account>,
+    ) -> Result<()> {
+        if let Some(store) = &self.store {
+            return change_shared(&**store, budget, name, change).await;
+        }
+        let now = now_millis();
+        let mut accounts = self.accounts();
+        let used = accounts.of(name, budget, now);
+        used.account = change(used.account.at(budget, now), now)?;
+        Ok(())
+    }
+}
+
+/// Changes an account that replicas share, however often another gets there first.
+async fn change_shared(
+    store: &dyn Store,
+    budget: &Budget,
+    name: &str,
+    change: impl Fn(Account, u64) -> Result<Account>,
+) -> Result<()> {
+    // Nobody spends what nobody can count.
+    let unknown = |error: StoreError| {
+        tracing::error!(%error, "what callers have spent cannot be reached");
+        Error::Unavailable("what callers have spent cannot be looked up; try again later".into())
+    };
+    for tried in 0..TRIES {
+        let now = now_millis();
+        let found = store.get(name).await.map_err(unknown)?;
+        let account: Account =
+            found.as_ref().and_then(|record| serde_json::from_slice(&record.value).ok()).unwrap_or_default();
+        let account = change(account.at(budget, now), now)?;
+        let value = Bytes::from(serde_json::to_vec(&account).unwrap_or_default());
+        let written = put(store, name, value, budget.window, found.map(|record| record.revision)).await;
+        match written {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Conflict { .. }) => tokio::time::sleep(pause(tried)).await,
+            Err(error) => return Err(unknown(error)),
+        }
+    }
+    Err(Error::Unavailable(
+        "too many requests of this caller change what it has spent; try again later".into(),
+    ))
+}
+
+/// How long to wait before the next try: longer each time, and not as long as others.
+fn pause(tried: u32) -> Duration {
+    let longest = Duration::from_millis(1 << tried.min(10)).min(LONGEST_PAUSE);
+    let mut random = [0];
+    // Without randomness all wait equally long, which is only slower.
+    let _ = getrandom::fill(&mut random);
+    longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0)
+}
+
+async fn put(
+    store: &dyn Store,
+    name: &str,
+    value: Bytes,
+    life: Option<Duration>,
+    over: Option<Revision>,
+) -> std::result::Result<Revision, StoreError> {
+    match over {
+        Some(revision) => store.update(name, value, life, revision).await,
+        None => store.create(name, value, life).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_request_that_crosses_the_bound_is_the_last_of_its_window() {
+        let budget = Budget::per(HOUR).with_max_tokens(100);
+        let account = Account::default().at(&budget, 1_000).ask(&budget, 1_000).unwrap();
+        let account = Account { tokens: 150, ..account };
+        let later = 1_000 + 1_000 * 60 * 30;
+        let error = account.at(&budget, later).ask(&budget, later).unwrap_err();
+        let expected = "the caller's limit of 100 tokens is reached; try again in 1800 s";
+        assert_eq!(error, Error::Limit(expected.into()));
+        let after = 1_000 + millis(HOUR);
+        assert_eq!(account.at(&budget, after), Account { since: after, ..Account::default() });
+    }
+
+    #[test]
+    fn accounts_are_forgotten_with_and_without_a_window() {
+        let forever = Budget::default().with_max_tokens(100);
+        let mut accounts = Accounts::default();
+        for n in 0..(3 * MOST as u64) {
+            accounts.of(&n.to_string(), &forever, n + 1).account.tokens = 1;
+            // One that is used is not forgotten.
+            accounts.of("busy", &forever, n + 1).account.tokens = 7;
+        }
+        assert!(accounts.of.len() <= MOST + 1, "{}", accounts.of.len());
+        assert_eq!(accounts.of["busy"].account.tokens, 7);
+        let hour = Budget::per(HOUR).with_max_tokens(100);
+        let mut accounts = Accounts::default();
+        for n in 0..10 * MANY as u64 {
+            let now = n * millis(HOUR) / 100;
+            accounts.of(&n.to_string(), &hour, now).account.since = now;
+        }
+        assert!(accounts.of.len() <= 2 * MANY, "{}", accounts.of.len());
+    }
+
+    #[test]
+    fn pause_grows_and_stays_short() {
+        assert!(pause(0) <= Duration::from_millis(1));
+        for tried in 0..TRIES {
+            assert!(pause(tried) <= LONGEST_PAUSE, "{tried}");
+        }
+        assert!(pause(20) >= LONGEST_PAUSE / 2);
+    }
+
+    #[test]
+    fn a_model_that_does_not_say_what_it_cost_is_not_free() {
+        let request = Request::prompt("How many stars are there in the sky tonight?");
+        let reply = Reply::new("m", "More than I can count.");
+        let about = reply.tokens(&request);
+        assert!(about > 10, "{about}");
+    }
+}

@@ -1,0 +1,623 @@
+//! The SDK's handler, on Antiphon's registry.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use antiphon_transport::revise::REJECTED;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
+        CompletionInfo, CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse,
+        GetPromptResult, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+        Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
+        UnsubscribeRequestParams, UpdateTaskParams,
+    },
+    service::{NotificationContext, RequestContext, SubscriptionContext},
+};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+
+use super::{
+    Client, Revision,
+    admit::{enter_completion, pass},
+    apps,
+    describe::describe,
+    invoke::{Call, Reply, invoke},
+    promote,
+    session::{self, Session, Setting, next_change},
+    single_use::{Use, once},
+    tasks_2025, tasks_2026,
+};
+use crate::{
+    changes::Told,
+    elicitation::UrlElicitationRequired,
+    error::{Error, ErrorKind},
+    mcp::Service,
+    prompt::{Completer, Completion},
+    protocol::reply::{put_trace, to_error_data, to_result},
+    resource::Resource,
+    run::client::SessionMemory,
+    task::{TaskView, Tasks},
+    tool::TaskPolicy,
+};
+
+/// Serves one connection, or one request outside of any.
+///
+/// Outside of a session there is one for every request, so it costs nothing until a session begins.
+/// The SDK moves the future of a request about before it runs, so what is large in it is boxed.
+pub(crate) struct Handler {
+    pub(super) service: Arc<Service>,
+    session: OnceLock<Session>,
+    session_idle: Option<Duration>,
+    /// Streams of changes of subscriptions that are about to be acknowledged.
+    acknowledging: Mutex<VecDeque<Receiver<Told>>>,
+}
+
+/// The longest URI that is kept for a client, in bytes.
+const MAX_URI: usize = 8 * 1024;
+
+/// How long a completion takes at most, if tools are given longer: somebody is typing.
+const COMPLETION: Duration = Duration::from_secs(30);
+
+/// More subscriptions than this are not acknowledged at the same moment.
+const ACKNOWLEDGING: usize = 64;
+
+impl Handler {
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Self { service, session: OnceLock::new(), session_idle: None, acknowledging: Mutex::default() }
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn with_session_idle(mut self, idle: Option<Duration>) -> Self {
+        self.session_idle = idle;
+        self
+    }
+
+    pub(super) fn session(&self, extensions: &Extensions) -> &Session {
+        self.session.get_or_init(|| Session::of(extensions))
+    }
+
+    fn level(&self, extensions: &Extensions) -> LoggingLevel {
+        self.session.get().map_or_else(|| session::level(extensions), Session::level)
+    }
+
+    /// A session that waits for a person must not look idle.
+    pub(super) fn keep_alive(&self) -> Option<Duration> {
+        self.session_idle.map(|idle| idle / 3)
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        // The SDK asks for every request.
+        self.service.registry().info(|registry| describe(&self.service, registry)).clone()
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.permit("initialize", None, &context.extensions)?;
+        context.peer.set_peer_info(request.clone());
+        let mut result = self.negotiate_initialize(&request)?;
+        // Not where the server describes itself: that is for 2026-07-28 as well, which has other tasks.
+        tasks_2025::declare(&self.service, &context.extensions, &mut result);
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        match self.service.registry().tool(name) {
+            // The SDK asks for every call and looks only for headers.
+            Some(tool) if tool.has_headers => Some(tool.definition.clone()),
+            Some(_) => None,
+            None => self.service.inner.as_ref()?.tool(name),
+        }
+    }
+
+    async fn list_tools(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        self.permit("tools/list", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let registry = self.service.registry();
+        let legacy = !is_rounds(&context);
+        let there = registry.tools().iter().filter(|tool| apps::is_there(&tool.definition, &context));
+        let mut tools: Vec<Tool> = there.map(|tool| tool.definition.clone()).collect();
+        if let Some(inner) = &self.service.inner {
+            let own = inner.list_tools(None, context).await?.tools;
+            tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
+        }
+        if legacy {
+            // Before 2026-07-28 an output schema is an object's.
+            for tool in &mut tools {
+                if tool
+                    .output_schema
+                    .as_ref()
+                    .is_some_and(|schema| schema.get("type").is_none_or(|kind| kind != "object"))
+                {
+                    tool.output_schema = None;
+                }
+            }
+        }
+        let (tools, next_cursor) = paged(tools, page, self.service.runtime.limits.page)?;
+        Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
+    }
+
+    async fn call_tool(
+        &self,
+        mut request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let registry = self.service.registry();
+        // What a client cannot see in the list, it cannot call.
+        let tool = registry.tool(&request.name).filter(|tool| apps::is_there(&tool.definition, &context));
+        self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
+        let Some(tool) = tool else {
+            pass(&self.service, &context.extensions)?;
+            return match &self.service.inner {
+                Some(inner) => inner.call_tool(request, context).await,
+                None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
+            };
+        };
+        // Before anything is bound to them.
+        request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
+        let client = self.client(context);
+        if let Some(tasks) = self.service.tasks.as_ref().filter(|_| tool.tasks == TaskPolicy::Always) {
+            return match client.revision() {
+                Revision::Rounds => tasks_2026::call(&self.service, tasks, tool, request, &client).await,
+                Revision::Session => Err(tasks_2025::required(&request.name)),
+            };
+        }
+        if let Some(tasks) =
+            self.service.tasks.as_ref().filter(|_| client.knows_tasks() && tool.tasks == TaskPolicy::WhenLong)
+        {
+            let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+            let call = Call {
+                responses: request.input_responses.clone(),
+                state: request.request_state.as_deref(),
+                ..self.plain_call("tools/call", &request.name, &arguments)
+            };
+            let used = Use::of(&self.service, &call, &client);
+            let tool = Arc::clone(tool);
+            return once(used, Box::pin(promote::call(&self.service, tasks, tool, request.clone(), client)))
+                .await;
+        }
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let call = Call {
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            timeout: tool.timeout,
+            quota: tool.quota,
+            declared: tool.elicits.clone(),
+            ..self.plain_call("tools/call", &request.name, &arguments)
+        };
+        let checked = tool.arguments.check(&arguments, self.service.runtime.limits.argument_depth);
+        let taken = checked.map(|()| tool.arguments.taken(&arguments));
+        let used = Use::of(&self.service, &call, &client);
+        let work = async {
+            match invoke(&self.service, call, client, &tool.call, taken, |output| output.is_error).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(result, revision, traced) => {
+                    let checked = result.and_then(|output| tool.check_output(&output).map(|()| output));
+                    let mut result = to_result(checked, revision)?;
+                    put_trace(&mut result.meta, traced);
+                    Ok(result.into())
+                }
+            }
+        };
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
+    }
+
+    async fn list_prompts(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.permit("prompts/list", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let registry = self.service.registry();
+        let mut prompts: Vec<_> = registry.prompts().iter().map(|prompt| prompt.definition.clone()).collect();
+        if let Some(inner) = &self.service.inner {
+            let own = inner.list_prompts(None, context).await?.prompts;
+            prompts.extend(own.into_iter().filter(|prompt| registry.prompt(&prompt.name).is_none()));
+        }
+        let (prompts, next_cursor) = paged(prompts, page, self.service.runtime.limits.page)?;
+        Ok(ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        self.permit("prompts/get", None, &context.extensions)?;
+        let registry = self.service.registry();
+        let Some(prompt) = registry.prompt(&request.name) else {
+            pass(&self.service, &context.extensions)?;
+            return match &self.service.inner {
+                Some(inner) => inner.get_prompt(request, context).await,
+                None => {
+                    Err(ErrorData::invalid_params(format!("there is no prompt `{}`", request.name), None))
+                }
+            };
+        };
+        let arguments = Value::Object(request.arguments.unwrap_or_default());
+        let call = Call {
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            ..self.plain_call("prompts/get", &request.name, &arguments)
+        };
+        let client = self.client(context);
+        let checked = prompt.arguments.check(&arguments, self.service.runtime.limits.argument_depth);
+        let taken = checked.map(|()| prompt.arguments.taken(&arguments));
+        let used = Use::of(&self.service, &call, &client);
+        let work = async {
+            match invoke(&self.service, call, client, &prompt.get, taken, |_| false).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(Ok(messages), ..) => {
+                    let mut result = GetPromptResult::new(messages);
+                    result.description.clone_from(&prompt.definition.description);
+                    Ok(result.into())
+                }
+                Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
+            }
+        };
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
+    }
+
+    async fn list_resources(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.permit("resources/list", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let registry = self.service.registry();
+        let listed = registry.resources().iter().filter(|resource| resource.listed);
+        let mut resources: Vec<_> = listed.map(|resource| resource.definition.clone()).collect();
+        if let Some(inner) = &self.service.inner {
+            let own = inner.list_resources(None, context).await?.resources;
+            resources.extend(own.into_iter().filter(|resource| registry.resource(&resource.uri).is_none()));
+        }
+        let (resources, next_cursor) = paged(resources, page, self.service.runtime.limits.page)?;
+        Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.permit("resources/templates/list", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let registry = self.service.registry();
+        let mut templates: Vec<_> =
+            registry.templates().iter().map(|template| template.definition.clone()).collect();
+        if let Some(inner) = &self.service.inner {
+            templates.extend(inner.list_templates(None, context).await?.resource_templates);
+        }
+        let (templates, next_cursor) = paged(templates, page, self.service.runtime.limits.page)?;
+        Ok(ListResourceTemplatesResult {
+            next_cursor,
+            ..ListResourceTemplatesResult::with_all_items(templates)
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.permit("resources/read", None, &context.extensions)?;
+        let registry = self.service.registry();
+        let uri = request.uri.as_str();
+        let (read, mime_type, meta, arguments) = if let Some(resource) = registry.resource(uri) {
+            let Resource { definition, read, .. } = &**resource;
+            (read, definition.mime_type.as_deref(), definition.meta.as_ref(), Value::Null)
+        } else if let Some((template, variables)) = registry.template(uri) {
+            (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
+        } else {
+            pass(&self.service, &context.extensions)?;
+            return match &self.service.inner {
+                Some(inner) => inner.read_resource(request, context).await,
+                None => Err(ErrorData::resource_not_found(
+                    format!("there is no resource `{uri}`"),
+                    Some(json!({"uri": uri})),
+                )),
+            };
+        };
+        let call = Call {
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            ..self.plain_call("resources/read", uri, &Value::Null)
+        };
+        let client = self.client(context);
+        let used = Use::of(&self.service, &call, &client);
+        let work = async {
+            match invoke(&self.service, call, client, read, Ok(&arguments), |_| false).await? {
+                Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Done(Ok(contents), ..) => {
+                    Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type, meta)).into())
+                }
+                Reply::Done(Err(error), ..) => Err(to_error_data(&error)),
+            }
+        };
+        let answer = once(used, Box::pin(work)).await;
+        self.with_pages(answer).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.permit("completion/complete", None, &context.extensions)?;
+        let Some(complete) = self.completer(&request) else {
+            pass(&self.service, &context.extensions)?;
+            return match &self.service.inner {
+                Some(inner) => inner.complete(request, context).await,
+                None => Ok(CompleteResult::default()),
+            };
+        };
+        let arguments = request.context.and_then(|context| context.arguments).unwrap_or_default();
+        let completion =
+            Completion { value: request.argument.value, arguments: arguments.into_iter().collect() };
+        let _place = enter_completion(&self.service, &completion, &context.extensions).await?;
+        let limit =
+            self.service.runtime.limits.tool_timeout.map_or(COMPLETION, |limit| limit.min(COMPLETION));
+        let completed = tokio::select! {
+            completed = complete(completion) => completed,
+            () = tokio::time::sleep(limit) => Err(Error::new(ErrorKind::Timeout(limit))),
+            () = context.ct.cancelled() => Err(Error::new(ErrorKind::Cancelled)),
+        };
+        let mut values = completed.map_err(|error| to_error_data(&error))?;
+        let total = values.len();
+        values.truncate(CompletionInfo::MAX_VALUES);
+        let mut info = CompletionInfo::new(values).unwrap_or_default();
+        info.total = u32::try_from(total).ok();
+        info.has_more = Some(total > CompletionInfo::MAX_VALUES);
+        Ok(CompleteResult::new(info))
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.permit("logging/setLevel", None, &context.extensions)?;
+        if is_rounds(&context) {
+            return Err(ErrorData::method_not_found::<rmcp::model::SetLevelRequestMethod>());
+        }
+        pass(&self.service, &context.extensions)?;
+        self.session(&context.extensions).set(Setting::Level(request.level)).await
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.permit("resources/subscribe", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let (session, most) = (self.session(&context.extensions), self.service.runtime.limits.subscriptions);
+        if request.uri.len() > MAX_URI || session.subscriptions() >= most {
+            let message = format!("a session may subscribe to {most} resources, of {MAX_URI} bytes each");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        session.set(Setting::Subscribed(request.uri)).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.permit("resources/unsubscribe", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        self.session(&context.extensions).set(Setting::Unsubscribed(request.uri)).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // The SDK acknowledges before it calls `listen`, and what changes in between is news already.
+        let mut acknowledging = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner);
+        if acknowledging.len() < ACKNOWLEDGING {
+            acknowledging.push_back(self.service.runtime.changes.subscribe());
+        }
+        Some(requested.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        self.permit("subscriptions/listen", None, &context.request_context().extensions)?;
+        let acknowledged = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let mut changes = acknowledged.unwrap_or_else(|| self.service.runtime.changes.subscribe());
+        loop {
+            let change = tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = self.service.runtime.shutdown.cancelled() => return Ok(()),
+                change = next_change(&mut changes) => change,
+            };
+            let Some(Told { change, .. }) = change else { return Ok(()) };
+            session::tell(&context, change).await;
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.permit("tasks/get", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        let owner = tasks_2026::owner(&self.service, &context.extensions);
+        let permit = |view: &TaskView| self.permit_tool("tasks/get", &view.tool, &context.extensions);
+        tasks_2026::get(&self.service, self.tasks()?, &owner, request, permit).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.permit("tasks/update", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        self.permit_task("tasks/update", &request.task_id, &context.extensions).await?;
+        let owner = tasks_2026::owner(&self.service, &context.extensions);
+        tasks_2026::update(self.tasks()?, &owner, request).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.permit("tasks/cancel", None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        self.permit_task("tasks/cancel", &request.task_id, &context.extensions).await?;
+        let owner = tasks_2026::owner(&self.service, &context.extensions);
+        tasks_2026::cancel(self.tasks()?, &owner, request).await
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.session(&context.extensions).forward(&self.service.runtime.changes, context.peer);
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method == REJECTED {
+            return Err(rejected(&request));
+        }
+        let rounds = is_rounds(&context);
+        if let Some(method) = tasks_2025::Method::of(&request.method).filter(|_| !rounds) {
+            let answer = Box::pin(self.legacy(method, request, context)).await;
+            return self.with_pages(answer).await;
+        }
+        self.permit(&request.method, None, &context.extensions)?;
+        pass(&self.service, &context.extensions)?;
+        match &self.service.inner {
+            Some(inner) => inner.custom(request, context).await,
+            None => Err(unknown_method(&request, rounds)),
+        }
+    }
+}
+
+impl Handler {
+    /// The tasks. The SDK asks for them only where they were declared.
+    fn tasks(&self) -> Result<&Arc<Tasks>, ErrorData> {
+        self.service.tasks.as_ref().ok_or_else(tasks_2026::unknown)
+    }
+
+    pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
+        let level = self.level(&context.extensions);
+        // Made here if need be: a call can come to its handler before the notification that begins the session does.
+        let session = (!is_rounds(&context)).then(|| self.session(&context.extensions).shared().clone());
+        Client::new(context, level)
+            .with_session(session.map(|session| Arc::new(session) as Arc<dyn SessionMemory>))
+    }
+
+    /// Passes on an answer. If it is an error that sends the user to web pages, the session is told when they are
+    /// completed.
+    async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
+        if let (Err(error), Some(session)) = (&answer, self.session.get())
+            && let Some(data) = &error.data
+            && let Some(required) = UrlElicitationRequired::from_error_data(error.code.0, data)
+        {
+            for page in required.elicitations {
+                session.shared().elicited(&page.elicitation_id).await;
+            }
+        }
+        answer
+    }
+
+    fn plain_call<'a>(&self, method: &'static str, name: &'a str, arguments: &'a Value) -> Call<'a> {
+        Call {
+            method,
+            name,
+            arguments,
+            responses: None,
+            state: None,
+            timeout: None,
+            quota: None,
+            keep_alive: self.keep_alive(),
+            declared: None,
+        }
+    }
+
+    fn completer(&self, request: &CompleteRequestParams) -> Option<Completer> {
+        let registry = self.service.registry();
+        let argument = request.argument.name.as_str();
+        match &request.r#ref {
+            Reference::Prompt(prompt) => registry.prompt(&prompt.name)?.completions.get(argument).cloned(),
+            Reference::Resource(resource) => registry
+                .templates()
+                .iter()
+                .find(|template| template.definition.uri_template == resource.uri)?
+                .completions
+                .get(argument)
+                .cloned(),
+            _ => None,
+        }
+    }
+}
+
+fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
+    crate::run::client::revision(context) == Revision::Rounds
+}
+
+/// The error that the transport has for a request that it did not let the SDK parse.
+fn rejected(request: &CustomRequest) -> ErrorData {
+    let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
+    error.unwrap_or_else(|| ErrorData::invalid_request("the request was rejected", None))
+}
+
+/// The SDK hands over a known method with parameters it could not read as an unknown method.
+pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
+    const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
+    /// 2026-07-28 no longer has these, whatever their parameters.
+    const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+    let method = request.method.as_str();
+    if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
+        return ErrorData::invalid_params(
+            format!("the parameters of `{method}` are not what it takes"),
+            None,
+        );
+    }
+    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+}
+
+/// One page of a list. The cursor is where the next one begins.
+fn paged<T>(
+    items: Vec<T>,
+    page: Option<PaginatedRequestParams>,
+    size: usize,
+) -> Result<(Vec<T>, Option<String>), ErrorData> {
+    let total = items.len();
+    let start = match page.and_then(|page| page.cursor) {
+        None => 0,
+        Some(cursor) => match cursor.parse() {
+            Ok(start) if start <= total => start,
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "that cursor is none of ours; list again from the start",
+                    None,
+                ));
+            }
+        },
+    };
+    let next = start.saturating_add(size);
+    let page = items.into_iter().skip(start).take(size).collect();
+    Ok((page, (next < total).then(|| next.to_string())))
+}

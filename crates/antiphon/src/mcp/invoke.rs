@@ -1,0 +1,248 @@
+//! One leg of a run, from request to reply.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use antiphon_replay::{Journal, Key, Machine, Suspension};
+use rmcp::{
+    ErrorData,
+    model::{InputRequest, InputRequests, InputRequiredResult, InputResponses},
+};
+use serde_json::Value;
+
+use super::{
+    Client, Revision,
+    admit::{Weighed, enter, not_too_much},
+    fits,
+};
+use crate::{
+    ctx::Ctx,
+    error::{Error, ErrorKind, Result},
+    function::Erased,
+    limits::Quota,
+    mcp::Service,
+    protocol::reply::{put_trace, to_error_data},
+    run::{self, Leg, Pace, Run, drive},
+    seal::{Binding, Opened, TooLarge},
+    telemetry::{How, LegSpan, Outcome},
+};
+
+/// A request that runs an author's function.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) method: &'static str,
+    pub(super) name: &'a str,
+    /// The arguments as they came; a retry must bring the same.
+    pub(super) arguments: &'a Value,
+    pub(super) responses: Option<InputResponses>,
+    pub(super) state: Option<&'a str>,
+    pub(super) timeout: Option<Duration>,
+    /// What the tool may take, where it says so itself.
+    pub(super) quota: Option<Quota>,
+    pub(super) keep_alive: Option<Duration>,
+    pub(super) declared: Option<Arc<BTreeSet<String>>>,
+}
+
+/// What a leg leads to.
+#[derive(Debug)]
+pub(super) enum Reply<T> {
+    Done(Result<T>, Revision, Option<Value>),
+    InputRequired(InputRequiredResult),
+}
+
+/// Runs `function` until it returns or has to ask. `failed` says whether what it returned tells of a failure.
+///
+/// # Errors
+///
+/// What is wrong with the request itself. What goes wrong in the function is in the reply.
+pub(super) async fn invoke<T: Weighed>(
+    service: &Arc<Service>,
+    call: Call<'_>,
+    client: Client,
+    function: &Erased<T>,
+    arguments: Result<&Value>,
+    failed: fn(&T) -> bool,
+) -> Result<Reply<T>, ErrorData> {
+    let revision = client.revision();
+    let (timeout, keep_alive) = (call.timeout, call.keep_alive);
+    let (arguments, invalid) = match arguments {
+        Ok(arguments) => (arguments, None),
+        Err(error) => (&Value::Null, Some(error)),
+    };
+    let (run, binding) = match begin(service, call, client, invalid).await? {
+        Ok(begun) => begun,
+        Err(error) => return Ok(Reply::Done(Err(error), revision, None)),
+    };
+    let run = Arc::new(run);
+    let pace = Pace {
+        grace: service.runtime.limits.grace,
+        limit: timeout.or(service.runtime.limits.tool_timeout),
+        task_limit: None,
+        keep_alive,
+    };
+    let ctx = Ctx::new(Arc::clone(&run));
+    let mut future = function(&ctx, arguments);
+    let leg = tokio::select! {
+        biased;
+        leg = run.span.within(drive(&run, future.as_mut(), pace)) => leg,
+        () = run.client.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
+    };
+    let result = match leg {
+        // Only tasks are stopped.
+        Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
+        Leg::Done(Err(error)) => Err(error),
+        Leg::Done(Ok(value)) => {
+            run.check_complete().map_err(drifted).and_then(|()| not_too_much(&run, &value)).map(|()| value)
+        }
+        Leg::Suspended => {
+            // While the tool is still there: it withdraws its questions as it goes.
+            let suspended = run.suspend().map_err(drifted);
+            let required = match suspended {
+                Ok(suspension) => input_required(&run, suspension, &binding()).await,
+                Err(error) => Err(error),
+            };
+            match required {
+                Ok(result) => {
+                    run.leave();
+                    return Ok(Reply::InputRequired(result));
+                }
+                Err(error) => Err(error),
+            }
+        }
+    };
+    run.leave();
+    run.ended(How::Over(Outcome::of(&result, failed)));
+    let trace = run.trace_of_end(result.is_ok());
+    Ok(Reply::Done(result, revision, trace))
+}
+
+/// The run that a request begins or goes on with, and what binds its seals. The binding is made when it is needed: most
+/// calls neither bring a seal nor take one away.
+///
+/// `invalid` is what is wrong with the arguments. It is returned after the request was let in and its seal was opened,
+/// and before the run counts as begun.
+///
+/// # Errors
+///
+/// When the request is not let in, or its seal cannot be opened.
+pub(super) async fn begin<'a>(
+    service: &'a Arc<Service>,
+    call: Call<'a>,
+    client: Client,
+    invalid: Option<Error>,
+) -> Result<Result<(Run, impl Fn() -> Binding + 'a)>, ErrorData> {
+    let principal = service.principal(client.extensions());
+    let place = enter(service, &call, principal.as_deref(), &client).await?;
+    let Call { method, name, arguments, responses, state, declared, .. } = call;
+    let caller = principal.clone().unwrap_or_default();
+    let binding = move || Binding::new(&service.runtime.audience, &caller, method, name, arguments);
+    let journal = match state {
+        Some(state) if client.revision() == Revision::Rounds => Some(open(service, state, &binding()).await?),
+        _ => None,
+    };
+    if let Some(error) = invalid {
+        return Ok(Err(error));
+    }
+    let of = (client.revision(), client.extensions());
+    let span = LegSpan::of_request(&service.runtime.recorder, of, (method, name), journal.as_ref());
+    let mut run = Run::new(client, Arc::clone(&service.runtime), machine(journal, responses));
+    run.principal = principal;
+    run.place = Some(place);
+    run.declared = declared;
+    run.span = span;
+    Ok(Ok((run, binding)))
+}
+
+/// What brings the function back to where it was; none for a call that brings nothing.
+fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Option<Machine> {
+    (journal.is_some() || responses.is_some()).then(|| {
+        let answers = responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
+        let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
+        Machine::new(journal).with_answers(answers).with_fits(fits)
+    })
+}
+
+pub(super) fn drifted(drift: antiphon_replay::Drift) -> Error {
+    Error::new(ErrorKind::Drift(drift)).terminal()
+}
+
+/// Every failure to open a seal is answered with this and nothing else: whoever tries to forge one
+/// learns nothing from the answer.
+const REFUSED: &str = "Invalid or expired requestState";
+
+/// Refuses a seal, and says why to the log alone. Which call it came with it does not say: the address of a resource is
+/// its reader's.
+pub(super) fn refuse(service: &Service, reason: &'static str) -> ErrorData {
+    service.runtime.recorder.seal_refused(reason);
+    tracing::info!(reason, "a requestState was refused");
+    ErrorData::invalid_params(REFUSED, None)
+}
+
+async fn open(service: &Service, state: &str, binding: &Binding) -> Result<Journal, ErrorData> {
+    let opened = service.runtime.seal.open(state, binding, SystemTime::now());
+    match opened.map_err(|reason| refuse(service, reason.name()))? {
+        Opened::Journal(journal) => Ok(journal),
+        Opened::Handle(handle) => match run::load(&service.runtime, &handle, binding).await {
+            Ok(loaded) => loaded.map_err(|reason| refuse(service, reason.name())),
+            Err(error) => Err(to_error_data(&error)),
+        },
+    }
+}
+
+pub(super) async fn input_required(
+    run: &Run,
+    suspension: Suspension,
+    binding: &Binding,
+) -> Result<InputRequiredResult> {
+    let trace = run.trace_of(&suspension);
+    let Suspension { journal, asks } = suspension;
+    let runtime = &run.runtime;
+    let limit = runtime.limits.rounds;
+    if journal.round > limit {
+        return Err(Error::new(ErrorKind::Limit(format!(
+            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::rounds` if your clients allow more"
+        ))));
+    }
+    let requests: InputRequests = asks
+        .into_iter()
+        .map(|(key, request)| {
+            let mut request = run.client.adapt(&request).into_owned();
+            run.span.put_place(&mut request);
+            Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?))
+        })
+        .collect::<Result<_>>()?;
+    let sealed = run::seal(runtime, &journal, binding).await?;
+    let state = sealed.map_err(|too_large| too_long(&journal, &too_large, runtime.backend.is_some()))?;
+    runtime.recorder.seal_sent(state.len());
+    run.ended(How::Round);
+    let mut result = InputRequiredResult::new(Some(requests), Some(state));
+    put_trace(&mut result.meta, trace);
+    Ok(result)
+}
+
+fn too_long(journal: &Journal, too_large: &TooLarge, kept: bool) -> Error {
+    let mut sizes: Vec<_> = journal
+        .entries
+        .iter()
+        .map(|entry| (serde_json::to_vec(entry).map_or(0, |json| json.len()), &entry.key))
+        .collect();
+    sizes.sort_by(|a, b| b.cmp(a));
+    let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
+    let (place, remedy) = if kept {
+        ("the store may keep of one", "raise `SealConfig::max_kept_bytes`")
+    } else {
+        (
+            "a requestState may have",
+            "give the server a store to keep it in (`ServerBuilder::with_backend`), or raise `SealConfig::max_bytes`",
+        )
+    };
+    Error::new(ErrorKind::Limit(format!(
+        "the run has grown to {} bytes, more than the {} {place}; its largest entries are {}: return less from these steps, {remedy}",
+        too_large.bytes,
+        too_large.max_bytes,
+        largest.join(", ")
+    )))
+}

@@ -1,0 +1,48 @@
+//! Tools without a client: the program that has them calls them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Client,
+    invoke::{Call, Reply, invoke},
+};
+use crate::{
+    error::Error,
+    mcp::Service,
+    tool::{ToolCall, ToolOutput, ToolResult},
+};
+
+/// Runs a tool without a client.
+pub(crate) async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResult {
+    let registry = service.registry();
+    let Some(tool) = registry.tool(&call.name) else {
+        let output = ToolOutput::error(format!("there is no tool `{}`", call.name));
+        return ToolResult::new(&call, output);
+    };
+    let arguments = Value::Object(tool.arguments.present(call.arguments.clone()));
+    let taken = tool
+        .arguments
+        .check(&arguments, service.runtime.limits.argument_depth)
+        .map(|()| tool.arguments.taken(&arguments));
+    let leg = Call {
+        method: "tools/call",
+        name: &call.name,
+        arguments: &arguments,
+        responses: None,
+        state: None,
+        timeout: tool.timeout,
+        quota: tool.quota,
+        keep_alive: None,
+        declared: tool.elicits.clone(),
+    };
+    let client = Client::local(call.id.clone());
+    let output = match invoke(service, leg, client, &tool.call, taken, |output| output.is_error).await {
+        Ok(Reply::Done(Ok(output), ..)) => tool.check_output(&output).map(|()| output),
+        Ok(Reply::Done(Err(error), ..)) => Err(error),
+        Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
+        Err(refused) => Err(Error::tool(refused.message)),
+    };
+    ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))
+}

@@ -1,0 +1,37 @@
+//! Answers MCP requests: where Antiphon meets the SDK's services.
+
+mod admit;
+mod apps;
+mod describe;
+mod handler;
+mod inner;
+mod invoke;
+mod local;
+#[cfg(feature = "telemetry")]
+mod observed;
+mod permit;
+mod promote;
+mod service;
+mod session;
+mod single_use;
+mod tasks_2025;
+mod tasks_2026;
+
+use crate::{
+    protocol::{Revision, fits},
+    run::Client,
+};
+pub(crate) use handler::Handler;
+#[cfg(not(feature = "telemetry"))]
+pub(crate) use handler::Handler as Served;
+pub(crate) use inner::{DynHandler, Wrapped};
+pub(crate) use local::execute;
+#[cfg(feature = "telemetry")]
+pub(crate) use observed::Observed as Served;
+#[cfg(feature = "auth")]
+pub(crate) use permit::Authorize;
+#[cfg(feature = "http")]
+pub(crate) use service::PrincipalHook;
+pub(crate) use service::{About, Service};
+#[cfg(feature = "http")]
+pub(crate) use session::{Elicitations, OfSession, Setting, Settings, SharedSession, add_elicitation};

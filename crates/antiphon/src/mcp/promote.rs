@@ -1,0 +1,218 @@
+//! Calls of tools that may become tasks on their way.
+
+use std::sync::Arc;
+
+use antiphon_replay::Suspension;
+use rmcp::{
+    ErrorData,
+    model::{CallToolRequestParams, CallToolResponse},
+};
+use serde_json::Value;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use super::{
+    Client,
+    admit::not_too_much,
+    invoke::{Call, begin, drifted, input_required},
+    tasks_2026,
+};
+use crate::{
+    ctx::Ctx,
+    error::{Error, ErrorKind, Result},
+    mcp::Service,
+    protocol::reply::{put_trace, to_error_data, to_result, tool_error},
+    run::{Leg, Pace, Promote, Run, Stop, drive},
+    seal::Binding,
+    task::{NewTask, Promotion, TaskView, Tasks},
+    telemetry::{How, Outcome},
+    tool::{Tool, ToolOutput},
+};
+
+/// Calls `tool` for a client that knows tasks. It is answered with what the tool returns or asks, or with a task if
+/// that takes too long.
+pub(super) async fn call(
+    service: &Arc<Service>,
+    tasks: &Arc<Tasks>,
+    tool: Arc<Tool>,
+    request: CallToolRequestParams,
+    client: Client,
+) -> Result<CallToolResponse, ErrorData> {
+    let (reply, mut promoted) = oneshot::channel();
+    let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
+    if let Err(error) = tool.arguments.check(&arguments, service.runtime.limits.argument_depth) {
+        return Ok(tool_error(&error, client.revision())?.into());
+    }
+    let new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
+    let leg =
+        Leaves { service: Arc::clone(service), tasks: Arc::clone(tasks), tool, request, arguments, client };
+    // It outlives this request if it becomes a task, and ends with it if not.
+    let mut running = Running(Some(tokio::spawn(leg.run(new, reply))));
+    let ended = tokio::select! {
+        biased;
+        Ok(view) = &mut promoted => {
+            running.0 = None;
+            return Ok(CallToolResponse::Task(tasks_2026::created(&view)));
+        }
+        ended = running.ended() => ended,
+    };
+    ended.unwrap_or_else(|| {
+        Err(ErrorData::internal_error("the tool failed unexpectedly; its log says more", None))
+    })
+}
+
+type Replied = Result<CallToolResponse, ErrorData>;
+
+/// A leg that ends with whoever waits for it.
+struct Running(Option<JoinHandle<Replied>>);
+
+impl Running {
+    async fn ended(&mut self) -> Option<Replied> {
+        self.0.as_mut()?.await.ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(leg) = &self.0 {
+            leg.abort();
+        }
+    }
+}
+
+/// A leg, and all it needs to outlive its request.
+struct Leaves {
+    service: Arc<Service>,
+    tasks: Arc<Tasks>,
+    tool: Arc<Tool>,
+    request: CallToolRequestParams,
+    arguments: Value,
+    client: Client,
+}
+
+impl Leaves {
+    async fn run(self, new: NewTask, reply: oneshot::Sender<TaskView>) -> Replied {
+        let Self { service, tasks, tool, request, arguments, client } = self;
+        let revision = client.revision();
+        let call = Call {
+            method: "tools/call",
+            name: &request.name,
+            arguments: &arguments,
+            responses: request.input_responses,
+            state: request.request_state.as_deref(),
+            timeout: None,
+            quota: tool.quota,
+            keep_alive: None,
+            declared: tool.elicits.clone(),
+        };
+        let (run, binding) =
+            begin(&service, call, client, None).await?.map_err(|error| to_error_data(&error))?;
+        // From here on it is worked on: that counts before it becomes a task.
+        let promotion = Promotion::new(&tasks, new, reply);
+        let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
+        let ctx = Ctx::new(Arc::clone(&run));
+        let limit = tool.timeout.or(service.runtime.limits.tool_timeout);
+        let pace =
+            Pace { grace: service.runtime.limits.grace, limit, task_limit: tool.timeout, keep_alive: None };
+        let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
+        // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
+        let mut beating = std::pin::pin!(beat(&run, &promotion));
+        let leg = tokio::select! {
+            biased;
+            leg = run.span.within(drive(&run, future.as_mut(), pace)) => leg,
+            // Once it is a task, whoever cancels it says so of the task.
+            () = cancelled(&run) => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
+            () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
+        };
+        if let Some(keeper) = promotion.keeper() {
+            let rest = async {
+                if tasks.conclude(keeper, &run, &tool, leg).await? {
+                    tasks.work(keeper).await?;
+                }
+                Ok(())
+            };
+            let ended = tokio::select! {
+                ended = rest => ended,
+                () = &mut beating => Err(Stop::Lost),
+            };
+            if let Err(stop) = ended {
+                tracing::warn!(?stop, "a run that became a task goes on elsewhere");
+            }
+            // Whoever called has been answered.
+            return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
+        }
+        let result = match leg {
+            Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
+            Leg::Done(result) => finished(&run, &tool, result),
+            Leg::Suspended => match run.suspend().map_err(drifted) {
+                Ok(suspension) => return asked(&run, &tasks, &promotion, suspension, &binding()).await,
+                Err(error) => Err(error),
+            },
+        };
+        run.ended(How::Over(Outcome::of(&result, |output| output.is_error)));
+        let traced = run.trace_of_end(result.is_ok());
+        let mut result = to_result(result, revision)?;
+        put_trace(&mut result.meta, traced);
+        Ok(result.into())
+    }
+}
+
+fn finished(run: &Run, tool: &Tool, result: Result<ToolOutput>) -> Result<ToolOutput> {
+    let output = result?;
+    run.check_complete().map_err(drifted)?;
+    not_too_much(run, &output)?;
+    tool.check_output(&output)?;
+    Ok(output)
+}
+
+/// Asks in a round, or as a task if too few rounds are left.
+async fn asked(
+    run: &Run,
+    tasks: &Arc<Tasks>,
+    promotion: &Promotion,
+    suspension: Suspension,
+    binding: &Binding,
+) -> Replied {
+    let left = run.runtime.limits.rounds.saturating_sub(suspension.journal.round);
+    let promoted = if left < tasks.config.promote_rounds_left { promotion.take() } else { None };
+    let Some(mut new) = promoted else {
+        return match input_required(run, suspension, binding).await {
+            Ok(result) => Ok(result.into()),
+            Err(error) => {
+                run.ended(How::Over(Outcome::Failed(error.kind().name())));
+                Ok(tool_error(&error, run.client.revision())?.into())
+            }
+        };
+    };
+    let asks = suspension.asks.iter();
+    new.asks = asks.map(|(key, request)| (key.to_string(), run.client.adapt(request).into_owned())).collect();
+    new.journal = Some(suspension.journal.clone());
+    match tasks.create(new).await {
+        Ok(view) => {
+            run.ended(How::Waits);
+            Ok(CallToolResponse::Task(tasks_2026::created(&view)))
+        }
+        Err(error) => {
+            // The rounds that are left may be enough.
+            tracing::warn!(%error, "a run could not become a task");
+            if let Ok(result) = input_required(run, suspension, binding).await {
+                return Ok(result.into());
+            }
+            run.ended(How::Over(Outcome::Failed(error.kind().name())));
+            Err(to_error_data(&error))
+        }
+    }
+}
+
+async fn cancelled(run: &Run) {
+    run.client.cancelled().cancelled().await;
+    if run.persistence().is_some() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Shows, once the run is a task, that it is worked on here. The request it came with is over then.
+async fn beat(run: &Run, promotion: &Promotion) {
+    let keeper = promotion.kept().await;
+    run.leave();
+    keeper.beat(None).await;
+}

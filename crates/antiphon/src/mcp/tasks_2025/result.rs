@@ -1,0 +1,247 @@
+//! `tasks/result`: waits for a task, and meanwhile asks the client what the task asks.
+
+use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{ErrorCode, ServerResult},
+    service::RequestContext,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Notify,
+    time::{Instant, Interval, interval_at},
+};
+
+use super::{OfTask, RELATED_TASK, to_json};
+use crate::task::Claim;
+use crate::{
+    error::{Error, ErrorKind},
+    mcp::{Client, Handler, Revision, admit::refusal, fits, tasks_2026},
+    protocol::reply::{to_call_result, to_error_data},
+    task::{Ended, Owner, TaskView, Tasks},
+};
+
+/// How long a client may take to say that it is there, if somebody else could be asked.
+const PRESENCE: Duration = Duration::from_secs(5);
+
+impl Handler {
+    /// Answers with what the call would have been answered with, once it is there.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it withdraws its questions, and the next who waits asks them. An answer that has come is kept.
+    pub(super) async fn task_result(
+        &self,
+        tasks: &Arc<Tasks>,
+        request: OfTask,
+        context: RequestContext<RoleServer>,
+    ) -> Result<Value, ErrorData> {
+        let desk = Desk { tasks };
+        let owner = tasks_2026::owner(&self.service, &context.extensions);
+        let mut view = desk.get(&owner, &request.task_id).await?;
+        self.permit_tool("tasks/result", &view.tool, &context.extensions)?;
+        let peer = context.peer.clone();
+        let client = self.client(context);
+        self.follow(tasks, &view, &client, peer);
+        // It counts among those who wait for people; what has ended is answered all the same.
+        let waits = self.service.runtime.gate.await_people(&self.service.runtime.limits);
+        if let Err(refused) = &waits
+            && !view.status.is_final()
+        {
+            return Err(refusal(&self.service, refused, client.extensions()));
+        }
+        let mut alive = self.keep_alive().map(|every| interval_at(Instant::now() + every, every));
+        let wanted = Arc::new(Notify::new());
+        let mut questions = Questions { desk, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
+        // One for all turns: what happens meanwhile must not have the client begin to answer anew.
+        let mut deserted = std::pin::pin!(deserted(&client, &wanted));
+        while !view.status.is_final() {
+            // Registered first: what somebody else lets go of from here on is heard of.
+            let released = tasks.asking.released();
+            if questions.claim(&view) {
+                // Whoever asked before may have brought the answer since this was seen.
+                view = desk.get(&owner, &request.task_id).await?;
+                if view.status.is_final() {
+                    break;
+                }
+            }
+            questions.put(&view);
+            tokio::select! {
+                biased;
+                () = client.cancelled().cancelled() => {
+                    return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
+                }
+                (question, answer) = questions.answered() => view = desk.take(&owner, question, answer).await?,
+                changed = tasks.changed(&owner, &request.task_id, view.version) => {
+                    view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
+                }
+                // Over HTTP nobody says that a client has gone, and it may be back in another session.
+                () = &mut deserted => {
+                    return Err(ErrorData::internal_error("the client did not say that it is there", None));
+                }
+                () = released, if questions.misses(&view) => view = desk.get(&owner, &request.task_id).await?,
+                () = keep_alive(&client, alive.as_mut()) => {}
+            }
+        }
+        finished(view)
+    }
+}
+
+/// What a request about tasks needs of the server.
+#[derive(Clone, Copy)]
+struct Desk<'a> {
+    tasks: &'a Arc<Tasks>,
+}
+
+/// What the call came to.
+fn finished(view: TaskView) -> Result<Value, ErrorData> {
+    match view.ended {
+        Some(Ended::Output(output)) => {
+            let result = to_call_result(output.into(), Revision::Session);
+            let mut result = to_json(ServerResult::CallToolResult(result))?;
+            result["_meta"][RELATED_TASK] = json!({"taskId": view.id});
+            Ok(result)
+        }
+        Some(Ended::Error { code, message, data }) => Err(ErrorData::new(ErrorCode(code), message, data)),
+        // As a call that was cancelled on its way is answered. MCP has no code for it.
+        Some(Ended::Cancelled) | None => Err(ErrorData::internal_error("the task was cancelled", None)),
+    }
+}
+
+/// Shows the session, from time to time, that it is in use.
+async fn keep_alive(client: &Client, every: Option<&mut Interval>) {
+    let Some(every) = every else { return std::future::pending().await };
+    every.tick().await;
+    client.ping(every.period()).await;
+}
+
+/// Ends when somebody else would ask what this client is asked, and this client does not say that it is there.
+async fn deserted(client: &Client, wanted: &Notify) {
+    loop {
+        wanted.notified().await;
+        if !client.ping(PRESENCE).await {
+            return;
+        }
+    }
+}
+
+/// The questions that this request asks.
+struct Questions<'a> {
+    desk: Desk<'a>,
+    client: &'a Client,
+    /// Is notified when somebody else would ask them.
+    wanted: Arc<Notify>,
+    out: Vec<Question>,
+}
+
+struct Question {
+    claim: Claim,
+    task: String,
+    key: String,
+    request: Value,
+    /// `None` until it is asked.
+    answer: Option<Answer>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = crate::Result<Value>> + Send>>;
+
+impl Questions<'_> {
+    /// Claims what nobody else is asking and this client can be asked, and says whether there was any.
+    fn claim(&mut self, view: &TaskView) -> bool {
+        let before = self.out.len();
+        for (key, request) in &view.asks {
+            if self.has(key) || self.client.lacks(request).is_some() {
+                continue;
+            }
+            let Some(claim) = Claim::of(self.desk.tasks, &view.id, key, &self.wanted) else { continue };
+            let (task, key, request) = (view.id.clone(), key.clone(), request.clone());
+            self.out.push(Question { claim, task, key, request, answer: None });
+        }
+        self.out.len() > before
+    }
+
+    /// Whether somebody else asks what this client could be asked.
+    fn misses(&self, view: &TaskView) -> bool {
+        view.asks.iter().any(|(key, request)| !self.has(key) && self.client.lacks(request).is_none())
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.out.iter().any(|question| question.key == key)
+    }
+
+    /// Asks what is claimed, and withdraws what is no longer asked.
+    fn put(&mut self, view: &TaskView) {
+        self.out.retain(|question| view.asks.contains_key(&question.key));
+        for question in self.out.iter_mut().filter(|question| question.answer.is_none()) {
+            let mut request = question.request.clone();
+            request["params"]["_meta"][RELATED_TASK] = json!({"taskId": view.id});
+            question.answer = Some(Box::pin(self.client.ask(&request)));
+        }
+    }
+
+    /// The next question that is answered. Polled here and not spawned: over HTTP, what is asked in the course of a
+    /// request goes out on the request's own stream.
+    async fn answered(&mut self) -> (Question, crate::Result<Value>) {
+        let (at, answer) = std::future::poll_fn(|cx| {
+            for (at, question) in self.out.iter_mut().enumerate() {
+                if let Some(answer) = &mut question.answer
+                    && let Poll::Ready(answer) = answer.as_mut().poll(cx)
+                {
+                    return Poll::Ready((at, answer));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        (self.out.swap_remove(at), answer)
+    }
+}
+
+impl Desk<'_> {
+    async fn get(&self, owner: &Owner, id: &str) -> Result<TaskView, ErrorData> {
+        let found = self.tasks.get(owner, id).await.map_err(|error| to_error_data(&error))?;
+        found.ok_or_else(tasks_2026::unknown)
+    }
+
+    /// Brings the task an answer.
+    async fn take(
+        &self,
+        owner: &Owner,
+        question: Question,
+        answer: crate::Result<Value>,
+    ) -> Result<TaskView, ErrorData> {
+        let Question { claim, task, key, request, .. } = question;
+        let answer = match answer {
+            Ok(answer) if fits(&request, &answer) => answer,
+            Ok(_) => {
+                // Asked again at once, it would be answered the same way.
+                let message = format!("the answer to `{}` is not what it takes", request["method"]);
+                return Err(ErrorData::invalid_params(message, None));
+            }
+            Err(error) => match error.kind() {
+                // A form that could not be shown is one that was closed.
+                ErrorKind::Client { .. } if request["method"] == "elicitation/create" => {
+                    json!({"action": "cancel"})
+                }
+                // The run knows no such answer. It stays as it is, to be asked again.
+                ErrorKind::Client { code, message } => {
+                    return Err(ErrorData::new(ErrorCode(*code), message.clone(), None));
+                }
+                _ => return Err(to_error_data(&error)),
+            },
+        };
+        let (tasks, owner) = (Arc::clone(self.tasks), owner.clone());
+        // A person has answered: that is kept even if whoever waited goes away at this moment.
+        let taken = tokio::spawn(async move {
+            let taken = tasks.answer(&owner, &task, &BTreeMap::from([(key, answer)])).await;
+            // Nobody asks it again before that is written.
+            drop(claim);
+            taken
+        });
+        match taken.await {
+            Ok(taken) => taken.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown),
+            Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
+        }
+    }
+}

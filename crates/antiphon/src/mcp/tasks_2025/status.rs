@@ -1,0 +1,160 @@
+//! A task in the words of 2025-11-25, and sessions that hear of theirs.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use rmcp::{
+    RoleServer,
+    model::{CustomNotification, ServerNotification},
+    service::Peer,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    base::{lock, timestamp},
+    changes::ChangeId,
+    error::Capability,
+    mcp::{Client, Handler, tasks_2026},
+    task::{Ended, Owner, TaskView, Tasks},
+};
+
+/// A session hears of so many tasks at a time. Of more it learns when it looks, as every client must.
+const FOLLOWED: usize = 256;
+
+/// How often a task is looked at of which nothing is heard: news may be lost, and a task be gone.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// A task, flat.
+pub(super) fn flat(view: &TaskView) -> Value {
+    let mut task = json!({
+        "taskId": view.id,
+        "status": status(view),
+        "createdAt": timestamp(view.created),
+        "lastUpdatedAt": timestamp(view.updated),
+        // Always there: `null` is for ever.
+        "ttl": view.ttl,
+        "pollInterval": view.poll,
+    });
+    if let Some(message) = &view.message {
+        task["statusMessage"] = message.as_str().into();
+    }
+    task
+}
+
+/// Here a tool that failed makes a task that failed; on 2026-07-28 only a JSON-RPC error does.
+fn status(view: &TaskView) -> &'static str {
+    match &view.ended {
+        Some(Ended::Output(output)) if output.is_error => "failed",
+        _ => view.status.name(),
+    }
+}
+
+/// The tasks that a session hears of.
+#[derive(Debug, Default)]
+pub(in crate::mcp) struct Followed(Arc<Mutex<HashSet<String>>>);
+
+impl Followed {
+    /// A place for the task, unless it has one or none is left.
+    fn place(&self, id: &str) -> Option<Place> {
+        let mut followed = lock(&self.0);
+        if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
+            return None;
+        }
+        Some(Place { followed: Arc::clone(&self.0), id: id.to_owned() })
+    }
+}
+
+/// A task's place among those a session hears of.
+struct Place {
+    followed: Arc<Mutex<HashSet<String>>>,
+    id: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.followed).remove(&self.id);
+    }
+}
+
+impl Handler {
+    /// Has the caller's session hear of a task, of which it is about to be told `view`.
+    pub(super) fn follow(
+        &self,
+        tasks: &Arc<Tasks>,
+        view: &TaskView,
+        client: &Client,
+        peer: Peer<RoleServer>,
+    ) {
+        if view.status.is_final() || !client.supports(Capability::Session) {
+            return;
+        }
+        let session = self.session(client.extensions());
+        let Some(place) = session.followed().place(&view.id) else { return };
+        let owner = tasks_2026::owner(&self.service, client.extensions());
+        tokio::spawn(follow(Arc::clone(tasks), owner, place, status(view), peer, session.closed()));
+    }
+}
+
+/// Tells a session of every status a task comes to, until that is final or the session ends.
+async fn follow(
+    tasks: Arc<Tasks>,
+    owner: Owner,
+    place: Place,
+    told: &'static str,
+    peer: Peer<RoleServer>,
+    closed: CancellationToken,
+) {
+    let mut told = told;
+    let news = tasks.news(&place.id);
+    loop {
+        // Registered first: what happens from here on is heard.
+        let heard = news.notified();
+        match tasks.get(&owner, &place.id).await {
+            Ok(Some(view)) => {
+                let status = status(&view);
+                if status != told && peer.send_notification(notification(&view)).await.is_err() {
+                    return;
+                }
+                told = status;
+                if view.status.is_final() {
+                    return;
+                }
+            }
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%error, "a session hears of its task later"),
+        }
+        tokio::select! {
+            () = closed.cancelled() => return,
+            () = heard => {}
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
+fn notification(view: &TaskView) -> ServerNotification {
+    let mut notification = CustomNotification::new("notifications/tasks/status", Some(flat(view)));
+    // Where a session is at several replicas, this says that they mean the same.
+    let id = format!("task {} {}", view.id, view.updated);
+    notification.extensions.insert(ChangeId(id.into()));
+    ServerNotification::CustomNotification(notification)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_hears_of_so_many_tasks_and_of_each_once() {
+        let followed = Followed::default();
+        let mut places: Vec<_> = (0..FOLLOWED).map(|task| followed.place(&task.to_string())).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(followed.place("more").is_none());
+        places.truncate(FOLLOWED - 1);
+        assert!(followed.place("0").is_none());
+        assert!(followed.place("more").is_some());
+    }
+}

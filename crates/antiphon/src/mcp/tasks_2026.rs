@@ -1,0 +1,186 @@
+//! Tasks as 2026-07-28 has them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rmcp::{
+    ErrorData,
+    model::{
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, ClientCapabilities, CreateTaskResult,
+        DetailedTask, GetTaskParams, GetTaskResult, InputRequests, JsonObject, Task, TaskPayload,
+        TaskStatus as WireStatus, UpdateTaskParams,
+    },
+};
+use serde_json::{Value, json};
+
+use super::{Client, Revision, admit::count};
+use crate::{
+    base::timestamp,
+    mcp::Service,
+    protocol::reply::{put_trace, to_call_result, to_error_data, tool_error},
+    task::{Ended, NewTask, Owner, TaskStatus, TaskView, Tasks},
+    telemetry,
+    tool::Tool,
+};
+
+/// Calls a tool whose runs are always tasks.
+pub(super) async fn call(
+    service: &Arc<Service>,
+    tasks: &Arc<Tasks>,
+    tool: &Tool,
+    request: CallToolRequestParams,
+    client: &Client,
+) -> Result<CallToolResponse, ErrorData> {
+    if !client.knows_tasks() {
+        let required = ClientCapabilities::builder().enable_tasks().build();
+        return Err(ErrorData::missing_required_client_capability(required));
+    }
+    let arguments = Value::Object(request.arguments.unwrap_or_default());
+    if let Err(error) = tool.arguments.check(&arguments, service.runtime.limits.argument_depth) {
+        return Ok(tool_error(&error, client.revision())?.into());
+    }
+    count(service, tool, &arguments, client).await?;
+    let new = new(service, tool, arguments, client, None);
+    let view = begin(service, tasks, new, client).await?;
+    Ok(CallToolResponse::Task(created(&view)))
+}
+
+/// Begins a run that is a task from the start.
+pub(super) async fn begin(
+    service: &Arc<Service>,
+    tasks: &Arc<Tasks>,
+    mut new: NewTask,
+    client: &Client,
+) -> Result<TaskView, ErrorData> {
+    new.journal = telemetry::begun(client.extensions());
+    let tool = new.tool.clone();
+    let view = tasks.create(new).await.map_err(|error| to_error_data(&error))?;
+    service.runtime.recorder.run_begun(&tool);
+    Ok(view)
+}
+
+/// The task that a call becomes.
+pub(super) fn new(
+    service: &Service,
+    tool: &Tool,
+    arguments: Value,
+    client: &Client,
+    ttl: Option<u64>,
+) -> NewTask {
+    NewTask {
+        tool: tool.name().to_owned(),
+        arguments,
+        principal: service.principal(client.extensions()),
+        revision: client.revision(),
+        capabilities: client.declared(),
+        ttl,
+        journal: None,
+        asks: Vec::new(),
+    }
+}
+
+/// What to say of a task that is not there, or is not the caller's: there is no telling which.
+pub(super) fn unknown() -> ErrorData {
+    ErrorData::invalid_params("there is no such task: its id is wrong, or its time is over", None)
+}
+
+pub(super) fn owner(service: &Service, extensions: &rmcp::model::Extensions) -> Owner {
+    Tasks::owner(service.principal(extensions).as_deref())
+}
+
+/// `tasks/get`.
+pub(super) async fn get(
+    service: &Arc<Service>,
+    tasks: &Arc<Tasks>,
+    owner: &Owner,
+    request: GetTaskParams,
+    permit: impl FnOnce(&TaskView) -> Result<(), ErrorData>,
+) -> Result<GetTaskResult, ErrorData> {
+    let found = tasks.get(owner, &request.task_id).await.map_err(|error| to_error_data(&error))?;
+    let view = found.ok_or_else(unknown)?;
+    permit(&view)?;
+    let mut result = detailed(view).map(GetTaskResult::new)?;
+    if service.runtime.traces {
+        let traced = tasks.trace(owner, &request.task_id).await;
+        put_trace(&mut result.meta, traced.map_err(|error| to_error_data(&error))?);
+    }
+    Ok(result)
+}
+
+/// `tasks/update`.
+pub(super) async fn update(
+    tasks: &Arc<Tasks>,
+    owner: &Owner,
+    request: UpdateTaskParams,
+) -> Result<(), ErrorData> {
+    let answers: BTreeMap<String, Value> = request.input_responses.into_iter().collect();
+    let found = tasks.answer(owner, &request.task_id, &answers).await;
+    found.map_err(|error| to_error_data(&error))?.map(drop).ok_or_else(unknown)
+}
+
+/// `tasks/cancel`.
+pub(super) async fn cancel(
+    tasks: &Arc<Tasks>,
+    owner: &Owner,
+    request: CancelTaskParams,
+) -> Result<(), ErrorData> {
+    let found = tasks.cancel(owner, &request.task_id).await;
+    found.map_err(|error| to_error_data(&error))?.map(drop).ok_or_else(unknown)
+}
+
+fn detailed(view: TaskView) -> Result<DetailedTask, ErrorData> {
+    let unreadable = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
+    let task = task(&view);
+    let payload = match (view.status, view.ended) {
+        (TaskStatus::InputRequired, _) => {
+            let requests =
+                view.asks.into_iter().map(|(key, request)| Ok((key, serde_json::from_value(request)?)));
+            TaskPayload::InputRequired {
+                input_requests: requests.collect::<Result<InputRequests, _>>().map_err(unreadable)?,
+            }
+        }
+        (TaskStatus::Completed, Some(Ended::Output(output))) => {
+            let result = to_call_result(output.into(), Revision::Rounds);
+            TaskPayload::Completed { result: object(serde_json::to_value(result).map_err(unreadable)?) }
+        }
+        (TaskStatus::Failed, Some(Ended::Error { code, message, data })) => {
+            let mut error = json!({"code": code, "message": message});
+            if let Some(data) = data {
+                error["data"] = data;
+            }
+            TaskPayload::Failed { error: object(error) }
+        }
+        (TaskStatus::Cancelled, _) => TaskPayload::Cancelled,
+        _ => TaskPayload::Working,
+    };
+    Ok(DetailedTask::new(task, payload))
+}
+
+fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}
+
+/// The answer to a call that became a task.
+pub(super) fn created(view: &TaskView) -> CreateTaskResult {
+    CreateTaskResult::new(task(view))
+}
+
+fn task(view: &TaskView) -> Task {
+    let mut task = Task::new(&view.id, status(view.status), timestamp(view.created), timestamp(view.updated));
+    task.ttl_ms = view.ttl;
+    task.poll_interval_ms = Some(view.poll);
+    task.status_message.clone_from(&view.message);
+    task
+}
+
+fn status(status: TaskStatus) -> WireStatus {
+    match status {
+        TaskStatus::Working => WireStatus::Working,
+        TaskStatus::InputRequired => WireStatus::InputRequired,
+        TaskStatus::Completed => WireStatus::Completed,
+        TaskStatus::Failed => WireStatus::Failed,
+        TaskStatus::Cancelled => WireStatus::Cancelled,
+    }
+}

@@ -1,0 +1,195 @@
+//! What tools answer with.
+
+use antiphon_llm::{Block, Content, ToolCall, ToolResultBlock};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{error::Result, model::ContentBlock, schema};
+
+/// What a tool answers with: content for the model, data for the program, and a word about both.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutput {
+    /// The content blocks.
+    pub content: Vec<ContentBlock>,
+    /// The structured content.
+    pub structured: Option<Value>,
+    /// Whether the content tells of a failure.
+    pub is_error: bool,
+    /// The result's `_meta`.
+    pub meta: Map<String, Value>,
+}
+
+impl ToolOutput {
+    /// An answer of these blocks.
+    pub fn new(content: impl IntoIterator<Item = ContentBlock>) -> Self {
+        Self { content: content.into_iter().collect(), ..Self::default() }
+    }
+
+    /// An answer of one text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new([ContentBlock::text(text)])
+    }
+
+    /// A failure the model should read.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(text) }
+    }
+
+    /// Adds a block.
+    #[must_use]
+    pub fn with(mut self, block: ContentBlock) -> Self {
+        self.content.push(block);
+        self
+    }
+
+    /// Adds an image, given as its bytes.
+    #[must_use]
+    pub fn with_image(self, bytes: &[u8], mime_type: &str) -> Self {
+        self.with(ContentBlock::image(STANDARD.encode(bytes), mime_type))
+    }
+
+    /// Adds a sound, given as its bytes.
+    #[must_use]
+    pub fn with_audio(self, bytes: &[u8], mime_type: &str) -> Self {
+        self.with(ContentBlock::audio(STANDARD.encode(bytes), mime_type))
+    }
+
+    /// Sets the structured content. Where there is no other content, the same JSON becomes a text
+    /// block, for clients that do not look at structured content.
+    #[must_use]
+    pub fn with_structured(mut self, structured: Value) -> Self {
+        if self.content.is_empty() {
+            self.content.push(ContentBlock::text(structured.to_string()));
+        }
+        self.structured = Some(structured);
+        self
+    }
+
+    /// Adds an entry to the result's `_meta`.
+    #[must_use]
+    pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.meta.insert(key.into(), value.into());
+        self
+    }
+}
+
+/// Structured content: any data with a schema.
+///
+/// The tool's `outputSchema` is the type's, the `structuredContent` its value, and a text block says
+/// the same for clients that look at nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+/// What a tool may return.
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot return `{Self}`",
+    note = "return text, content blocks, a `ToolOutput`, or `Json(data)` for data with a schema"
+)]
+pub trait IntoToolOutput {
+    /// The schema of its structured content, if it has any.
+    fn output_schema() -> Option<Map<String, Value>> {
+        None
+    }
+
+    /// The answer.
+    fn into_tool_output(self) -> Result<ToolOutput>;
+}
+
+impl IntoToolOutput for ToolOutput {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(self)
+    }
+}
+
+impl IntoToolOutput for () {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::default())
+    }
+}
+
+impl IntoToolOutput for String {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::text(self))
+    }
+}
+
+impl IntoToolOutput for &'static str {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::text(self))
+    }
+}
+
+impl IntoToolOutput for ContentBlock {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::new([self]))
+    }
+}
+
+impl IntoToolOutput for Vec<ContentBlock> {
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::new(self))
+    }
+}
+
+impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
+    fn output_schema() -> Option<Map<String, Value>> {
+        Some(schema::of::<T>())
+    }
+
+    fn into_tool_output(self) -> Result<ToolOutput> {
+        Ok(ToolOutput::default().with_structured(serde_json::to_value(self.0)?))
+    }
+}
+
+/// What came of a [`ToolCall`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolResult {
+    /// The call it answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The content blocks.
+    pub content: Vec<ContentBlock>,
+    /// The structured content.
+    #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<Value>,
+    /// Whether the content tells of a failure. Always written; taken as `false` where it is missing.
+    #[serde(default)]
+    pub is_error: bool,
+    /// What else there is to say; `_meta` on the wire.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+impl ToolResult {
+    /// What `output` is, as the answer to `call`.
+    pub fn new(call: &ToolCall, output: ToolOutput) -> Self {
+        let ToolOutput { content, structured, is_error, meta } = output;
+        Self { id: Some(call.id.clone()), content, structured, is_error, metadata: meta }
+    }
+
+    /// The result as the `tool_result` block that closes a `tool_use`, with its structured content and its metadata as
+    /// `_meta`.
+    pub fn into_block(self) -> Block {
+        let mut rest = Map::new();
+        if !self.metadata.is_empty() {
+            rest.insert("_meta".into(), Value::Object(self.metadata));
+        }
+        Block::ToolResult(ToolResultBlock {
+            tool_use_id: self.id.unwrap_or_default(),
+            content: self.content.into_iter().map(content).collect(),
+            is_error: self.is_error,
+            structured_content: self.structured,
+            rest,
+        })
+    }
+}
+
+/// A block of the SDK's as one of ours: both have MCP's shape. A block of a kind that this version does not know becomes
+/// text, so that the model is shown it.
+fn content(block: ContentBlock) -> Content {
+    let written = serde_json::to_value(block).unwrap_or_default();
+    Content::deserialize(&written).unwrap_or_else(|_| Content::text(written.to_string()))
+}

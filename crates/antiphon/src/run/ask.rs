@@ -1,0 +1,214 @@
+//! Questions on their way: to a client in a session, or to a provider.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+
+use antiphon_replay::{Failure, Key, Outcome};
+use serde_json::{Value, json};
+
+use super::{
+    Persistence, Run, State,
+    route::{self, Answerer, Because, Route, Situation},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    protocol::{Level, Note},
+};
+
+/// What is said once: that a provider is asked instead of the client.
+const PROVIDER: &str = "provider";
+
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
+
+/// Dropped when its time is over, a question is withdrawn.
+async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Duration>) -> Result<Value> {
+    let Some(limit) = limit else { return answer.await };
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unanswered)))
+}
+
+pub(super) struct Asking<'a> {
+    run: &'a Run,
+    /// By key and by when the tool asked: a loop asks another question under the same key.
+    requests: BTreeMap<(Key, u64), (Answerer, Answer<'a>)>,
+    /// Who was asked in vain.
+    tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
+}
+
+/// What becomes of a question, decided while the machine is looked at.
+enum Decided {
+    Ask(Answerer, Value, Option<(std::sync::Arc<dyn antiphon_llm::Model>, Because)>),
+    End(Outcome),
+}
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(run: &'a Run) -> Self {
+        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new() }
+    }
+
+    /// How many answers of providers are being waited for.
+    pub(super) fn of_providers(&self) -> usize {
+        self.requests.values().filter(|(answerer, _)| *answerer == Answerer::Provider).count()
+    }
+
+    /// Sends what is pending and not yet sent, and tells the tool what cannot be asked; says whether
+    /// there was any such.
+    ///
+    /// In a session one form is sent at a time, because a person has one screen. In rounds nothing is
+    /// sent to the client here: what is left when the tool is at rest goes out with the round.
+    pub(super) fn start(&mut self) -> bool {
+        let mut state = self.run.state();
+        let decided = self.decide(&mut state);
+        let mut wakers = Vec::new();
+        let mut ended = false;
+        let mut because = None;
+        for ((key, since), decided) in decided {
+            match decided {
+                Decided::End(outcome) => {
+                    ended = true;
+                    match outcome {
+                        Outcome::Refused(missing) => state.machine().refuse(&key, missing),
+                        Outcome::Failed(failure) => state.machine().fail(&key, failure),
+                        Outcome::Answer(_) | Outcome::Done(_) => {}
+                    }
+                    wakers.extend(state.take_waker(&key));
+                }
+                Decided::Ask(answerer, mut request, provider) => {
+                    let told = self.run.span.ask(&mut request, answerer == Answerer::Client);
+                    let answer: Answer<'a> = match provider {
+                        Some((model, why)) => {
+                            if why != Because::Policy {
+                                because.get_or_insert_with(|| (model.name().to_owned(), why));
+                            }
+                            Box::pin(route::ask(self.run, model, request, why))
+                        }
+                        None => Box::pin(told.within(in_time(
+                            self.run.client.ask(&request),
+                            self.run.runtime.limits.answer_timeout,
+                        ))),
+                    };
+                    self.requests.insert((key, since), (answerer, answer));
+                }
+            }
+        }
+        // Once a run: it is in the journal with the run, and a loop that forgets its turns keeps it.
+        let news = because.filter(|_| state.machine().say_once(PROVIDER));
+        drop(state);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+        if let Some((model, why)) = news {
+            self.say(&model, why);
+        }
+        ended
+    }
+
+    fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
+        let run = self.run;
+        // A task has no rounds to run out of.
+        let rounds_left = match run.persistence() {
+            Some(_) => u32::MAX,
+            None => run.runtime.limits.rounds.saturating_sub(state.machine().round()),
+        };
+        let cancelled = run.persistence().is_some_and(Persistence::is_cancelled);
+        let machine = &*state.machine();
+        let pending = machine.pending_since();
+        let unanswered: BTreeSet<&Key> =
+            pending.iter().map(|(key, ..)| *key).filter(|key| machine.is_unanswered(key)).collect();
+        // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
+        let waits = |(key, since): &(Key, u64)| {
+            pending.iter().any(|(waiting, asked, _)| *waiting == key && asked == since)
+        };
+        self.requests.retain(|id, _| waits(id));
+        self.tried.retain(|id, _| waits(id));
+        let live = run.is_live();
+        let is_form = |request: &Value| request["method"] == "elicitation/create";
+        let mut form_open = pending.iter().any(|(key, since, request)| {
+            is_form(request) && self.requests.contains_key(&((*key).clone(), *since))
+        });
+        let round_is_made = pending.iter().any(|(_, _, request)| !route::is_sampling(request));
+        let mut decided = Vec::new();
+        for (key, since, request) in pending {
+            let id = (key.clone(), since);
+            if self.requests.contains_key(&id) && !cancelled {
+                continue;
+            }
+            let tried = self.tried.get(&id).map(Vec::as_slice).unwrap_or_default();
+            let unanswered = !live && unanswered.contains(key);
+            if cancelled {
+                let failure = Error::new(ErrorKind::Cancelled).to_failure();
+                decided.push((id, Decided::End(Outcome::Failed(failure))));
+                continue;
+            }
+            let situation = Situation { client: &run.client, rounds_left, round_is_made, unanswered, tried };
+            let decision = match run.runtime.models.route(request, &situation) {
+                Route::Client if !live || (form_open && is_form(request)) => continue,
+                Route::Client => {
+                    form_open |= is_form(request);
+                    Decided::Ask(Answerer::Client, request.clone(), None)
+                }
+                Route::Provider(model, why) => {
+                    Decided::Ask(Answerer::Provider, request.clone(), Some((model, why)))
+                }
+                Route::Nobody(missing) => Decided::End(Outcome::Refused(missing.name().into())),
+                Route::Failed(failure) => Decided::End(Outcome::Failed(failure)),
+            };
+            decided.push((id, decision));
+        }
+        decided
+    }
+
+    /// Waits for the next answer and hands it to the tool. Never ends when nothing was asked.
+    pub(super) async fn answered(&mut self) {
+        let (id, answer) = std::future::poll_fn(|cx| {
+            for (id, (_, request)) in &mut self.requests {
+                // A provider is somebody else's code, and a call that is never answered is worse than
+                // one that fails.
+                match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
+                    Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
+                    Ok(Poll::Pending) => {}
+                    Err(_) => {
+                        super::drive::log_panic("a provider panicked");
+                        let failed =
+                            ErrorKind::Model("the provider failed unexpectedly; its log says more".into());
+                        return Poll::Ready((id.clone(), Err(Error::new(failed))));
+                    }
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let Some((answerer, _)) = self.requests.remove(&id) else { return };
+        let answer = match answer {
+            Ok(answer) => answer,
+            // Perhaps somebody else can be asked; `start` finds out, and what nobody can answer ends
+            // there.
+            Err(error) => {
+                self.tried.entry(id).or_default().push((answerer, error.to_failure()));
+                return;
+            }
+        };
+        let (key, _) = id;
+        let waker = {
+            let mut state = self.run.state();
+            state.machine().answer(&key, answer);
+            state.take_waker(&key)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Tells the operator, and the client that listens, that a provider is asked instead of it.
+    fn say(&self, model: &str, because: Because) {
+        let run = self.run;
+        tracing::info!(run = run.id(), model, %because, "a provider is asked instead of the client");
+        if run.client.wants(Level::Info) {
+            let data = json!({"message": format!("asking `{model}` instead of the client's model"), "because": because.to_string()});
+            run.note(Note::Log { level: Level::Info, logger: Some("antiphon".into()), data });
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Journals too large to travel stay here, sealed; the client carries a handle.
+
+use std::time::SystemTime;
+
+use antiphon_replay::Journal;
+use bytes::Bytes;
+
+use super::Runtime;
+use crate::{
+    error::Result,
+    keep::{Pieces, unavailable},
+    seal::{Binding, Handle, OpenError, TooLarge},
+};
+
+/// Seals `journal`, or keeps it in the store and seals a handle to it if it is too large to travel.
+///
+/// Every round keeps a journal of its own and changes none: a client whose connection broke may send the
+/// seal before last again, and it must still open.
+pub(crate) async fn seal(
+    runtime: &Runtime,
+    journal: &Journal,
+    binding: &Binding,
+) -> Result<std::result::Result<String, TooLarge>> {
+    let sealed = runtime.seal.seal(journal, binding, SystemTime::now());
+    let (Err(_), Some(store)) = (&sealed, runtime.store()) else { return Ok(sealed) };
+    let now = SystemTime::now();
+    let (handle, sealed) = match runtime.seal.seal_apart(journal, binding, now) {
+        Ok(sealed) => sealed,
+        Err(too_large) => return Ok(Err(too_large)),
+    };
+    let sealed = Bytes::from(sealed);
+    pieces(&handle).write(store, &sealed, runtime.seals_last()).await.map_err(unavailable)?;
+    Ok(Ok(runtime.seal.seal_handle(&handle, binding, now)))
+}
+
+/// The journal behind a handle.
+pub(crate) async fn load(
+    runtime: &Runtime,
+    handle: &Handle,
+    binding: &Binding,
+) -> Result<std::result::Result<Journal, OpenError>> {
+    let Some(store) = runtime.store() else { return Ok(Err(OpenError::Spilled)) };
+    match pieces(handle).get(store).await.map_err(unavailable)? {
+        Some(sealed) => Ok(runtime.seal.open_apart(handle, &sealed, binding)),
+        None => Ok(Err(OpenError::Spilled)),
+    }
+}
+
+fn pieces(handle: &Handle) -> Pieces {
+    Pieces::named(format!("{:032x}", u128::from_le_bytes(handle.name)), handle.bytes as usize)
+}

@@ -1,0 +1,276 @@
+//! Reads a session's log on, and sends what belongs to one stream.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use antiphon_store::{Event, Result, Subscription};
+use bytes::Bytes;
+use futures_util::Stream;
+use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use tokio::sync::mpsc::{self, Sender};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ids::Numbered,
+    log::{COMMON, EventId, Head, Position, decode},
+    message::{StoredMessage, missing},
+    part::Part,
+    record::Place,
+};
+
+/// The longest time between two looks around, whatever the bus says.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How long the last look at a log may take.
+const LAST: Duration = Duration::from_secs(1);
+
+/// How many entries are read at once.
+const PAGE: usize = 64;
+
+/// What is said on the topic of a session's log when the session has ended.
+pub(super) const END: &[u8] = b"end";
+
+/// A stream that reads a log, wherever it is written.
+pub(super) struct EventStream {
+    place: Arc<Place>,
+    part: Weak<Part>,
+    stream: Followed,
+    at: Position,
+    /// Whether the segment that is being read ends at `at`; `None` while that is not known.
+    full: Option<bool>,
+    sender: Sender<ServerSseMessage>,
+}
+
+/// Which of a session's streams it is.
+pub(super) enum Followed {
+    Request(Numbered),
+    /// What belongs to no request, until somebody else listens.
+    Common {
+        listener: String,
+        begun: bool,
+    },
+    /// Somebody else listens. The stream stays open, or its client would open it again.
+    Silent,
+}
+
+/// What a stream sends.
+pub(crate) struct Sent(mpsc::Receiver<ServerSseMessage>);
+
+impl Stream for Sent {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum More {
+    Later,
+    Never,
+}
+
+impl EventStream {
+    #[cfg(test)]
+    pub(super) fn new(place: Arc<Place>, stream: Followed, sender: Sender<ServerSseMessage>) -> Self {
+        Self { place, part: Weak::new(), stream, at: Position::default(), full: None, sender }
+    }
+
+    /// Sends `first`, and then what `stream` has from `at` on.
+    pub(super) fn spawn(
+        part: &Arc<Part>,
+        stream: Followed,
+        at: Position,
+        first: Vec<ServerSseMessage>,
+    ) -> Sent {
+        // As much as the SDK lets wait for a slow client, and what is first.
+        let (sender, receiver) = mpsc::channel(16 + first.len());
+        for event in first {
+            let _ = sender.try_send(event);
+        }
+        let place = Arc::clone(&part.log.place);
+        let mut tail = Self { place, part: Arc::downgrade(part), stream, at, full: None, sender };
+        tokio::spawn(async move {
+            let (ends, sender) = (tail.ends(), tail.sender.clone());
+            tokio::select! {
+                () = ends.cancelled() => {}
+                // The client is gone.
+                () = sender.closed() => return,
+                () = tail.run() => return,
+            }
+            if matches!(tail.stream, Followed::Request(_)) {
+                // What was written last need not be asked for elsewhere.
+                let _ = tokio::time::timeout(LAST, tail.read_on()).await;
+            }
+        });
+        Sent(receiver)
+    }
+
+    /// Is cancelled when the stream is to go on at another replica. The stream of a request stays for as long as the
+    /// request is worked on here.
+    fn ends(&self) -> CancellationToken {
+        let replicas = &self.place.replicas;
+        match &self.stream {
+            Followed::Request(request) if request.part.replica == replicas.id => replicas.stopped.clone(),
+            _ => replicas.draining.clone(),
+        }
+    }
+
+    async fn run(&mut self) {
+        // Before the first look, so that nothing falls between the two.
+        let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
+        if let Err(error) = &news {
+            tracing::warn!(%error, "a stream goes on without news of its log");
+        }
+        let mut around = true;
+        loop {
+            match self.look(around).await {
+                Ok(More::Later) => {}
+                Ok(More::Never) => return,
+                Err(error) => tracing::warn!(%error, "a session's log cannot be read; trying again"),
+            }
+            around = tokio::select! {
+                () = tokio::time::sleep(LOOK.min(self.place.ttl / 3)) => true,
+                goes_on = next(&mut news) => if goes_on { false } else { return },
+            };
+        }
+    }
+
+    /// Sends what is new. Once in a while it also looks `around`: whether the session is still there, and
+    /// whoever writes the stream.
+    async fn look(&mut self, around: bool) -> Result<More> {
+        if around {
+            let Some(record) = self.place.load().await? else { return Ok(More::Never) };
+            self.place.touch();
+            if let Some(part) = self.part.upgrade() {
+                part.stay().await;
+            }
+            if self.at.segment.saturating_add(1) < record.segment {
+                tracing::warn!("a stream has lost events: its session's log has gone on without it");
+                self.say_missing().await;
+                (self.at, self.full) = (Position { segment: record.segment - 1, next: 0 }, Some(false));
+            }
+        }
+        let more = self.read_on().await?;
+        if around && more == More::Later && self.is_orphaned().await? {
+            // What its replica wrote last may have come since.
+            self.read_on().await?;
+            return Ok(More::Never);
+        }
+        Ok(more)
+    }
+
+    pub(super) async fn read_on(&mut self) -> Result<More> {
+        loop {
+            if self.is_full().await? {
+                let segment = self.at.segment.saturating_add(1);
+                (self.at, self.full) = (Position { segment, next: 0 }, Some(false));
+            }
+            let log = self.place.segment(self.at.segment);
+            let entries = self.place.replicas.store.read(&log, self.at.next, PAGE).await?;
+            if entries.is_empty() {
+                return Ok(More::Later);
+            }
+            for entry in entries {
+                let after = Position { next: self.at.next.saturating_add(1), ..self.at };
+                let (mut more, mut full) = (More::Later, self.full);
+                if let Some((head, body)) = decode(&entry) {
+                    full = Some(head.is_last(after.next));
+                    more = self.pass(head, body, after).await?;
+                }
+                // Only now: if the store fails on the way, the same entry is read again.
+                (self.at, self.full) = (after, full);
+                if more == More::Never {
+                    return Ok(More::Never);
+                }
+            }
+        }
+    }
+
+    async fn is_full(&mut self) -> Result<bool> {
+        if let Some(full) = self.full {
+            return Ok(full);
+        }
+        let mut full = false;
+        if let Some(last) = self.at.next.checked_sub(1) {
+            let log = self.place.segment(self.at.segment);
+            let entries = self.place.replicas.store.read(&log, last, 1).await?;
+            full = entries.first().and_then(decode).is_some_and(|(head, _)| head.is_last(self.at.next));
+        }
+        self.full = Some(full);
+        Ok(full)
+    }
+
+    /// Sends the entry before `after`, if it belongs to the stream. If it fails, nothing was sent.
+    async fn pass(&mut self, head: Head, body: Bytes, after: Position) -> Result<More> {
+        let name = match &mut self.stream {
+            Followed::Request(request) => {
+                let name = request.to_string();
+                if head.stream != name {
+                    return Ok(More::Later);
+                }
+                name
+            }
+            Followed::Common { listener, begun } => {
+                if head.stream != COMMON {
+                    return Ok(More::Later);
+                }
+                if let Some(other) = &head.listener {
+                    if other == listener {
+                        *begun = true;
+                    } else if *begun {
+                        self.stream = Followed::Silent;
+                    }
+                    return Ok(More::Later);
+                }
+                format!("{COMMON}-{}", self.place.replicas.id)
+            }
+            Followed::Silent => return Ok(More::Later),
+        };
+        let body = match &head.pieces {
+            Some(pieces) => pieces.get(&*self.place.replicas.store).await?,
+            None => Some(body),
+        };
+        if head.partial {
+            self.say_missing().await;
+        }
+        let Some(message) = body.as_deref().and_then(StoredMessage::read) else {
+            self.say_missing().await;
+            return Ok(More::Later);
+        };
+        let ends = message.is_answer() && matches!(self.stream, Followed::Request(_));
+        let id = EventId { stream: name, after }.to_string();
+        let _ = self.sender.send(ServerSseMessage::new(id, message.into())).await;
+        Ok(if ends { More::Never } else { More::Later })
+    }
+
+    async fn say_missing(&self) {
+        let _ = self.sender.send(ServerSseMessage::from_message(missing().into())).await;
+    }
+
+    /// Whether nobody will write to the stream any more.
+    async fn is_orphaned(&self) -> Result<bool> {
+        match &self.stream {
+            Followed::Request(request) => Ok(!self.place.replicas.is_alive(&request.part).await?),
+            Followed::Common { .. } | Followed::Silent => Ok(false),
+        }
+    }
+}
+
+/// Waits for news of the log; `false` if the session has ended.
+async fn next(news: &mut Result<Subscription>) -> bool {
+    let event = match news {
+        Ok(news) => news.next().await,
+        Err(_) => None,
+    };
+    match event {
+        Some(Event::Message(message)) => message != END,
+        Some(Event::Gap) => true,
+        // There is nothing but the clock to go by.
+        None => std::future::pending().await,
+    }
+}
