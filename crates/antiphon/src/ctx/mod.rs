@@ -116,6 +116,60 @@ impl Ctx {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
+    /// The headers of the HTTP request that is being answered. `None` if it did not come over HTTP, and in the legs of a
+    /// task that no request waits for.
+    ///
+    /// Over a WebSocket they are the headers of the request that opened it. The layer of the feature `auth` removes
+    /// credentials.
+    ///
+    /// # Replay
+    ///
+    /// They are the request's and not the run's: a later round may come with others, and a task has none. Take what
+    /// decides the tool's way in a [`step`](Self::step).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let language = ctx.headers().and_then(|headers| headers.get("accept-language")?.to_str().ok());
+    ///     Ok(if language.is_some_and(|it| it.starts_with("de")) { "Hallo" } else { "Hello" }.into())
+    /// }
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn headers(&self) -> Option<&http::HeaderMap> {
+        Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
+    }
+
+    /// What a middleware of yours put into the extensions of the HTTP request that is being answered. `None` if it put
+    /// nothing of this type there, and where there are no [`headers`](Self::headers).
+    ///
+    /// # Replay
+    ///
+    /// As [`headers`](Self::headers).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// #[derive(Clone)]
+    /// struct Tenant(String);
+    ///
+    /// async fn whose(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let Tenant(tenant) = ctx.extension().ok_or_else(|| Error::tool("the request names no tenant"))?;
+    ///     Ok(format!("this is {tenant}'s"))
+    /// }
+    ///
+    /// # fn example(server: &Server) -> axum::Router {
+    /// // The layer that finds out the tenant of a request.
+    /// server.router(Default::default()).layer(axum::Extension(Tenant("ada".into())))
+    /// # }
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
+    }
+
     /// Something the server was given for its tools
     /// ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)).
     ///

@@ -44,8 +44,10 @@ impl Ctx {
     /// ```
     /// # use antiphon::prelude::*;
     /// # async fn example(ctx: &Ctx, _: ()) -> Result<()> {
-    /// ctx.notify(Progress::of(3.0, 10.0).message("three of ten files read"));
-    /// ctx.notify(4.0);
+    /// let files = ["a.csv", "b.csv"];
+    /// for (read, file) in files.iter().enumerate() {
+    ///     ctx.notify(Progress::of(read, files.len()).message(format!("reading {file}")));
+    /// }
     /// # Ok(())
     /// # }
     /// ```
@@ -66,9 +68,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `done` out of `total`.
-    pub fn of(done: impl Into<f64>, total: impl Into<f64>) -> Self {
-        Self { done: done.into(), total: Some(total.into()), message: None }
+    /// `done` out of `total`. Each is a number of any type.
+    pub fn of(done: impl Amount, total: impl Amount) -> Self {
+        Self { done: done.amount(), total: Some(total.amount()), message: None }
     }
 
     /// Says it in words, too.
@@ -79,8 +81,38 @@ impl Progress {
     }
 }
 
-impl<T: Into<f64>> From<T> for Progress {
+impl<T: Amount> From<T> for Progress {
     fn from(progress: T) -> Self {
-        Self { done: progress.into(), total: None, message: None }
+        Self { done: progress.amount(), total: None, message: None }
     }
 }
+
+/// A number of any type. MCP has progress as a double: above 2⁵³ it is rounded.
+pub trait Amount {
+    /// The number as it is sent.
+    fn amount(self) -> f64;
+}
+
+macro_rules! exact {
+    ($($number:ty)*) => {$(
+        impl Amount for $number {
+            fn amount(self) -> f64 {
+                self.into()
+            }
+        }
+    )*};
+}
+
+macro_rules! rounded {
+    ($($number:ty)*) => {$(
+        impl Amount for $number {
+            #[expect(clippy::cast_precision_loss, reason = "the documentation of the trait says so")]
+            fn amount(self) -> f64 {
+                self as f64
+            }
+        }
+    )*};
+}
+
+exact!(u8 u16 u32 i8 i16 i32 f32 f64);
+rounded!(u64 u128 usize i64 i128 isize);

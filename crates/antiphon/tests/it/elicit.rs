@@ -43,6 +43,31 @@ async fn a_typed_answer_is_parsed() -> Result<()> {
     Ok(())
 }
 
+/// Without `preserve_order` of `serde_json` they come in alphabetical order.
+#[tokio::test]
+async fn fields_of_a_form_come_in_the_order_of_their_declaration() -> Result<()> {
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only the form is looked at")]
+    struct Order {
+        size: u8,
+        colour: String,
+        note: Option<String>,
+        count: u32,
+    }
+    async fn order(ctx: &Ctx, _: ()) -> Result<String> {
+        Ok(format!("{:?}", ctx.elicit::<Order>("What shall it be?").await?))
+    }
+    let server = Server::builder("shop", "1.0.0").tool(Tool::new("order", "Orders", order)).build()?;
+    for revision in Revision::BOTH {
+        let mut client = connect(&server, revision).await?.answering(Answers::new().decline("order"));
+        let talk = client.call("order", json!({})).await?;
+        let fields = talk.asked[0].params["requestedSchema"]["properties"].as_object();
+        let fields: Vec<_> = fields.into_iter().flat_map(|fields| fields.keys()).collect();
+        assert_eq!(fields, ["size", "colour", "note", "count"]);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_question_is_an_elicitation_in_form_mode() -> Result<()> {
     for revision in Revision::BOTH {

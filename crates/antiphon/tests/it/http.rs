@@ -157,6 +157,34 @@ async fn another_callers_run_does_not_open() -> Result<()> {
 struct Caller(&'static str);
 
 #[tokio::test]
+async fn tool_reads_headers_and_what_a_middleware_provided() -> Result<()> {
+    async fn origin(ctx: &Ctx, _: ()) -> Result<String> {
+        let language = ctx.headers().and_then(|headers| headers.get("accept-language")?.to_str().ok());
+        let caller = ctx.extension::<Caller>().map(|caller| caller.0);
+        Ok(format!("{language:?} {caller:?}"))
+    }
+    let server =
+        Server::builder("http", "1.0.0").tool(Tool::new("origin", "Says from where", origin)).build()?;
+    let app = server.router(HttpConfig::default().with_sessions(false));
+    let call = json!({"name": "origin", "arguments": {}});
+    let send = async |revision: Revision| -> Result<Value> {
+        let mut request = post(revision, "tools/call", call.clone());
+        request.headers_mut().insert("accept-language", "de".parse()?);
+        request.extensions_mut().insert(Caller("ada"));
+        Ok(checked(revision, "tools/call", messages(app.clone().oneshot(request).await?).await?))
+    };
+    for revision in Revision::BOTH {
+        let answer = send(revision).await?;
+        let text = &answer["result"]["content"][0]["text"];
+        assert_eq!(text, r#"Some("de") Some("ada")"#, "{}: {answer}", revision.as_str());
+    }
+    // Over a pipe there is neither.
+    let mut client = antiphon::testing::Client::connect(&server, Revision::V2026_07_28).await?;
+    assert_eq!(client.call("origin", json!({})).await?.text(), "None None");
+    Ok(())
+}
+
+#[tokio::test]
 async fn foreign_hosts_and_origins_are_turned_away_by_default() -> Result<()> {
     let list = || request(Revision::V2026_07_28, "tools/list", json!({}));
     let send = async |request: http::request::Builder, config: HttpConfig| -> Result<StatusCode> {

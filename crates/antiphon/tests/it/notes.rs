@@ -17,7 +17,7 @@ struct Word {
 async fn chatty(ctx: &Ctx, _: ()) -> Result<String> {
     ctx.log(Level::Debug, "looking");
     ctx.log_from("search", Level::Info, json!({"found": 3}));
-    ctx.notify(Progress::of(1.0, 4.0).message("looking"));
+    ctx.notify(Progress::of(1_usize, 4_u64).message("looking"));
     ctx.notify(1.0);
     ctx.notify(0.5);
     let Word { word } = ctx.elicit("Which?").await?.accepted()?;
