@@ -365,3 +365,21 @@ async fn a_tool_that_a_client_made_up_is_no_label() {
     }
     assert!(!prometheus.text().contains("made-up"), "{}", prometheus.text());
 }
+
+#[tokio::test]
+async fn call_with_invalid_arguments_begins_no_run() {
+    let prometheus = Prometheus::new("told").unwrap();
+    let server = builder(&KeyRing::random(), TaskPolicy::Never)
+        .with_telemetry(Telemetry::new(&prometheus))
+        .build()
+        .unwrap();
+    for revision in Revision::BOTH {
+        let mut client = Client::connect(&server, revision).await.unwrap();
+        let talk = client.call("keep", json!({"given": 7})).await.unwrap();
+        assert!(talk.is_error(), "{}", talk.text());
+    }
+    check(
+        &prometheus.text(),
+        &[("antiphon_runs_begun_total", &[], 0.0), ("antiphon_runs_ended_total", &[], 0.0)],
+    );
+}
