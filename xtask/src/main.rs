@@ -6,39 +6,19 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
+use xtask::{lab, project, table};
 
-mod bench;
 mod book;
-mod chaos;
-mod conformance;
 mod contract;
 #[cfg(test)]
 mod deploy;
-mod events;
-mod field;
-mod fuzz;
-mod http;
-mod interop;
 mod layers;
-mod mcp;
-mod models;
-mod place;
-mod proc;
-mod project;
-mod python;
 mod reference;
 mod release;
 mod requirements;
-mod results;
-mod server;
-mod services;
-mod soak;
 mod source;
-mod studio;
-mod table;
 mod threats;
 mod verify;
-mod viewer;
 #[cfg(test)]
 mod workflow;
 
@@ -46,59 +26,32 @@ mod workflow;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Measure ourselves beside the bare engine; without a kind, everything.
-    Bench(bench::Choice),
     /// Look after the book in `docs/`.
     #[command(subcommand)]
     Book(book::Action),
-    /// Break servers on purpose while clients work.
-    #[command(subcommand)]
-    Chaos(chaos::Kind),
-    /// Run the official MCP conformance suite.
-    #[command(subcommand)]
-    Conformance(conformance::Leg),
     /// Hold every transport to the streaming contract, on both revisions.
     Contract,
     /// Check each feature of each crate alone.
     Features,
-    /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
-    Field(field::Options),
-    /// Feed what reads from outside with whatever may come, for a while.
-    Fuzz(fuzz::Options),
-    /// Talk to servers and clients of other makers, both ways.
-    Interop(interop::Options),
     /// Show which modules import each other, and reject more such imports than the baseline allows.
     Layers(layers::Options),
-    /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
-    Models(models::Options),
-    /// Write the pages that enumerate: features, configuration, errors, what is on the wire, what is public.
+    /// Write the pages that enumerate: features, configuration, errors, what is on the wire.
     Reference(reference::Options),
     /// Check what a release must pass; publish nothing.
     Release(release::Options),
     /// Say which requirements are proven by tests that ran.
     Requirements,
-    /// Describe the routes of result sets, and try them.
-    #[command(subcommand)]
-    Results(results::Kind),
-    /// Run the servers that tests talk to: PostgreSQL, Redis, NATS, MariaDB.
-    #[command(subcommand)]
-    Services(services::Action),
-    /// Load three replicas for an hour, break something every minute, and see whether anything is lost.
-    Soak(soak::Options),
-    /// Play a game on the studio page, in a browser, against a model.
-    Studio(studio::Options),
     /// Say which attacks are stopped, and by which tests.
     Threats,
     /// Check everything a change must pass; this is what CI runs.
     Verify(verify::Options),
-    /// Make the page that shows a result set, and try it in a browser.
-    #[command(subcommand)]
-    Viewer(viewer::Kind),
+    #[command(flatten)]
+    Lab(lab::Lab),
 }
 
 fn main() -> ExitCode {
     match run(&Chore::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("\nerror: {error:#}");
             ExitCode::FAILURE
@@ -106,28 +59,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: &Chore) -> Result<()> {
+fn run(chore: &Chore) -> Result<ExitCode> {
     match chore {
-        Chore::Bench(choice) => bench::main(choice),
-        Chore::Book(action) => book::main(action),
-        Chore::Chaos(kind) => chaos::main(kind),
-        Chore::Conformance(leg) => conformance::main(leg),
-        Chore::Contract => contract::main(),
-        Chore::Features => verify::features_alone(),
-        Chore::Field(options) => field::main(options),
-        Chore::Fuzz(options) => fuzz::main(options),
-        Chore::Interop(options) => interop::main(options),
-        Chore::Layers(options) => layers::main(options),
-        Chore::Models(options) => models::main(options),
-        Chore::Reference(options) => reference::main(options),
-        Chore::Release(options) => release::main(options),
-        Chore::Requirements => requirements::main(),
-        Chore::Results(kind) => results::main(kind),
-        Chore::Services(action) => services::main(action),
-        Chore::Soak(options) => soak::main(options),
-        Chore::Studio(options) => studio::main(options),
-        Chore::Threats => threats::main(),
-        Chore::Verify(options) => verify::main(options),
-        Chore::Viewer(kind) => viewer::main(kind),
+        Chore::Book(action) => book::main(action)?,
+        Chore::Contract => contract::main()?,
+        Chore::Features => verify::features_alone()?,
+        Chore::Layers(options) => layers::main(options)?,
+        Chore::Reference(options) => reference::main(options)?,
+        Chore::Release(options) => release::main(options)?,
+        Chore::Requirements => requirements::main()?,
+        Chore::Threats => threats::main()?,
+        Chore::Verify(options) => verify::main(options)?,
+        Chore::Lab(_) => return lab::run(),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn help_is_ours_and_help_of_a_command_of_lab_is_passed_on() {
+        Chore::command().debug_assert();
+        let ours = Chore::try_parse_from(["xtask", "--help"]).unwrap_err();
+        assert_eq!(ours.kind(), ErrorKind::DisplayHelp);
+        assert!(ours.to_string().contains("Break servers on purpose"), "{ours}");
+        for words in [["chaos", "--help"], ["bench", "--quick"], ["services", "up"]] {
+            let parsed = Chore::try_parse_from(["xtask"].into_iter().chain(words));
+            assert!(matches!(parsed, Ok(Chore::Lab(_))), "{parsed:?}");
+        }
     }
 }

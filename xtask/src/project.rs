@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The workspace as cargo describes it.
 #[derive(Debug)]
-pub(crate) struct Project {
+pub struct Project {
     /// The folder that holds the workspace's `Cargo.toml`.
     pub root: PathBuf,
     /// Where cargo puts what it builds; reports and installed tools of ours go there too.
@@ -20,7 +20,7 @@ pub(crate) struct Project {
 
 /// A cargo profile.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Profile {
+pub enum Profile {
     /// `target/debug`.
     Dev,
     /// `target/release`.
@@ -31,7 +31,7 @@ pub(crate) enum Profile {
 
 impl Project {
     /// Asks cargo for the layout.
-    pub(crate) fn open() -> Result<Self> {
+    pub fn open() -> Result<Self> {
         let output = cargo()
             .args(["metadata", "--format-version=1", "--no-deps"])
             .stderr(Stdio::inherit())
@@ -50,15 +50,14 @@ impl Project {
     }
 
     /// The report nextest's profile `ci` writes: always below the workspace, wherever cargo builds.
-    pub(crate) fn junit(&self) -> PathBuf {
+    pub fn junit(&self) -> PathBuf {
         self.root.join("target").join("nextest").join("ci").join("junit.xml")
     }
 
     /// Builds `bin` of `package` and returns the path of the executable.
-    pub(crate) fn build(&self, package: &str, bin: &str, profile: Profile) -> Result<PathBuf> {
-        let known = self.metadata["packages"].as_array().into_iter().flatten();
+    pub fn build(&self, package: &str, bin: &str, profile: Profile) -> Result<PathBuf> {
         ensure!(
-            known.into_iter().any(|it| it["name"] == package),
+            self.packages().any(|it| it["name"] == package),
             "the workspace has no package `{package}`, whose binary `{bin}` is needed here"
         );
         let mut command = cargo();
@@ -72,10 +71,12 @@ impl Project {
             }
             Profile::Release => {
                 command.args(["--package", package, "--release"]);
+                command.args(self.features_of(package, bin));
                 "release"
             }
             Profile::Named(name) => {
                 command.args(["--package", package, "--profile", name]);
+                command.args(self.features_of(package, bin));
                 name
             }
         };
@@ -83,10 +84,28 @@ impl Project {
         run(&mut command)?;
         Ok(self.target.join(folder).join(format!("{bin}{}", env::consts::EXE_SUFFIX)))
     }
+
+    /// The features that `bin` requires, and no others of its package: a program that is measured has only its own
+    /// dependencies. Nothing if it requires none.
+    fn features_of(&self, package: &str, bin: &str) -> Vec<String> {
+        let packages = self.packages().filter(|it| it["name"] == package);
+        let targets = packages.filter_map(|it| it["targets"].as_array()).flatten();
+        let target = targets.filter(|it| it["name"] == bin && it["kind"][0] == "bin");
+        let required = target.filter_map(|it| it["required-features"].as_array()).flatten();
+        let required: Vec<&str> = required.filter_map(Value::as_str).collect();
+        if required.is_empty() {
+            return Vec::new();
+        }
+        vec!["--no-default-features".into(), "--features".into(), required.join(",")]
+    }
+
+    fn packages(&self) -> impl Iterator<Item = &Value> {
+        self.metadata["packages"].as_array().into_iter().flatten()
+    }
 }
 
 /// The cargo that runs us, so that a toolchain override is kept.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     without_our_package(&mut command);
     command
@@ -94,7 +113,7 @@ pub(crate) fn cargo() -> Command {
 
 /// Keeps to ourselves what cargo told us of our own package. The build script of `ring` looks at it: with it, whoever
 /// builds by hand and by us in turn has all that stands on `ring` built each time, DataFusion too.
-pub(crate) fn without_our_package(command: &mut Command) {
+pub fn without_our_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
@@ -104,7 +123,7 @@ pub(crate) fn without_our_package(command: &mut Command) {
 }
 
 /// Runs `command` with our own output; fails with what was run.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command.status().with_context(|| format!("could not start `{shown}`"))?;
     if !status.success() {
@@ -114,7 +133,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs `command` and returns what it wrote on stdout.
-pub(crate) fn read(command: &mut Command) -> Result<String> {
+pub fn read(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output =
         command.stderr(Stdio::inherit()).output().with_context(|| format!("could not start `{shown}`"))?;
@@ -123,7 +142,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 }
 
 /// Whether `program` can be started at all.
-pub(crate) fn installed(program: &str) -> bool {
+pub fn installed(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())
@@ -135,7 +154,7 @@ pub(crate) fn installed(program: &str) -> bool {
 /// Installs the locked npm packages of `folder`, unless they already are.
 ///
 /// Returns the folder of their executables.
-pub(crate) fn npm_install(folder: &Path) -> Result<PathBuf> {
+pub fn npm_install(folder: &Path) -> Result<PathBuf> {
     let lock = folder.join("package-lock.json");
     let wanted =
         std::fs::read_to_string(&lock).with_context(|| format!("could not read {}", lock.display()))?;
@@ -157,7 +176,7 @@ pub(crate) fn npm_install(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Makes `folder` with `make`, unless it was made from the same `inputs` before.
-pub(crate) fn make_once(folder: &Path, inputs: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
+pub fn make_once(folder: &Path, inputs: &str, make: impl FnOnce() -> Result<()>) -> Result<()> {
     // Written last: a folder half made has none.
     let stamp = folder.join(".made-from");
     if std::fs::read_to_string(&stamp).is_ok_and(|found| found == inputs) {
@@ -172,14 +191,14 @@ pub(crate) fn make_once(folder: &Path, inputs: &str, make: impl FnOnce() -> Resu
 }
 
 /// `PATH` with `first` before everything else.
-pub(crate) fn path_with(first: &Path) -> Result<std::ffi::OsString> {
+pub fn path_with(first: &Path) -> Result<std::ffi::OsString> {
     let rest = env::var_os("PATH").unwrap_or_default();
     let all = std::iter::once(first.to_path_buf()).chain(env::split_paths(&rest));
     env::join_paths(all).context("PATH cannot hold this folder's name")
 }
 
 /// The command as one would type it.
-pub(crate) fn show(command: &Command) -> String {
+pub fn show(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

@@ -4,33 +4,33 @@ use std::fmt::{self, Write as _};
 
 /// Rows under a header; the first column is left-aligned, the others right-aligned.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with this header.
-    pub(crate) fn new<const N: usize>(header: [&str; N]) -> Self {
+    pub fn new<const N: usize>(header: [&str; N]) -> Self {
         Self::of(&header)
     }
 
     /// A table with a header of any length.
-    pub(crate) fn of(header: &[&str]) -> Self {
+    pub fn of(header: &[&str]) -> Self {
         Self { rows: vec![header.iter().copied().map(String::from).collect()] }
     }
 
     /// Adds a row of any length.
-    pub(crate) fn push(&mut self, cells: Vec<String>) {
+    pub fn push(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// Adds a row.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.push(Vec::from(cells));
     }
 
     /// The same for a page.
-    pub(crate) fn to_markdown(&self) -> String {
+    pub fn to_markdown(&self) -> String {
         let mut page = String::new();
         for (number, row) in self.rows.iter().enumerate() {
             page.extend(["| ", &row.join(" | "), " |\n"]);
@@ -74,7 +74,7 @@ impl fmt::Display for Table {
 }
 
 /// A whole number with commas between thousands.
-pub(crate) fn thousands(digits: &str) -> String {
+pub fn thousands(digits: &str) -> String {
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {
         let left = digits.len() - place;

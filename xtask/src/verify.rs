@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::models::Models;
+use xtask::fixtures::Fixtures;
+
 use crate::project::{self, Project};
-use crate::services::Session;
 use crate::table::Table;
 
 /// What a tool author who needs only stdio may have to build.
@@ -35,10 +35,8 @@ type Check = fn(&mut Verification) -> Result<Outcome>;
 #[derive(Debug)]
 struct Verification {
     project: Project,
-    /// Nothing until the step that starts them; they stop when the last step is done.
-    models: Models,
-    /// Likewise.
-    services: Option<Session>,
+    /// `None` until the step that starts them. They stop when the last step is done.
+    fixtures: Option<Fixtures>,
 }
 
 /// How a step that did not fail ended.
@@ -53,9 +51,8 @@ enum Outcome {
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let mut verification =
-        Verification { project: Project::open()?, models: Models::default(), services: None };
-    let quick: [(&str, Check); 14] = [
+    let mut verification = Verification { project: Project::open()?, fixtures: None };
+    let quick: [(&str, Check); 13] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
@@ -66,8 +63,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("dependency budget", |it| budget(&it.project)),
         ("clippy, all features", |it| clippy_all(&it.project)),
         ("clippy, no features", |it| clippy_none(&it.project)),
-        ("models", models),
-        ("services", services),
+        ("services and models", fixtures),
         ("tests", tests),
         ("doc tests", doc_tests),
     ];
@@ -131,45 +127,28 @@ fn clippy_none(project: &Project) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Starts what the tests of models talk to. In CI nothing may be missing.
-fn models(verification: &mut Verification) -> Result<Outcome> {
-    let (models, missing) = Models::start(&verification.project);
-    verification.models = models;
-    if missing.is_empty() {
+/// Starts the servers and the models that tests talk to. In CI nothing may be missing.
+fn fixtures(verification: &mut Verification) -> Result<Outcome> {
+    let fixtures = verification.fixtures.insert(Fixtures::start()?);
+    if fixtures.started.missing.is_empty() {
         return Ok(Outcome::Passed);
     }
-    let reasons: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    let reasons = reasons.join("\n");
+    let reasons = fixtures.started.missing.join("\n");
     ensure!(std::env::var_os("CI").is_none(), "{reasons}");
     Ok(Outcome::Skipped(format!("{reasons}\nThe tests that need them are skipped.")))
 }
 
-/// Starts the servers behind stores, queues and buses. In CI nothing may be missing.
-fn services(verification: &mut Verification) -> Result<Outcome> {
-    match Session::start(&verification.project) {
-        Ok(session) => {
-            verification.services = Some(session);
-            Ok(Outcome::Passed)
-        }
-        Err(error) if std::env::var_os("CI").is_none() => {
-            Ok(Outcome::Skipped(format!("{error:#}\nThe tests that need a server are skipped.")))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 fn tests(verification: &mut Verification) -> Result<Outcome> {
-    let Verification { project, models, services } = verification;
+    let Verification { project, fixtures } = verification;
     ensure!(
         cargo(project, &["nextest", "--version"]).output().is_ok_and(|output| output.status.success()),
         "cargo-nextest is missing; run `cargo install cargo-nextest --locked`"
     );
     let mut command = cargo(project, &["nextest", "run", "--profile", "ci", "--workspace", "--all-features"]);
-    command.envs(services.iter().flat_map(Session::variables));
-    project::run(command.envs(models.variables())).or_else(|error| {
+    command.envs(fixtures.iter().flat_map(|it| &it.started.variables));
+    project::run(&mut command).or_else(|error| {
         // A test may fail only because its server is gone.
-        models.check()?;
-        services.iter().try_for_each(Session::check)?;
+        fixtures.iter_mut().try_for_each(Fixtures::stop)?;
         Err(error)
     })?;
     Ok(Outcome::Found(format!("{} passed", tests_passed(project)?)))
@@ -183,10 +162,9 @@ fn tests_passed(project: &Project) -> Result<usize> {
 }
 
 fn doc_tests(verification: &mut Verification) -> Result<Outcome> {
-    let Verification { project, models, services } = verification;
+    let Verification { project, fixtures } = verification;
     let mut command = cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]);
-    command.envs(services.iter().flat_map(Session::variables));
-    project::run(command.envs(models.variables()))?;
+    project::run(command.envs(fixtures.iter().flat_map(|it| &it.started.variables)))?;
     Ok(Outcome::Passed)
 }
 
@@ -318,7 +296,7 @@ fn features(metadata: &Value, package: &str) -> Vec<String> {
 
 fn file_sizes(project: &Project) -> Result<Outcome> {
     let mut long = Vec::new();
-    for folder in ["crates", "xtask", "conformance", "bench", "examples", "fuzz"] {
+    for folder in ["crates", "examples", "lab", "xtask"] {
         let folder = project.root.join(folder);
         if folder.exists() {
             find_long_files(&folder, &mut long)?;

@@ -13,7 +13,7 @@ use super::page::Snippet;
 use super::plain;
 
 /// Where sources are that are compiled and tested.
-const ROOMS: [&str; 4] = ["bench", "conformance", "crates", "examples"];
+const ROOMS: [&str; 3] = ["crates", "examples", "lab"];
 
 /// What is wrong with a snippet, if something is. `tested` says whether its page is one of doc tests.
 pub(super) fn problem(root: &Path, snippet: &Snippet, tested: bool) -> Option<String> {
