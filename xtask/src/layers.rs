@@ -359,7 +359,7 @@ fn defined(tree: &Tree, module: usize, path: &[String]) -> Vec<usize> {
             .filter_map(|meaning| match meaning {
                 Meaning::Module(module) => Some(module),
                 Meaning::Item(place) => Some(place.module),
-                Meaning::Foreign(_) => None,
+                Meaning::Foreign => None,
             })
             .collect();
         if !modules.is_empty() {

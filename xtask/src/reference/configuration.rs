@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 
 use syn::{Fields, FnArg, ImplItem, ImplItemFn, Item, ItemEnum, ItemStruct, ReturnType};
 
-use super::api::{homes, path_of};
 use crate::source::attributes::{conditions, default, docs, is_hidden, necessary, paragraph, summary};
-use crate::source::item::{is_public, text};
-use crate::source::tree::{Place, Tree};
+use crate::source::item::{is_public, path_of, text};
+use crate::source::tree::{Place, Tree, homes};
 
 /// The beginning of the page.
 pub(super) const HEAD: &str = "\

@@ -6,10 +6,9 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use syn::{Expr, ExprLit, ImplItem, Item, ItemEnum, Lit, Pat, Stmt};
 
-use super::api::{homes, path_of};
 use crate::source::attributes::{derives, docs, first_text, is_hidden, paragraph};
-use crate::source::item::attrs;
-use crate::source::tree::{Place, Tree};
+use crate::source::item::{attrs, path_of};
+use crate::source::tree::{Place, Tree, homes};
 
 pub(super) const HEAD: &str = "\
 # Errors

@@ -1,6 +1,5 @@
 //! `cargo xtask reference`: the pages that enumerate, written from the sources so that they cannot be out of date.
 
-mod api;
 mod codes;
 mod configuration;
 mod environment;
@@ -29,14 +28,8 @@ pub(crate) struct Options {
 
 /// A file below the folder of the reference.
 struct Page {
-    name: String,
+    name: &'static str,
     text: String,
-}
-
-impl Page {
-    fn new(name: impl Into<String>, text: String) -> Self {
-        Self { name: name.into(), text }
-    }
 }
 
 /// Writes the pages, or compares them.
@@ -47,11 +40,10 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         return Ok(());
     }
     for page in pages(&project)? {
-        let file = project.root.join(FOLDER).join(&page.name);
+        let file = project.root.join(FOLDER).join(page.name);
         if fs::read_to_string(&file).is_ok_and(|text| text == page.text) {
             continue;
         }
-        fs::create_dir_all(file.parent().unwrap_or(&project.root))?;
         fs::write(&file, &page.text).with_context(|| format!("could not write {}", file.display()))?;
         println!("wrote {FOLDER}/{}", page.name);
     }
@@ -66,9 +58,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 pub(crate) fn check(project: &Project) -> Result<String> {
     let pages = pages(project)?;
     let differs = |page: &&Page| {
-        fs::read_to_string(project.root.join(FOLDER).join(&page.name)).ok().as_ref() != Some(&page.text)
+        fs::read_to_string(project.root.join(FOLDER).join(page.name)).ok().as_ref() != Some(&page.text)
     };
-    let stale: Vec<&str> = pages.iter().filter(differs).map(|it| it.name.as_str()).collect();
+    let stale: Vec<&str> = pages.iter().filter(differs).map(|it| it.name).collect();
     ensure!(
         stale.is_empty(),
         "these pages of {FOLDER} are not what the sources say: {}; run `cargo xtask reference`",
@@ -96,11 +88,9 @@ fn pages(project: &Project) -> Result<Vec<Page>> {
 
     let mut configuration = configuration::HEAD.to_owned();
     let mut errors = errors::HEAD.to_owned();
-    let mut pages = Vec::new();
     for (name, tree) in &libraries {
         configuration.push_str(&configuration::section(name, tree));
         errors.push_str(&errors::section(name, tree));
-        pages.push(Page::new(format!("api/{name}.txt"), api::listing(tree)));
     }
     configuration.push_str(&environment::section(&command, &deployed)?);
     let speaking: Vec<&Tree> = libraries
@@ -110,11 +100,12 @@ fn pages(project: &Project) -> Result<Vec<Page>> {
         .collect();
     errors.push_str(&codes::section(&speaking)?);
     errors.push_str(&errors::exit_codes(&command)?);
-    pages.push(Page::new("configuration.md", configuration));
-    pages.push(Page::new("errors.md", errors));
-    pages.push(Page::new("features.md", features::page(project, &crates)?));
-    pages.push(Page::new("wire.md", wire::page(project, &trees)?));
-    Ok(pages)
+    Ok(vec![
+        Page { name: "configuration.md", text: configuration },
+        Page { name: "errors.md", text: errors },
+        Page { name: "features.md", text: features::page(project, &crates)? },
+        Page { name: "wire.md", text: wire::page(project, &trees)? },
+    ])
 }
 
 /// The names of our crates, which are those of their folders.

@@ -9,11 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use syn::{Expr, ExprLit, Item, ItemConst, Lit};
 
-use super::api::homes;
 use crate::project::Project;
 use crate::source::attributes::{docs, summary};
 use crate::source::item::text;
-use crate::source::tree::Tree;
+use crate::source::tree::{Tree, homes};
 
 const HEAD: &str = "\
 # On the wire

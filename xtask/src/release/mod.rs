@@ -42,7 +42,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("order", &|| Ok(Outcome::Found(order(&crates)?.join(", ")))),
         ("versions", &|| versions(&project, &version)),
         ("changelog", &|| changelog(&project, &version)),
-        ("public API", &|| Ok(Outcome::Found(crate::reference::check(&project)?))),
+        ("reference", &|| Ok(Outcome::Found(crate::reference::check(&project)?))),
     ];
     let built: [Step<'_>; 4] = [
         ("each feature alone", &|| Ok(Outcome::Found(crate::verify::each_feature(&project, |_| true)?))),

@@ -1,7 +1,7 @@
 //! What items have in common.
 
 use syn::spanned::Spanned;
-use syn::{Attribute, Ident, Item, UseTree, Visibility};
+use syn::{Attribute, Ident, Item, Type, UseTree, Visibility};
 
 use super::attributes;
 
@@ -84,6 +84,15 @@ pub(crate) fn attrs(item: &Item) -> &[Attribute] {
         Item::Type(it) => &it.attrs,
         Item::Use(it) => &it.attrs,
         _ => &[],
+    }
+}
+
+/// The type that is meant, behind references.
+pub(crate) fn path_of(of: &Type) -> Option<&syn::Path> {
+    match of {
+        Type::Path(path) => Some(&path.path),
+        Type::Reference(of) => path_of(&of.elem),
+        _ => None,
     }
 }
 

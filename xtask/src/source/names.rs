@@ -12,7 +12,7 @@ pub(crate) enum Meaning {
     Module(usize),
     Item(Place),
     /// Another crate's.
-    Foreign(String),
+    Foreign,
 }
 
 impl Tree {
@@ -22,16 +22,15 @@ impl Tree {
         let found = self.resolve(from.module, &names, false, 0);
         found.into_iter().find_map(|it| match it {
             Meaning::Item(place) => Some(place),
-            Meaning::Module(_) | Meaning::Foreign(_) => None,
+            Meaning::Module(_) | Meaning::Foreign => None,
         })
     }
 
     /// What `path` means in `module`: a name may stand for a module and a function.
     pub(crate) fn resolve(&self, module: usize, path: &[String], public: bool, depth: usize) -> Vec<Meaning> {
-        let foreign = || vec![Meaning::Foreign(path.join("::"))];
         // Names that lead to themselves through globs lead nowhere.
         if depth > 12 {
-            return foreign();
+            return vec![Meaning::Foreign];
         }
         let Some((first, rest)) = path.split_first() else { return vec![Meaning::Module(module)] };
         let mut found = match first.as_str() {
@@ -41,16 +40,14 @@ impl Tree {
             name => self.named(module, name, public && rest.is_empty(), depth),
         };
         if found.is_empty() {
-            return foreign();
+            return vec![Meaning::Foreign];
         }
         if !rest.is_empty() {
             found = found
                 .into_iter()
                 .flat_map(|meaning| match meaning {
                     Meaning::Module(inner) => self.resolve(inner, rest, public, depth + 1),
-                    Meaning::Foreign(from) => {
-                        vec![Meaning::Foreign(format!("{from}::{}", rest.join("::")))]
-                    }
+                    Meaning::Foreign => vec![Meaning::Foreign],
                     Meaning::Item(_) => Vec::new(),
                 })
                 .collect();

@@ -1,6 +1,6 @@
 //! The sources of a crate as a tree of modules, and what is public in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,20 +35,26 @@ pub(crate) struct Place {
     pub(crate) item: usize,
 }
 
-/// Something that users can name.
+/// An item that users can name.
 #[derive(Debug)]
 pub(crate) struct Export {
     /// With the crate's name.
     pub(crate) path: String,
     pub(crate) conditions: Vec<String>,
-    pub(crate) what: Exported,
+    place: Place,
 }
 
-#[derive(Debug)]
-pub(crate) enum Exported {
-    Module,
-    Item(Place),
-    Foreign(String),
+/// The path by which each item is best known: the shortest.
+pub(crate) fn homes(exports: &[Export]) -> BTreeMap<Place, String> {
+    let mut homes: BTreeMap<Place, String> = BTreeMap::new();
+    for export in exports {
+        let length = |path: &str| (path.matches("::").count(), path.to_owned());
+        let home = homes.entry(export.place).or_insert_with(|| export.path.clone());
+        if length(&export.path) < length(home) {
+            home.clone_from(&export.path);
+        }
+    }
+    homes
 }
 
 impl Tree {
@@ -121,11 +127,6 @@ impl Tree {
         &self.modules[place.module].items[place.item]
     }
 
-    /// The path of the module in which `place` lies.
-    pub(crate) fn module_path(&self, place: Place) -> String {
-        self.path_of(place.module)
-    }
-
     /// The path of a module.
     pub(crate) fn path_of(&self, module: usize) -> String {
         let mut names = Vec::new();
@@ -138,7 +139,7 @@ impl Tree {
         names.join("::")
     }
 
-    /// What users can name, in the order of the sources. What is hidden from the documents is left out.
+    /// The items that users can name, in the order of the sources. What is hidden from the documents is left out.
     pub(crate) fn exports(&self) -> Vec<Export> {
         let mut exports = Vec::new();
         self.export(0, &self.name, &[], &mut exports, &mut BTreeSet::new());
@@ -147,7 +148,7 @@ impl Tree {
             let (Some(name), false) = (ident(item), attributes::is_hidden(attrs(item))) else { continue };
             let path = format!("{}::{name}", self.name);
             let conditions = self.conditions_of(place.module);
-            exports.push(Export { path, conditions, what: Exported::Item(place) });
+            exports.push(Export { path, conditions, place });
         }
         exports
     }
@@ -182,16 +183,11 @@ impl Tree {
             let path = format!("{prefix}::{name}");
             if matches!(item, Item::Mod(_)) {
                 if let Some(child) = self.child(module, &name.to_string()) {
-                    exports.push(Export {
-                        path: path.clone(),
-                        conditions: conditions.clone(),
-                        what: Exported::Module,
-                    });
                     self.export(child, &path, &conditions, exports, seen);
                 }
                 continue;
             }
-            exports.push(Export { path, conditions, what: Exported::Item(Place { module, item: number }) });
+            exports.push(Export { path, conditions, place: Place { module, item: number } });
         }
     }
 
@@ -217,36 +213,17 @@ impl Tree {
                 match meaning {
                     Meaning::Module(child) if !self.modules[child].is_hidden => {
                         let conditions = joined(conditions, &self.conditions_of(child));
-                        exports.push(Export {
-                            path: path.clone(),
-                            conditions: conditions.clone(),
-                            what: Exported::Module,
-                        });
                         self.export(child, &path, &conditions, exports, seen);
                     }
-                    Meaning::Module(_) => {}
+                    Meaning::Module(_) | Meaning::Foreign => {}
                     Meaning::Item(place) => {
                         let own = attributes::conditions(attrs(self.item(place)));
                         let above = joined(&self.conditions_of(place.module), &own);
-                        exports.push(Export {
-                            path,
-                            conditions: joined(conditions, &above),
-                            what: Exported::Item(place),
-                        });
+                        exports.push(Export { path, conditions: joined(conditions, &above), place });
                     }
-                    Meaning::Foreign(from) => exports.push(Export {
-                        path,
-                        conditions: conditions.to_vec(),
-                        what: Exported::Foreign(from),
-                    }),
                 }
             }
         }
-    }
-
-    /// Under which conditions the module of `place` is there.
-    pub(crate) fn conditions_at(&self, place: Place) -> Vec<String> {
-        self.conditions_of(place.module)
     }
 
     fn conditions_of(&self, module: usize) -> Vec<String> {
@@ -274,4 +251,40 @@ fn joined(outer: &[String], inner: &[String]) -> Vec<String> {
     let mut all = outer.to_vec();
     inner.iter().filter(|it| !outer.contains(it)).for_each(|it| all.push(it.clone()));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(source: &str, paths: &[(&str, &[&str])]) {
+        let exports = Tree::of_text(source).exports();
+        let found: Vec<(&str, Vec<&str>)> = exports
+            .iter()
+            .map(|it| (it.path.as_str(), it.conditions.iter().map(String::as_str).collect()))
+            .collect();
+        let expected: Vec<(&str, Vec<&str>)> = paths.iter().map(|(path, it)| (*path, it.to_vec())).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_is_reexported_is_found_and_what_is_not_is_not() {
+        let source = "mod inner { pub struct Seen; pub struct Unseen; pub(crate) struct Ours; }\n\
+            pub use inner::Seen;\n\
+            pub mod prelude { pub use crate::Seen; pub use other::Thing as Named; }\n\
+            #[doc(hidden)] pub mod hidden { pub struct Hidden; }\n\
+            #[cfg(test)] pub mod tests { pub struct Test; }\n";
+        check(source, &[("some_crate::Seen", &[]), ("some_crate::prelude::Seen", &[])]);
+        let homes = homes(&Tree::of_text(source).exports());
+        assert_eq!(homes.into_values().collect::<Vec<_>>(), ["some_crate::Seen"]);
+    }
+
+    #[test]
+    fn function_and_module_of_one_name_are_told_apart() {
+        let source = "mod server { mod serve { pub fn serve(port: u16) {} } pub use serve::serve; }\n\
+            pub use server::serve; pub use dep::dep;\n\
+            #[cfg(feature = \"http\")] mod http { #[cfg(feature = \"tls\")] pub struct Tls; }\n\
+            #[cfg(feature = \"http\")] pub use http::Tls;\n";
+        check(source, &[("some_crate::serve", &[]), ("some_crate::Tls", &["http", "tls"])]);
+    }
 }
