@@ -1,4 +1,8 @@
 //! JSON-RPC as an MCP client without an SDK would speak it.
+//!
+//! Chaos, field tests and soak use this client, not `antiphon-host`: they have to know which request was lost, send the
+//! same bytes again, and send what no host sends. Load generators use it because a client that parses less measures the
+//! server better. `antiphon-host` is the client of conformance and interop, in `src/bin/`.
 
 use std::io::{self, BufReader};
 use std::net::{SocketAddr, TcpStream};

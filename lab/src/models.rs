@@ -151,7 +151,7 @@ struct Workshop {
     /// What was made of them.
     folder: PathBuf,
     progress: MultiProgress,
-    /// Held while we prepare: another xtask may be doing the same.
+    /// Held while we prepare: another process may be doing the same.
     _lock: File,
 }
 

@@ -36,7 +36,7 @@ struct Plan {
 
 const SPACE: &str = "bench";
 /// Longer than the bench: nothing comes back.
-const LEASE: Duration = Duration::from_secs(60 * 60);
+const LEASE: Duration = Duration::from_hours(1);
 
 fn queue_config() -> QueueConfig {
     QueueConfig::default().with_lease(LEASE)

@@ -18,7 +18,7 @@ use crate::{
 
 const PAGE: usize = 100;
 /// How long what killed workers held may take to come back.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Does the jobs that are left, then gathers everything.
 pub(crate) async fn evidence(plan: &Plan) -> Result<Evidence> {

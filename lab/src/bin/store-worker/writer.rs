@@ -113,7 +113,7 @@ impl Writer {
         history.push(op);
         let value = history.iter().map(Op::to_string).collect::<Vec<_>>().join(" ");
         // Far away: it must change nothing.
-        let ttl = self.rng.bool().then_some(Duration::from_secs(60 * 60));
+        let ttl = self.rng.bool().then_some(Duration::from_hours(1));
         let written = match expected {
             Some(revision) => self.store.update(&key, value.into(), ttl, revision).await,
             None => self.store.create(&key, value.into(), ttl).await,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStrea
 const VERSION: &str = "2026-07-28";
 /// How often a task is looked at that is waited for.
 const POLL: Duration = Duration::from_millis(5);
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) struct Client {
     reader: BufReader<ReadHalf<DuplexStream>>,

@@ -36,7 +36,7 @@ const SPACE: &str = "bench";
 
 impl Plan {
     async fn open(&self) -> Result<Backend> {
-        let config = QueueConfig::default().with_lease(Duration::from_secs(60));
+        let config = QueueConfig::default().with_lease(Duration::from_mins(1));
         Ok(Backend::connect(&self.url, SPACE, config).await?)
     }
 }

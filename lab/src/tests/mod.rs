@@ -3,9 +3,9 @@
 
 #[path = "../../../crates/antiphon/tests/it/checked.rs"]
 #[expect(dead_code, reason = "only frames are checked here")]
-mod checked;
+pub(crate) mod checked;
 mod models;
 #[path = "../../../crates/antiphon/tests/it/replicas/mod.rs"]
-mod replicas;
+pub(crate) mod replicas;
 mod replicas_services;
 mod sdk_client;
