@@ -19,6 +19,7 @@ mod http;
 mod interop;
 mod mcp;
 mod models;
+mod picture;
 mod place;
 mod proc;
 mod python;

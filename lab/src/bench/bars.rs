@@ -1,97 +1,84 @@
 //! Ratios as bars, each with its limit, as SVG.
 
-use std::fmt::Write as _;
+use anyhow::Result;
+use plotters::prelude::{ChartBuilder, Color as _, PathElement, RGBColor, Rectangle, TRANSPARENT};
 
 use super::figures::{Asked, Figure, short};
-use super::plot::{BLUE, RED, escaped};
+use crate::picture::{self, BLACK, BLUE, GRID, HPos, RED, font, text};
 
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 430.0;
-const RIGHT: f64 = 150.0;
-const TOP: f64 = 64.0;
-const ROW: f64 = 26.0;
-const BOTTOM: f64 = 56.0;
+const WIDTH: i32 = 1000;
+const LEFT: i32 = 430;
+const RIGHT: i32 = 150;
+const TOP: i32 = 50;
+const ROW: i32 = 26;
+const TICKS: i32 = 26;
+const BOTTOM: i32 = 30;
 
 /// Light enough that the half of the pairs is seen on it.
-const GREY: &str = "#a8a8a8";
+const GREY: RGBColor = RGBColor(0xa8, 0xa8, 0xa8);
 
 /// Bars that are longer are cut off: one of a hundred would leave nothing to see of the others.
 const LONGEST: f64 = 5.0;
 
+const LEGEND: &str = "Ratio of Antiphon to the baseline. Lower is better; for rates (jobs, legs, streams), higher is \
+                      better. Black line: limit. Blue: met. Orange: not met. Grey: no limit.";
+
 /// Draws the ratios of `figures`; `None` where they have none.
-pub(super) fn bars(title: &str, figures: &[Figure]) -> Option<String> {
+pub(super) fn bars(title: &str, figures: &[Figure]) -> Result<Option<String>> {
     let rows: Vec<(&Figure, f64)> = figures.iter().filter_map(|it| Some((it, it.ratio?))).collect();
     if rows.is_empty() {
-        return None;
+        return Ok(None);
     }
     let values = rows.iter().flat_map(|(figure, ratio)| [Some(*ratio), limit(figure)]).flatten();
     let end = (values.fold(0.0, f64::max) * 1.05).clamp(1.5, LONGEST);
-    let place = |ratio: f64| LEFT + ratio.min(end) / end * (WIDTH - LEFT - RIGHT);
-    let bottom = ROW.mul_add(f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX)), TOP);
-    let height = bottom + BOTTOM;
-    let mut svg = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="13"><title>{0}</title><rect width="100%" height="100%" fill="#ffffff"/><text x="16" y="28" font-size="17" fill="#222">{0}</text>"##,
-        escaped(title)
-    );
-    // Writing to a string does not fail.
-    let step = if end > 2.5 { 1.0 } else { 0.5 };
-    let mut tick = 0.0;
-    while tick <= end {
-        let (at, stroke) = (place(tick), if (tick - 1.0).abs() < 1e-9 { "#777" } else { "#e4e4e4" });
-        let _ = write!(
-            svg,
-            r##"<line x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom:.1}" stroke="{stroke}"/><text x="{at:.1}" y="{:.1}" text-anchor="middle" fill="#444">{tick}</text>"##,
-            bottom + 18.0
-        );
-        tick += step;
-    }
-    let mut top = TOP;
-    for (figure, ratio) in rows {
-        let (middle, bar) = (top + ROW / 2.0, place(ratio) - LEFT);
-        let colour = match figure.is_met() {
-            Some(true) => BLUE,
-            Some(false) => RED,
-            None => GREY,
-        };
-        let cut = if ratio > end { " »" } else { "" };
-        let _ = write!(
-            svg,
-            r##"<text x="{:.1}" y="{:.1}" text-anchor="end" fill="#222">{}</text><rect x="{LEFT}" y="{:.1}" width="{bar:.1}" height="{:.1}" fill="{colour}"/><text x="{:.1}" y="{:.1}" fill="#222">{}{cut}</text>"##,
-            LEFT - 10.0,
-            middle + 4.0,
-            escaped(&label(figure, figures)),
-            top + 4.0,
-            ROW - 8.0,
-            WIDTH - RIGHT + 12.0,
-            middle + 4.0,
-            escaped(&value(figure, ratio))
-        );
-        if let Some((low, high)) = figure.middle {
-            let _ = write!(
-                svg,
-                r##"<line x1="{:.1}" y1="{middle:.1}" x2="{:.1}" y2="{middle:.1}" stroke="#222"/>"##,
-                place(low),
-                place(high)
-            );
+    let count = i32::try_from(rows.len())?;
+    let height = TOP + ROW * count + TICKS + BOTTOM;
+    let picture = picture::draw((WIDTH.unsigned_abs(), height.unsigned_abs()), title, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin_left(LEFT)
+            // plotters maps the end of a range to the last pixel but one.
+            .margin_right(RIGHT - 1)
+            .margin_top(TOP)
+            .margin_bottom(BOTTOM - 1)
+            .x_label_area_size(TICKS)
+            .build_cartesian_2d(0.0..end, f64::from(count)..0.0)?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .axis_style(GRID)
+            .label_style(font(13))
+            .x_labels(6)
+            .x_label_formatter(&|ratio| format!("{}", (ratio * 10.0).round() / 10.0))
+            .draw()?;
+        let line = |points: [(f64, f64); 2], width| PathElement::new(points, BLACK.stroke_width(width));
+        chart.draw_series([PathElement::new([(1.0, 0.0), (1.0, f64::from(count))], GREY)])?;
+        for (number, (figure, ratio)) in (0..).zip(&rows) {
+            let (top, middle) = (f64::from(number), TOP + ROW * number + ROW / 2);
+            let colour = match figure.is_met() {
+                Some(true) => BLUE,
+                Some(false) => RED,
+                None => GREY,
+            };
+            let bar = [(0.0, top + 0.15), (ratio.min(end), top + 0.85)];
+            chart.draw_series([Rectangle::new(bar, colour.filled())])?;
+            if let Some((low, high)) = figure.middle {
+                chart.draw_series([line([(low.min(end), top + 0.5), (high.min(end), top + 0.5)], 1)])?;
+            }
+            // As high as the row, so that rows with one limit have one line.
+            if let Some(limit) = limit(figure) {
+                chart.draw_series([line([(limit.min(end), top), (limit.min(end), top + 1.0)], 2)])?;
+            }
+            let cut = if *ratio > end { " »" } else { "" };
+            text(area, &label(figure, figures), (LEFT - 10, middle), 13, BLACK, HPos::Right)?;
+            let value = format!("{}{cut}", value(figure, *ratio));
+            text(area, &value, (WIDTH - RIGHT + 12, middle), 13, BLACK, HPos::Left)?;
         }
-        // As high as the row, so that rows with one limit have one line.
-        if let Some(limit) = limit(figure) {
-            let at = place(limit);
-            let _ = write!(
-                svg,
-                r##"<line class="limit" x1="{at:.1}" y1="{top:.1}" x2="{at:.1}" y2="{:.1}" stroke="#222" stroke-width="2"/>"##,
-                top + ROW
-            );
-        }
-        top += ROW;
-    }
-    let _ = write!(
-        svg,
-        r##"<text x="16" y="{:.1}" font-size="12" fill="#444">Ratio of Antiphon to the baseline. Lower is better; for rates (jobs, legs, streams), higher is better. Black line: limit. Blue: met. Orange: not met. Grey: no limit.</text></svg>"##,
-        height - 14.0
-    );
-    svg.push('\n');
-    Some(svg)
+        text(area, LEGEND, (16, height - 16), 12, BLACK, HPos::Left)
+    })?;
+    Ok(Some(picture))
 }
 
 /// A thing may stand beside several others, a bar each.
@@ -125,34 +112,45 @@ mod tests {
         Figure::new("`Box<T>`", "µs", ours).beside("bare", 1.0).asked(Asked::RatioAtMost(limit))
     }
 
+    /// All of one kind, as their attributes.
+    fn found(svg: &str, tag: &str, attributes: &[&str]) -> Vec<Vec<String>> {
+        let document = roxmltree::Document::parse(svg).unwrap();
+        let nodes =
+            document.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", tag)));
+        let read = |node: roxmltree::Node<'_, '_>| {
+            attributes.iter().map(|name| node.attribute(*name).unwrap_or_default().to_owned()).collect()
+        };
+        nodes.map(read).collect()
+    }
+
     #[test]
     fn a_bar_is_as_long_as_its_ratio_and_the_limit_stands_where_it_is() {
         // The axis ends at 2 × 1.05: 420 pixels.
-        let svg = bars("t", &[figure(1.05, 2.0), figure(2.0, 1.05)]).unwrap();
-        assert!(svg.contains(&format!(r#"width="210.0" height="18.0" fill="{BLUE}""#)), "{svg}");
-        assert!(svg.contains(&format!(r#"width="400.0" height="18.0" fill="{RED}""#)), "{svg}");
-        assert!(svg.contains(r#"<line class="limit" x1="830.0" y1="64.0" x2="830.0" y2="90.0""#), "{svg}");
-        assert!(svg.contains(r#"<line class="limit" x1="640.0" y1="90.0" x2="640.0" y2="116.0""#), "{svg}");
+        let svg = bars("t", &[figure(1.05, 2.0), figure(2.0, 1.05)]).unwrap().unwrap();
+        let bars = found(&svg, "rect", &["x", "width", "fill"]);
+        assert_eq!(bars[1..], [["430", "210", "#0072B2"], ["430", "400", "#D55E00"]], "{svg}");
+        let lines = found(&svg, "polyline", &["stroke-width", "points"]);
+        let limits: Vec<&str> = lines.iter().filter(|it| it[0] == "2").map(|it| it[1].trim_end()).collect();
+        assert_eq!(limits, ["830,50 830,76", "640,76 640,102"], "{svg}");
     }
 
     #[test]
     fn names_do_not_break_the_picture_and_long_bars_are_cut() {
-        let svg = bars("a & b", &[figure(100.0, 2.0)]).unwrap();
-        roxmltree::Document::parse(&svg).unwrap();
+        let svg = bars("a & b", &[figure(100.0, 2.0)]).unwrap().unwrap();
         assert!(svg.contains("Box&lt;T&gt;") && svg.contains("100 (≤ 2) »"), "{svg}");
-        assert!(svg.contains(r#"width="420.0""#), "{svg}");
+        assert_eq!(found(&svg, "rect", &["width"])[1], ["420"], "{svg}");
     }
 
     #[test]
     fn one_thing_beside_several_has_a_bar_for_each() {
         let page = |who: &str| Figure::new("page", "ms", 2.0).beside(who, 1.0);
-        let svg = bars("t", &[page("parquet"), page("PostgreSQL"), figure(1.0, 2.0)]).unwrap();
-        assert!(svg.contains("page / parquet<") && svg.contains("page / PostgreSQL<"), "{svg}");
-        assert!(svg.contains(">Box&lt;T&gt;<"), "{svg}");
+        let svg = bars("t", &[page("parquet"), page("PostgreSQL"), figure(1.0, 2.0)]).unwrap().unwrap();
+        assert!(svg.contains("\npage / parquet\n") && svg.contains("\npage / PostgreSQL\n"), "{svg}");
+        assert!(svg.contains("\nBox&lt;T&gt;\n"), "{svg}");
     }
 
     #[test]
     fn without_a_ratio_there_is_no_picture() {
-        assert_eq!(bars("t", &[Figure::new("memory", "MiB", 3.0)]), None);
+        assert_eq!(bars("t", &[Figure::new("memory", "MiB", 3.0)]).unwrap(), None);
     }
 }

@@ -25,7 +25,6 @@ mod telemetry;
 mod transport;
 
 pub(crate) use self::measure::as_f64;
-pub(crate) use self::plot::COLOURS;
 
 const PACKAGE: &str = "lab";
 

@@ -1,23 +1,38 @@
 //! The soak as a picture: how long, how many, how much memory, and what was broken when.
 
-use std::fmt::Write as _;
+use anyhow::Result;
+use plotters::chart::ChartContext;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::{
+    ChartBuilder, Color as _, IntoLogRange as _, LineSeries, RGBColor, Rectangle, SVGBackend, TRANSPARENT,
+};
 
-use super::figures::Figures;
+use super::figures::{Figures, Span};
 use super::replicas::ELDEST;
 use super::samples::Sample;
-use crate::bench::COLOURS;
+use crate::picture::{self, Area, BLACK, COLOURS, GRID, HPos, decades, font, text};
 
-const WIDTH: f64 = 1000.0;
-const LEFT: f64 = 90.0;
-const RIGHT: f64 = 130.0;
-const TOP: f64 = 70.0;
-const PANEL: f64 = 170.0;
-const GAP: f64 = 60.0;
+const WIDTH: i32 = 1000;
+const LEFT: i32 = 90;
+const RIGHT: i32 = 130;
+/// Over the panels, for the title.
+const TOP: i32 = 40;
+const PANEL: i32 = 250;
+/// Over each panel's lines, for its name.
+const HEAD: i32 = 40;
+const FOOT: i32 = 42;
 const PANELS: usize = 3;
+
+/// While something is broken.
+const BROKEN: RGBColor = RGBColor(0xf3, 0xd9, 0xd0);
+const LETTER: RGBColor = RGBColor(0xa0, 0x40, 0x20);
 
 /// One line of a panel.
 struct Line {
     name: &'static str,
+    /// By minutes.
     points: Vec<(f64, f64)>,
 }
 
@@ -28,65 +43,29 @@ struct Panel {
 }
 
 /// Draws it.
-pub(super) fn draw(figures: &Figures) -> String {
-    let end = figures.samples.last().map_or(1.0, |sample| sample.at).max(1.0);
-    let height = place(PANELS, 1.0);
-    let title = format!(
-        "{:.0} minutes, three replicas on {}, {} visits a second",
-        end / 60.0,
-        figures.about.store,
-        figures.about.rate
-    );
-    let mut svg = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="13"><title>{title}</title><rect width="100%" height="100%" fill="#ffffff"/><text x="{LEFT}" y="28" font-size="17" fill="#222">{title}</text>"##
-    );
-    let x = |at: f64| LEFT + at / end * (WIDTH - RIGHT - LEFT);
-    for span in &figures.windows {
-        let (from, width) = (x(span.from), (x(span.to) - x(span.from)).max(1.5));
-        let bottom = place(PANELS - 1, 0.0);
-        // Writing to a string does not fail.
-        let _ = write!(
-            svg,
-            r##"<rect x="{from:.1}" y="{TOP}" width="{width:.1}" height="{:.1}" fill="#f3d9d0"><title>{}</title></rect><text x="{from:.1}" y="{:.1}" font-size="9" fill="#a04020">{}</text>"##,
-            bottom - TOP,
-            span.fault.name(),
-            TOP - 6.0,
-            span.fault.letter()
-        );
-    }
-    for (number, panel) in panels(&figures.samples).iter().enumerate() {
-        panel.draw(&mut svg, number, x);
-    }
-    let minutes = (end / 60.0).ceil();
-    let step = (minutes / 12.0).ceil().max(1.0);
-    let mut minute = 0.0;
-    while minute * 60.0 <= end {
-        let _ = write!(
-            svg,
-            r##"<text x="{:.1}" y="{:.1}" text-anchor="middle" fill="#444">{minute:.0}</text>"##,
-            x(minute * 60.0),
-            place(PANELS - 1, 0.0) + 20.0
-        );
-        minute += step;
-    }
-    let _ = write!(
-        svg,
-        r##"<text x="{:.1}" y="{:.1}" text-anchor="middle" fill="#222">minutes</text></svg>"##,
-        x(end / 2.0),
-        place(PANELS - 1, 0.0) + 40.0
-    );
-    svg.push('\n');
-    svg
+pub(super) fn draw(figures: &Figures) -> Result<String> {
+    let minutes = figures.samples.last().map_or(1.0, |sample| sample.at).max(1.0) / 60.0;
+    let (store, rate) = (&figures.about.store, figures.about.rate);
+    let title = format!("{minutes:.0} minutes, three replicas on {store}, {rate} visits a second");
+    let height = TOP + PANEL * i32::try_from(PANELS)?;
+    picture::draw((WIDTH.unsigned_abs(), height.unsigned_abs()), &title, |area| {
+        let (_, below) = area.split_vertically(TOP);
+        for (panel, area) in panels(&figures.samples).iter().zip(below.split_evenly((PANELS, 1))) {
+            panel.draw(&area, minutes, &figures.windows)?;
+        }
+        Ok(())
+    })
 }
 
 fn panels(samples: &[Sample]) -> [Panel; PANELS] {
     let line = |name, value: &dyn Fn(&Sample) -> Option<f64>| Line {
         name,
-        points: samples.iter().filter_map(|sample| Some((sample.at, value(sample)?))).collect(),
+        points: samples.iter().filter_map(|sample| Some((sample.at / 60.0, value(sample)?))).collect(),
     };
     let second = super::samples::EVERY.as_secs_f64();
     let count = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / second;
-    let latency = vec![line("p50", &|it| it.p50_ms), line("p99", &|it| it.p99_ms)];
+    let latency =
+        vec![line("p50", &|it| Some(it.p50_ms?.max(0.1))), line("p99", &|it| Some(it.p99_ms?.max(0.1)))];
     let requests = vec![
         line("answered", &|it| Some(count(it.requests))),
         line("failed tries", &|it| Some(count(it.errors))),
@@ -99,58 +78,55 @@ fn panels(samples: &[Sample]) -> [Panel; PANELS] {
     ]
 }
 
-/// Where in the picture a share of a panel's height is, from its foot.
-fn place(panel: usize, share: f64) -> f64 {
-    let above = f64::from(u32::try_from(panel).unwrap_or_default());
-    TOP + above * (PANEL + GAP) + PANEL * (1.0 - share)
-}
+type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
 
 impl Panel {
-    fn draw(&self, svg: &mut String, number: usize, x: impl Fn(f64) -> f64) {
-        let scale = |value: f64| if self.is_logarithmic { value.max(0.1).log10() } else { value };
-        let all = self.lines.iter().flat_map(|line| &line.points).map(|point| scale(point.1));
-        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
-        all.for_each(|value| (low, high) = (low.min(value), high.max(value)));
+    fn draw(&self, area: &Area<'_>, minutes: f64, broken: &[Span]) -> Result<()> {
+        let values = || self.lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+        let mut builder = ChartBuilder::on(area);
+        builder.margin_top(HEAD).margin_right(RIGHT).x_label_area_size(FOOT).y_label_area_size(LEFT);
         if self.is_logarithmic {
-            (low, high) = (low.floor(), high.ceil().max(low.floor() + 1.0));
+            let range = decades(values()).log_scale();
+            self.fill(area, broken, builder.build_cartesian_2d(0.0..minutes, range)?)
         } else {
             // From nought, so that a small change looks small.
-            (low, high) = (0.0, (high * 1.15).max(1.0));
+            let high = (values().fold(0.0, f64::max) * 1.15).max(1.0);
+            self.fill(area, broken, builder.build_cartesian_2d(0.0..minutes, 0.0..high)?)
         }
-        let y = |value: f64| place(number, (scale(value) - low) / (high - low));
-        let ticks = if self.is_logarithmic { high - low } else { 4.0 };
-        let mut tick = 0.0;
-        while tick <= ticks {
-            let value = low + (high - low) * tick / ticks;
-            let value = if self.is_logarithmic { 10_f64.powf(value) } else { value };
-            let _ = write!(
-                svg,
-                r##"<line x1="{LEFT}" y1="{at:.1}" x2="{:.1}" y2="{at:.1}" stroke="#dddddd"/><text x="{:.1}" y="{:.1}" text-anchor="end" fill="#444">{value:.0}</text>"##,
-                WIDTH - RIGHT,
-                LEFT - 8.0,
-                y(value) + 4.0,
-                at = y(value)
-            );
-            tick += 1.0;
+    }
+
+    fn fill<Y>(&self, area: &Area<'_>, broken: &[Span], mut chart: Chart<'_, '_, Y>) -> Result<()>
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let (low, high) = (chart.y_range().start, chart.y_range().end);
+        // Wide enough to be seen.
+        let least = 2.0 * chart.x_range().end / f64::from(WIDTH - LEFT - RIGHT);
+        for span in broken {
+            let from = span.from / 60.0;
+            let to = (span.to / 60.0).max(from + least);
+            chart.draw_series([Rectangle::new([(from, low), (to, high)], BROKEN.filled())])?;
+            let left = chart.backend_coord(&(from, high)).0;
+            text(area, &span.fault.letter().to_string(), (left, HEAD - 8), 9, LETTER, HPos::Left)?;
         }
-        let _ = write!(
-            svg,
-            r##"<text x="{LEFT}" y="{:.1}" fill="#222">{}</text>"##,
-            place(number, 1.0) - 20.0,
-            self.title
-        );
-        for (place_of_name, (line, colour)) in self.lines.iter().zip(COLOURS).enumerate() {
-            let points: Vec<String> =
-                line.points.iter().map(|point| format!("{:.1},{:.1}", x(point.0), y(point.1))).collect();
-            let offset = 17.0 * f64::from(u32::try_from(place_of_name).unwrap_or_default());
-            let _ = write!(
-                svg,
-                r#"<polyline points="{}" fill="none" stroke="{colour}" stroke-width="1.6"/><text x="{:.1}" y="{:.1}" fill="{colour}">{}</text>"#,
-                points.join(" "),
-                WIDTH - RIGHT + 12.0,
-                place(number, 1.0) + 12.0 + offset,
-                line.name
-            );
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .bold_line_style(GRID)
+            .light_line_style(TRANSPARENT)
+            .axis_style(GRID)
+            .label_style(font(13))
+            .x_labels(13)
+            .y_labels(5)
+            .x_label_formatter(&|minute| format!("{minute:.0}"))
+            .y_label_formatter(&|value| format!("{value:.0}"))
+            .x_desc("minutes")
+            .draw()?;
+        text(area, self.title, (LEFT, HEAD - 26), 13, BLACK, HPos::Left)?;
+        for ((line, colour), at) in self.lines.iter().zip(COLOURS).zip((HEAD + 12..).step_by(17)) {
+            chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+            text(area, line.name, (WIDTH - RIGHT + 12, at), 13, colour, HPos::Left)?;
         }
+        Ok(())
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn write(folder: &Path, figures: &Figures) -> Result<()> {
         fs::write(&path, text).with_context(|| format!("could not write {}", path.display()))
     };
     fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-    put("soak.svg", chart::draw(figures))?;
+    put("soak.svg", chart::draw(figures)?)?;
     put("figures.json", serde_json::to_string(figures)? + "\n")?;
     put("report.md", page(figures))
 }

@@ -134,7 +134,7 @@ impl Report {
             (GUIDE.into(), sizing::fill(guide, &sizing::table(self))?),
         ];
         for section in &self.sections {
-            if let Some(picture) = bars(section.part.title(), &section.figures) {
+            if let Some(picture) = bars(section.part.title(), &section.figures)? {
                 files.push((Path::new("docs").join(picture_of(section.part)), picture));
             }
         }

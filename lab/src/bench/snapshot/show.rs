@@ -90,7 +90,7 @@ pub(super) fn draw(project: &Project, all: &[Measured]) -> Result<()> {
             None => lines.push(Line { name: it.what.into(), points: vec![point] }),
         }
     }
-    let picture = plot("Snapshots: seconds by rows", "rows", "seconds", &lines);
+    let picture = plot("Snapshots: seconds by rows", "rows", "seconds", &lines)?;
     fs::write(project.root.join("docs/images/snapshot-scale.svg"), picture)?;
     let figures = serde_json::to_string_pretty(all)?;
     fs::create_dir_all(project.root.join("docs/reference"))?;
