@@ -10,10 +10,10 @@ use super::{page::Manifest, set::Set, table};
 use crate::{app::App, exit::Outcome, print};
 
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
-    let (set, wire) = set.reach().await?;
-    let metadata = set.metadata().await?;
+    let remote = set.reach().await?;
+    let metadata = remote.set.metadata().await?;
     // Not every server has one.
-    let manifest = wire.manifest().await?;
+    let manifest = remote.manifest().await?;
     let mut value = json!(metadata);
     if let Some((_, manifest)) = &manifest {
         value["manifest"] = manifest.clone();

@@ -12,7 +12,6 @@ mod stats;
 mod table;
 mod view;
 mod wait;
-mod wire;
 
 use std::io::IsTerminal as _;
 
@@ -21,7 +20,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use self::{export::Export, open::Open, query::Query, set::Set, view::View};
-pub(crate) use self::{open::address, wire::Wire};
+pub(crate) use self::{open::address, set::Remote};
 use crate::{
     app::App,
     exit::{Misused, Outcome},
@@ -106,10 +105,10 @@ impl Results {
 impl Show {
     async fn run(&self, app: &App) -> Result<Outcome> {
         self.view.check()?;
-        let (set, wire) = self.set.reach().await?;
-        let columns = set::columns(&set).await;
+        let remote = self.set.reach().await?;
+        let columns = set::columns(&remote.set).await;
         // As they came: a number may have more digits than a computer's own have.
-        let page = wire.page(&self.view, &columns, self.offset, self.limit).await?;
+        let page = remote.page(&self.view, &columns, self.offset, self.limit).await?;
         let rows: Vec<Value> =
             page.rows.iter().filter_map(|row| serde_json::from_str(row.get()).ok()).collect();
         if app.json {
@@ -150,7 +149,7 @@ enum Change {
 
 /// Changes a set; that it is gone is said, too.
 async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
-    let set = set.open().await?;
+    let set = set.reach().await?.set;
     let (changed, what) = match change {
         Change::Pin => (set.pin().await?, "pinned"),
         Change::Unpin => (set.unpin().await?, "unpinned"),

@@ -10,7 +10,10 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::{set::Set, wait::Waiting, wire::Wire};
+use super::{
+    page::WRITING,
+    set::{Remote, Set},
+};
 use crate::{app::App, exit::Outcome, print, studio::Doorway};
 
 /// How long a person may look before the link ends, if the server allows it.
@@ -34,8 +37,7 @@ pub(crate) struct Open {
 
 impl Open {
     pub(crate) async fn run(&self, app: &App) -> Result<Outcome> {
-        let (_, wire) = self.set.reach().await?;
-        let url = address(&wire).await?;
+        let url = address(&self.set.reach().await?).await?;
         if self.print || app.json {
             print::print(app.json, &json!({"url": url.as_str()}), || url.to_string());
         }
@@ -66,29 +68,30 @@ struct Link {
 }
 
 /// Where a person can look at a set in a browser, which brings nothing along but the address.
-pub(crate) async fn address(wire: &Wire) -> Result<Url> {
-    let mut view = wire.below("view");
-    if !has_link(&view)
-        && let Some(link) = mint(wire).await?
-    {
-        view.query_pairs_mut().append_pair("link", &link);
-    }
-    view.set_fragment(None);
-    let looked = wire.send(wire.request(Method::GET, view.clone())).await;
-    let page = match looked {
+pub(crate) async fn address(remote: &Remote) -> Result<Url> {
+    let mut view = Url::parse(remote.set.resource_url()?)?;
+    let link = if has_link(&view) { None } else { mint(remote).await? };
+    let query: Vec<(&str, &str)> = link.iter().map(|link| ("link", &**link)).collect();
+    let page = match remote.set.get("view", &query).await {
         Ok(answer) => {
             let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
             answer.status == StatusCode::OK && kind.is_some_and(|kind| kind.starts_with("text/html"))
         }
-        Err(error) => match status(&error) {
+        Err(error) => match error.status() {
             Some(404 | 405 | 501) => {
                 // Is it the set that is not there, or the page?
-                wire.text(Method::GET, "", None, &Waiting::new("still being written…")).await?;
+                remote.text(Method::GET, "", None, WRITING).await?;
                 false
             }
-            _ => return Err(error),
+            _ => return Err(error.into()),
         },
     };
+    if let Ok(mut segments) = view.path_segments_mut() {
+        segments.pop_if_empty().push("view");
+    }
+    if !query.is_empty() {
+        view.query_pairs_mut().extend_pairs(&query);
+    }
     if !page {
         bail!("this server has no page for its result sets; `antiphon results URL` shows the rows here");
     }
@@ -97,18 +100,17 @@ pub(crate) async fn address(wire: &Wire) -> Result<Url> {
 
 /// A signed link, if the server signs any. Only the signature is taken: where the set is, is known already, and may
 /// be elsewhere than where the server believes to be.
-async fn mint(wire: &Wire) -> Result<Option<String>> {
-    let waiting = Waiting::new("still being written…");
+async fn mint(remote: &Remote) -> Result<Option<String>> {
     // The page reads and makes no new sets.
     let wanted = json!({"scopes": ["read"], "expires_in": LIFE.as_secs()});
-    let minted: Result<Link> = wire.json(Method::POST, "links", Some(&wanted), &waiting).await;
+    let minted: Result<Link> = remote.json(Method::POST, "links", Some(&wanted), WRITING).await;
     match minted {
         Ok(link) => {
             let url = Url::parse(&link.url)?;
             let link = url.query_pairs().find(|(name, _)| name == "link").map(|(_, link)| link.into_owned());
             Ok(link)
         }
-        Err(error) if status(&error) == Some(501) && !wire.has_headers() => Ok(None),
+        Err(error) if status(&error) == Some(501) && !remote.has_headers => Ok(None),
         Err(error) if status(&error) == Some(501) => {
             Err(error.context("a browser cannot show your token, and this server signs no links"))
         }

@@ -1,12 +1,15 @@
 //! What servers answer, as it is read here.
 
 use antiphon_results::{ColumnDefinition, client::DualResponseClientError};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use axum::http::Method;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{view::View, wait::Waiting, wire::Wire};
+use super::{set::Remote, view::View};
+
+/// What the spinner says while a set is still being written.
+pub(crate) const WRITING: &str = "still being written…";
 
 /// What a server says of a set, with what can be done with it.
 ///
@@ -68,11 +71,35 @@ pub(crate) struct Page {
     pub(crate) next: Option<u64>,
 }
 
-impl Wire {
+impl Remote {
+    /// Requests JSON, and returns it as it came. `waiting` is what the spinner says while the set is not ready.
+    pub(crate) async fn text(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        waiting: &'static str,
+    ) -> Result<String> {
+        self.waiting.says(waiting);
+        let bytes = self.set.request(method, path, body).await?;
+        String::from_utf8(bytes.into()).context("the answer is not text")
+    }
+
+    /// Requests JSON, and reads it.
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        waiting: &'static str,
+    ) -> Result<T> {
+        let text = self.text(method, path, body, waiting).await?;
+        serde_json::from_str(&text).context("the answer is not what was asked for")
+    }
+
     /// What the server says of the set; nothing, if it is one that knows no manifests.
     pub(crate) async fn manifest(&self) -> Result<Option<(Manifest, Value)>> {
-        let waiting = Waiting::new("still being written…");
-        match self.json::<Value>(Method::GET, "manifest", None, &waiting).await {
+        match self.json::<Value>(Method::GET, "manifest", None, WRITING).await {
             Ok(value) => Ok(Some((Manifest::deserialize(&value)?, value))),
             Err(error) => match error
                 .downcast_ref::<DualResponseClientError>()
@@ -96,7 +123,7 @@ impl Wire {
         let mut body = view.body(columns)?;
         body["offset"] = json!(offset);
         body["limit"] = json!(limit);
-        let page: WirePage = self.json(Method::POST, "", Some(&body), &view.waiting()).await?;
+        let page: WirePage = self.json(Method::POST, "", Some(&body), view.waiting()).await?;
         let nested = page.pagination.unwrap_or_default();
         let end = offset.saturating_add(page.data.len() as u64);
         let total = page.total_count.or(nested.total_count).unwrap_or(end);

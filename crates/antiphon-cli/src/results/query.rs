@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{set::Set, table, wait::Waiting};
+use super::{page::WRITING, set::Set, table};
 use crate::{
     app::App,
     exit::{Misused, Outcome},
@@ -63,7 +63,7 @@ impl Query {
             Some("-") | None => stdin::read().await?,
             Some(sql) => sql.to_owned(),
         };
-        let (_, wire) = self.set.reach().await?;
+        let remote = self.set.reach().await?;
         let mut body = json!({"sql": sql.trim()});
         if let Some(name) = &self.name {
             body["name"] = json!(name);
@@ -72,8 +72,7 @@ impl Query {
             let tables: Map<_, _> = self.tables.iter().map(|(name, id)| (name.clone(), json!(id))).collect();
             body["tables"] = tables.into();
         }
-        let waiting = Waiting::new("still being written…");
-        let text = wire.text(Method::POST, "query", Some(&body), &waiting).await?;
+        let text = remote.text(Method::POST, "query", Some(&body), WRITING).await?;
         if app.json {
             print::json(&text);
             return Ok(Outcome::Done);

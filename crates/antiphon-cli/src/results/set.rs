@@ -1,14 +1,16 @@
 //! Which result set is meant.
 
+use std::time::Duration;
+
 use antiphon_results::{
     ColumnDefinition,
     client::{DualResponseClient, DualResponseClientError, DualResponseClientOptions, ParsedDualResponse},
 };
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::wire::Wire;
+use super::wait::Waiting;
 use crate::{
     exit::{Misused, Outcome, Unreachable},
     stdin,
@@ -34,58 +36,69 @@ pub(crate) struct Set {
     token: Option<String>,
 }
 
-impl Set {
-    pub(crate) async fn open(&self) -> Result<ParsedDualResponse> {
-        let set = self.place.as_deref().unwrap_or("-");
-        if set.contains("://") {
-            return self.at(set);
-        }
-        let answer = answer(set).await?;
-        let mut options = self.options()?;
-        if let Some(origin) = &self.origin {
-            options = options.allow_origin(origin_of(origin)?);
-        }
-        let set = DualResponseClient::new(options)?.parse_strict(&answer).map_err(|error| {
-            Misused(format!(
-                "{error}; pass what `antiphon call --json` prints for a tool with more rows than it shows"
-            ))
-        })?;
-        if let Err(DualResponseClientError::UrlRefused(why)) = set.resource_url() {
-            return Err(refused(&answer, &why).into());
-        }
-        Ok(set)
+/// How long a server may send nothing.
+const SILENCE: Duration = Duration::from_mins(1);
+/// How long a set may be not ready.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+/// A result set on its server.
+pub(crate) struct Remote {
+    pub(crate) set: ParsedDualResponse,
+    /// What a user sees while the set is not ready.
+    pub(crate) waiting: Waiting,
+    /// Whether requests carry headers that a browser would not send.
+    pub(crate) has_headers: bool,
+}
+
+impl Remote {
+    /// The set at a URL that the user typed, or that was allowed before. Its requests carry these headers.
+    pub(crate) fn at(url: &str, headers: Vec<(String, String)>) -> Result<Self> {
+        Self::new(headers, |options| Ok(DualResponseClient::new(at_origin(options, url)?)?.at(url)?))
     }
 
-    /// The set, and the way to what the client does not ask for.
-    pub(crate) async fn reach(&self) -> Result<(ParsedDualResponse, Wire)> {
-        let set = self.open().await?;
-        // The headers are for one origin, and a set elsewhere was not opened.
-        let wire = Wire::new(set.resource_url()?, &self.headers()?)?;
-        Ok((set, wire))
+    fn new(
+        headers: Vec<(String, String)>,
+        open: impl FnOnce(DualResponseClientOptions) -> Result<ParsedDualResponse>,
+    ) -> Result<Self> {
+        let (waiting, has_headers) = (Waiting::new(), !headers.is_empty());
+        let spinner = waiting.clone();
+        let options = DualResponseClientOptions::new()
+            .with_timeout(SILENCE)
+            .with_patience(PATIENCE)
+            .with_wait_observer(move |waits| spinner.show(waits))
+            .allow_public_redirects();
+        let options =
+            headers.into_iter().fold(options, |options, (name, value)| options.with_header(name, value));
+        Ok(Self { set: open(options)?, waiting, has_headers })
+    }
+}
+
+/// Allows the origin of `url`, and sends it the headers.
+fn at_origin(options: DualResponseClientOptions, url: &str) -> Result<DualResponseClientOptions> {
+    let origin = origin_of(url)?;
+    Ok(options.with_endpoint_origin(&origin).allow_origin(origin))
+}
+
+impl Set {
+    /// The set, as its server is asked for it.
+    pub(crate) async fn reach(&self) -> Result<Remote> {
+        let place = self.place.as_deref().unwrap_or("-");
+        let answer = if place.contains("://") { None } else { Some(answer(place).await?) };
+        Remote::new(self.headers()?, |mut options| {
+            if let Some(origin) = &self.origin {
+                options = options.allow_origin(origin_of(origin)?);
+            }
+            match &answer {
+                Some(answer) => opened(options, answer),
+                // Whoever types a URL means it.
+                None => Ok(DualResponseClient::new(at_origin(options, place)?)?.at(place)?),
+            }
+        })
     }
 
     /// Whether standard input says which set.
     pub(crate) fn is_stdin(&self) -> bool {
         self.place.as_deref() == Some("-")
-    }
-
-    /// An origin that may be gone to besides the set's own.
-    pub(crate) fn origin(&self) -> Option<&str> {
-        self.origin.as_deref()
-    }
-
-    /// The set at a URL. Whoever types one means it.
-    fn at(&self, url: &str) -> Result<ParsedDualResponse> {
-        let client = DualResponseClient::new(self.options()?.allow_origin(origin_of(url)?))?;
-        let answer = json!({"results": [], "resource": {"url": url}, "metadata": {"total_count": 0}});
-        client.parse_structured(&answer).context("this URL cannot be read")
-    }
-
-    fn options(&self) -> Result<DualResponseClientOptions> {
-        let headers = self.headers()?.into_iter();
-        Ok(headers.fold(DualResponseClientOptions::new(), |options, (name, value)| {
-            options.with_header(name, value)
-        }))
     }
 
     fn headers(&self) -> Result<Vec<(String, String)>> {
@@ -100,6 +113,19 @@ impl Set {
         }
         Ok(headers)
     }
+}
+
+/// The set of a tool's answer.
+fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDualResponse> {
+    let set = DualResponseClient::new(options)?.parse_strict(answer).map_err(|error| {
+        Misused(format!(
+            "{error}; pass what `antiphon call --json` prints for a tool with more rows than it shows"
+        ))
+    })?;
+    if let Err(DualResponseClientError::UrlRefused(why)) = set.resource_url() {
+        return Err(refused(answer, &why).into());
+    }
+    Ok(set)
 }
 
 /// A tool's answer, from a file.
@@ -155,6 +181,10 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
             eprintln!("hint: call the tool again; it makes a new one");
             Ok(Outcome::Nothing)
         }
+        Some(DualResponseClientError::RedirectRefused { origin, .. }) => Err(Misused(format!(
+            "the server keeps this file at {origin}; if you trust that, say `--origin {origin}`"
+        ))
+        .into()),
         Some(DualResponseClientError::Config(text)) => Err(Misused(text.clone()).into()),
         Some(refused) if matches!(refused.status(), Some(401 | 403)) => {
             let message = format!(

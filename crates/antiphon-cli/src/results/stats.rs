@@ -6,7 +6,7 @@ use axum::http::Method;
 use comfy_table::{Cell, CellAlignment, Color};
 use serde_json::Value;
 
-use super::{set::Set, table, wait::Waiting};
+use super::{set::Set, table};
 use crate::{app::App, exit::Outcome, print};
 
 /// How wide the picture of a column is at most.
@@ -17,9 +17,7 @@ const LETTERS: usize = 24;
 const NAMED: usize = 3;
 
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
-    let (_, wire) = set.reach().await?;
-    let waiting = Waiting::new("being counted…");
-    let text = wire.text(Method::GET, "stats", None, &waiting).await?;
+    let text = set.reach().await?.text(Method::GET, "stats", None, "being counted…").await?;
     if app.json {
         print::json(&text);
         return Ok(Outcome::Done);

@@ -1,10 +1,10 @@
 //! Which rows of a set, in which order, as it is typed.
 
-use antiphon_results::{ColumnDefinition, Order, Sort};
+use antiphon_results::{ColumnDefinition, Order, Sort, snapshot};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{filter::Filter, wait::Waiting};
+use super::filter::Filter;
 use crate::exit::Misused;
 
 /// So many columns a set can be sorted by at once.
@@ -56,7 +56,7 @@ impl View {
             sorts => body["sort"] = json!(sorts),
         }
         if !self.filter.is_empty() {
-            body["filter"] = self.filters(columns)?;
+            body["filter"] = json!(self.filters(columns)?);
         }
         Ok(body)
     }
@@ -72,23 +72,23 @@ impl View {
             query.push(("sort", names.collect::<Vec<_>>().join(",")));
         }
         if !self.filter.is_empty() {
-            query.push(("filter", self.filters(columns)?.to_string()));
+            query.push(("filter", json!(self.filters(columns)?).to_string()));
         }
         Ok(query)
     }
 
     /// What a person sees while the server is at it.
-    pub(crate) fn waiting(&self) -> Waiting {
-        Waiting::new(match (self.sort.is_empty(), self.filter.is_empty()) {
+    pub(crate) fn waiting(&self) -> &'static str {
+        match (self.sort.is_empty(), self.filter.is_empty()) {
             (false, _) => "being sorted…",
             (true, false) => "being filtered…",
             (true, true) => "still being written…",
-        })
+        }
     }
 
-    fn filters(&self, columns: &[ColumnDefinition]) -> Result<Value, Misused> {
-        let typed = self.filter.iter().map(|filter| filter.typed(columns).map_err(Misused));
-        Ok(json!(typed.collect::<Result<Vec<_>, _>>()?))
+    /// The conditions, with values of the columns' types.
+    pub(crate) fn filters(&self, columns: &[ColumnDefinition]) -> Result<Vec<snapshot::Filter>, Misused> {
+        self.filter.iter().map(|filter| filter.typed(columns).map_err(Misused)).collect()
     }
 }
 

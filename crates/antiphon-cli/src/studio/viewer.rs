@@ -15,7 +15,7 @@ use url::{Origin, Url};
 use super::refusal::Refusal;
 use crate::{
     config::{Config, Kind},
-    results::{Wire, address},
+    results::{Remote, address},
     target::Target,
 };
 
@@ -64,7 +64,7 @@ impl Viewer {
             .home
             .as_ref()
             .filter(|(origin, _)| Url::parse(&url).is_ok_and(|url| url.origin() == *origin));
-        let headers = ours.map_or(&[][..], |(_, headers)| headers);
-        Ok(address(&Wire::new(&url, headers)?).await?)
+        let headers = ours.map(|(_, headers)| headers.clone()).unwrap_or_default();
+        Ok(address(&Remote::at(&url, headers)?).await?)
     }
 }

@@ -76,6 +76,21 @@ impl Content {
         })
     }
 
+    /// A set of which only the URL is known.
+    pub(super) fn at(url: &str) -> Self {
+        Self {
+            sample: Vec::new(),
+            uri: None,
+            url: Some(url.to_owned()),
+            base_url: None,
+            name: None,
+            total_count: 0,
+            columns: Vec::new(),
+            executed_at: None,
+            expires_at: None,
+        }
+    }
+
     /// The id of the set: what stands after `://` in its URI, whatever the scheme, or at the end of its URL.
     pub(super) fn id(&self) -> Option<&str> {
         let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);

@@ -33,6 +33,17 @@ pub enum DualResponseClientError {
     /// The URL is one that is not gone to; the text says why, and what would allow it.
     #[error("{0}")]
     UrlRefused(String),
+    /// The server redirects an export to an origin that is not allowed.
+    #[error("{reason}")]
+    RedirectRefused {
+        /// The origin, as `https://host:port`.
+        origin: String,
+        /// Why it is not followed, and which option would allow it.
+        reason: String,
+    },
+    /// The server's bytes are no longer those that the first part of a download came from.
+    #[error("what is there now is not what the first bytes came from; begin again")]
+    Changed,
     /// More came, or would come, than a limit allows; the text says which.
     #[error("{0}")]
     TooLarge(String),
@@ -46,12 +57,12 @@ impl DualResponseClientError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Parse(_) => ErrorCode::ParseError,
-            Self::Fetch(_) => ErrorCode::FetchError,
+            Self::Fetch(_) | Self::Changed => ErrorCode::FetchError,
             Self::Timeout { .. } => ErrorCode::Timeout,
             Self::NotFound(_) => ErrorCode::ResourceNotFound,
             Self::Expired(_) => ErrorCode::ResourceExpired,
             Self::NotReady(_) => ErrorCode::ResourceNotReady,
-            Self::UrlRefused(_) => ErrorCode::UrlRefused,
+            Self::UrlRefused(_) | Self::RedirectRefused { .. } => ErrorCode::UrlRefused,
             Self::TooLarge(_) => ErrorCode::LimitExceeded,
             Self::Config(_) => ErrorCode::Configuration,
         }

@@ -12,6 +12,7 @@ use super::{
     error::{DualResponseClientError, FetchError, Result, words},
     fetch::{FetchRequest, FetchResponse},
     guard::{self, AddressRefused, Target},
+    options::WaitObserver,
     parsed::Inner,
 };
 use crate::error::BoxError;
@@ -51,7 +52,11 @@ impl Inner {
 
     /// How long may be waited for what is not ready yet, from now on.
     pub(super) fn patience(&self) -> Patience {
-        Patience { end: Instant::now() + self.setup.patience }
+        Patience {
+            end: Instant::now() + self.setup.patience,
+            observer: self.setup.wait_observer.clone(),
+            observed: false,
+        }
     }
 
     /// Reads the body of an answer that is JSON.
@@ -130,7 +135,11 @@ impl Inner {
             Err(_) => Said::default(),
         };
         let plain = status.canonical_reason().unwrap_or("no reason is given");
-        let mut error = FetchError::new(said.message.as_deref().map_or(plain.to_owned(), words));
+        let message = said.message.as_deref().map_or(plain.to_owned(), words);
+        let mut error = FetchError::new(match said.rule.as_deref() {
+            Some(rule) => format!("{message} (rule `{}`)", words(rule)),
+            None => message,
+        });
         error.status = Some(status.as_u16());
         error.code = said.code.as_deref().map(words);
         error.retry_after = retry_after.map(Duration::from_secs);
@@ -152,6 +161,9 @@ impl Inner {
 /// How long may be waited for what is not ready yet.
 pub(super) struct Patience {
     end: Instant,
+    observer: Option<WaitObserver>,
+    /// Whether the observer was told that a wait began.
+    observed: bool,
 }
 
 impl Patience {
@@ -162,8 +174,20 @@ impl Patience {
         if Instant::now() + wait >= self.end {
             return Err(error);
         }
+        if let (Some(observer), false) = (&self.observer, self.observed) {
+            observer(true);
+            self.observed = true;
+        }
         tokio::time::sleep(wait).await;
         Ok(())
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        if let (Some(observer), true) = (&self.observer, self.observed) {
+            observer(false);
+        }
     }
 }
 
@@ -182,6 +206,8 @@ pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
 struct Said {
     message: Option<String>,
     code: Option<String>,
+    /// Which rule a rejected query broke.
+    rule: Option<String>,
 }
 
 /// The media type of an answer without its parameters; empty if there is none.

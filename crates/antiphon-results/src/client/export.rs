@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How often in a row a connection may break before nothing came of it.
-const TRIES: u32 = 5;
+const TRIES: u32 = 6;
 
 /// The longest that a server can have us wait before it is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -43,12 +43,21 @@ pub struct ExportOptions {
     pub csv_safe: bool,
     /// How many bytes are there already, and the [`tag`](Download::tag) they came with.
     pub resume: Option<(u64, String)>,
+    /// Whether a resumed download begins again if the server's bytes have changed. Default: no, that is an error.
+    pub restart: bool,
 }
 
 impl ExportOptions {
     /// All of it, as it is.
     pub fn new() -> Self {
-        Self { sort: Vec::new(), filter: Vec::new(), columns: Vec::new(), csv_safe: true, resume: None }
+        Self {
+            sort: Vec::new(),
+            filter: Vec::new(),
+            columns: Vec::new(),
+            csv_safe: true,
+            resume: None,
+            restart: false,
+        }
     }
 
     /// Sorted like this.
@@ -78,6 +87,12 @@ impl ExportOptions {
     /// Goes on after so many bytes, which came with this [`tag`](Download::tag).
     pub fn resuming(mut self, bytes: u64, tag: impl Into<String>) -> Self {
         self.resume = Some((bytes, tag.into()));
+        self
+    }
+
+    /// Begins a resumed download again if the server's bytes have changed: [`Download::start`] is then 0.
+    pub fn or_restart(mut self) -> Self {
+        self.restart = true;
         self
     }
 }
@@ -152,13 +167,30 @@ impl ParsedDualResponse {
         let mut target = inner.below(&["export"])?;
         write_query(&mut target, format, options)?;
         let (at, tag) = options.resume.clone().map_or((0, None), |(at, tag)| (at, Some(tag)));
-        let mut flow =
-            Flow { inner: Arc::clone(inner), target, at, tag, total: None, body: None, skip: 0, broken: 0 };
-        let truncated = flow.connect().await?;
-        let (total, tag) = (flow.total, flow.tag.clone());
+        let mut flow = Flow {
+            inner: Arc::clone(inner),
+            target,
+            at,
+            tag,
+            total: None,
+            body: None,
+            skip: 0,
+            broken: 0,
+            restart: options.restart,
+        };
+        let truncated = match flow.connect().await {
+            Err(DualResponseClientError::Changed) if flow.restart => {
+                (flow.at, flow.tag, flow.total) = (0, None, None);
+                flow.connect().await?
+            }
+            connected => connected?,
+        };
+        // Only the first answer can begin again: later, bytes were handed on.
+        flow.restart = false;
+        let (total, start, tag) = (flow.total, flow.at, flow.tag.clone());
         let body =
             stream::try_unfold(flow, async |mut flow| Ok(flow.next().await?.map(|bytes| (bytes, flow))));
-        Ok(Download { total, start: at, tag, truncated, body: Box::pin(body) })
+        Ok(Download { total, start, tag, truncated, body: Box::pin(body) })
     }
 }
 
@@ -206,6 +238,8 @@ struct Flow {
     skip: u64,
     /// How often in a row the connection broke.
     broken: u32,
+    /// Whether to begin again if the bytes have changed.
+    restart: bool,
 }
 
 impl Flow {
@@ -231,6 +265,12 @@ impl Flow {
                     }
                     self.at += bytes.len() as u64;
                     self.broken = 0;
+                    if let Some(total) = self.total
+                        && self.at > total
+                    {
+                        let message = format!("the server sends more than the {total} bytes it announced");
+                        return Err(DualResponseClientError::Fetch(FetchError::new(message)));
+                    }
                     return Ok(Some(bytes));
                 }
                 Ok(None) if self.skip == 0 && self.total.map_or(*framed, |total| total == self.at) => {
@@ -281,14 +321,20 @@ impl Flow {
         // That there is nothing more may be said without a validator: how long the whole is says it too.
         let ended = answer.status == StatusCode::RANGE_NOT_SATISFIABLE;
         if self.at > 0 && tag != self.tag && !(ended && tag.is_none()) {
-            return Err(changed());
+            if !self.restart || answer.status != StatusCode::OK {
+                return Err(DualResponseClientError::Changed);
+            }
+            // The answer is all of the new bytes.
+            self.at = 0;
         }
         match answer.status {
             StatusCode::PARTIAL_CONTENT => {
-                let (start, total) =
-                    text("content-range").as_deref().and_then(content_range).ok_or_else(changed)?;
+                let (start, total) = text("content-range")
+                    .as_deref()
+                    .and_then(content_range)
+                    .ok_or(DualResponseClientError::Changed)?;
                 if start != self.at {
-                    return Err(changed());
+                    return Err(DualResponseClientError::Changed);
                 }
                 self.total = total.or(self.total);
                 self.skip = 0;
@@ -298,7 +344,7 @@ impl Flow {
                     text("content-range").and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
                 // Of the same bytes there are no more than we have, whoever does not know how many that is.
                 if total.map_or(tag.is_none(), |total| total != self.at) {
-                    return Err(changed());
+                    return Err(DualResponseClientError::Changed);
                 }
                 self.total = Some(self.at);
                 self.skip = 0;
@@ -354,11 +400,17 @@ impl Inner {
             && let Some(place) = answer.headers.get(header::LOCATION).and_then(|place| place.to_str().ok())
             && let Ok(url) = target.url.join(place)
         {
-            let storage = self.setup.policy.admit_url(url).map_err(DualResponseClientError::UrlRefused)?;
+            let origin = url.origin().ascii_serialization();
+            let refused =
+                |reason| DualResponseClientError::RedirectRefused { origin: origin.clone(), reason };
+            let storage = self.setup.policy.admit_redirect(url).map_err(refused)?;
             // The address is the credential there: ours are none of its business.
             let mut request = FetchRequest::new(Method::GET, storage.url, storage.reach);
             request.headers = range;
-            return Ok((self.exchange(request).await?, true));
+            return match self.exchange(request).await {
+                Err(DualResponseClientError::UrlRefused(reason)) => Err(refused(reason)),
+                answer => Ok((answer?, true)),
+            };
         }
         Ok((answer, false))
     }
@@ -376,15 +428,9 @@ fn passes(error: &DualResponseClientError) -> bool {
     match error {
         DualResponseClientError::Timeout { .. } => true,
         DualResponseClientError::Fetch(said) => match said.status {
-            Some(status) => matches!(status, 429 | 502 | 503 | 504),
+            Some(status) => matches!(status, 429 | 500 | 502 | 503 | 504),
             None => std::error::Error::source(said).is_some(),
         },
         _ => false,
     }
-}
-
-fn changed() -> DualResponseClientError {
-    DualResponseClientError::Fetch(FetchError::new(
-        "what is there now is not what the first bytes came from; begin again",
-    ))
 }

@@ -98,6 +98,17 @@ impl DualResponseClient {
         Ok(ParsedDualResponse::new(Arc::clone(&self.setup), content))
     }
 
+    /// The result set at a URL, without the tool result that it came in. Preview and columns are empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`UrlRefused`](DualResponseClientError::UrlRefused) if the options do not allow the URL.
+    pub fn at(&self, url: &str) -> Result<ParsedDualResponse> {
+        let parsed = ParsedDualResponse::new(Arc::clone(&self.setup), Content::at(url));
+        parsed.resource_url()?;
+        Ok(parsed)
+    }
+
     /// Reads the `structuredContent` of a tool result. `None` if it is no dual response.
     pub fn parse_structured(&self, structured_content: &Value) -> Option<ParsedDualResponse> {
         let content = Content::of_structured(structured_content).ok()?;

@@ -14,6 +14,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2 * 60);
 pub(super) const MAX_BODY: usize = 64 << 20;
 
 pub(super) type Clock = Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>;
+pub(super) type WaitObserver = Arc<dyn Fn(bool) + Send + Sync>;
 pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 
 /// How a [`DualResponseClient`](super::DualResponseClient) works, and where it may go.
@@ -49,10 +50,12 @@ pub struct DualResponseClientOptions {
     pub(super) endpoint: Option<String>,
     pub(super) origins: Vec<String>,
     pub(super) loopback: bool,
+    pub(super) public_redirects: bool,
     pub(super) headers: Vec<(String, String)>,
     pub(super) provider: Option<HeaderProvider>,
     pub(super) timeout: Option<Duration>,
     pub(super) patience: Option<Duration>,
+    pub(super) wait_observer: Option<WaitObserver>,
     pub(super) max_body: Option<usize>,
     pub(super) fetch: Option<Arc<dyn Fetch>>,
     pub(super) clock: Option<Clock>,
@@ -94,6 +97,13 @@ impl DualResponseClientOptions {
         self
     }
 
+    /// Lets the server redirect an export to any `https` address on the public internet, such as an object store. The
+    /// redirected request carries no headers of the application.
+    pub fn allow_public_redirects(mut self) -> Self {
+        self.public_redirects = true;
+        self
+    }
+
     /// A header for every request.
     ///
     /// Headers are sent to one origin: that of the base URL; without one, that of the MCP endpoint; without
@@ -131,6 +141,13 @@ impl DualResponseClientOptions {
         self
     }
 
+    /// Calls `observer` with `true` when the client begins to wait for rows that are not ready, and with `false` when
+    /// that wait is over.
+    pub fn with_wait_observer(mut self, observer: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        self.wait_observer = Some(Arc::new(observer));
+        self
+    }
+
     /// How many bytes a page may have. Default: 64 MiB.
     pub fn with_max_body(mut self, bytes: usize) -> Self {
         self.max_body = Some(bytes);
@@ -164,6 +181,7 @@ impl fmt::Debug for DualResponseClientOptions {
             .field("endpoint", &self.endpoint.as_deref().map(quiet))
             .field("origins", &self.origins)
             .field("loopback", &self.loopback)
+            .field("public_redirects", &self.public_redirects)
             .field("headers", &self.headers.iter().map(|(name, _)| name).collect::<Vec<_>>())
             .field("provider", &self.provider.is_some())
             .field("timeout", &self.timeout.unwrap_or(TIMEOUT))

@@ -1,9 +1,11 @@
 use bytes::Bytes;
 use http::Method;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     error::{DualResponseClientError, Result},
+    fetch::FetchResponse,
     guard::Target,
     parsed::{Inner, ParsedDualResponse, read},
 };
@@ -98,6 +100,35 @@ impl ParsedDualResponse {
     /// As for [`stats`](Self::stats), and when the query is refused: the error has the server's code, and its words.
     pub async fn query(&self, request: &QueryRequest) -> Result<DerivedBody> {
         read(&self.inner.ask_below(Method::POST, &["query"], written(request)?).await?)
+    }
+
+    /// Sends a request to a path below the set's address, waits while the set is not ready, and returns the JSON of the
+    /// answer. An empty `path` is the set itself.
+    ///
+    /// For what this client has no method for, and for servers whose JSON is not exactly ours.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fetch`](Self::fetch).
+    pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes> {
+        let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let body = body.map_or_else(Bytes::new, super::parsed::body);
+        self.inner.ask_below(method, &path, body).await
+    }
+
+    /// Requests a path below the set's address with more in its query, and returns the head of the answer, whatever its
+    /// media type.
+    ///
+    /// # Errors
+    ///
+    /// As for [`fetch`](Self::fetch).
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<FetchResponse> {
+        let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let mut target = self.inner.below(&path)?;
+        if !query.is_empty() {
+            target.url.query_pairs_mut().extend_pairs(query);
+        }
+        self.inner.within(self.inner.send_to(&target, Method::GET, "*/*", Bytes::new())).await
     }
 
     /// A set that a query over this one has made, to be fetched.

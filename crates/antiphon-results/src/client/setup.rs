@@ -9,7 +9,7 @@ use super::{
     fetch::Fetch,
     guard::{self, Policy},
     http::HttpFetch,
-    options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, PATIENCE, TIMEOUT},
+    options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, PATIENCE, TIMEOUT, WaitObserver},
 };
 
 /// Options that were checked.
@@ -23,6 +23,7 @@ pub(super) struct Setup {
     provider: Option<HeaderProvider>,
     pub(super) timeout: Duration,
     pub(super) patience: Duration,
+    pub(super) wait_observer: Option<WaitObserver>,
     pub(super) max_body: usize,
     pub(super) fetch: Arc<dyn Fetch>,
     clock: Option<Clock>,
@@ -49,7 +50,12 @@ impl Setup {
         }
 
         Ok(Self {
-            policy: Policy { listed, endpoint, loopback: options.loopback },
+            policy: Policy {
+                listed,
+                endpoint,
+                loopback: options.loopback,
+                public_redirects: options.public_redirects,
+            },
             base,
             fallback,
             home,
@@ -57,6 +63,7 @@ impl Setup {
             provider: options.provider,
             timeout: options.timeout.unwrap_or(TIMEOUT),
             patience: options.patience.unwrap_or(PATIENCE),
+            wait_observer: options.wait_observer,
             max_body: options.max_body.unwrap_or(MAX_BODY),
             fetch: options.fetch.unwrap_or_else(|| Arc::new(HttpFetch::new())),
             clock: options.clock,

@@ -112,7 +112,7 @@ async fn the_stored_file_is_got_from_the_bucket_itself() {
     };
     let refused = client(DualResponseClientOptions::new());
     let refused = refused.export(ExportFormat::Parquet, &ExportOptions::new()).await;
-    assert!(matches!(refused, Err(DualResponseClientError::UrlRefused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(DualResponseClientError::RedirectRefused { .. })), "{refused:?}");
     let allowed = client(DualResponseClientOptions::new().allow_origin(&endpoint));
     let download = allowed.export(ExportFormat::Parquet, &ExportOptions::new()).await.unwrap();
     let tag = download.tag().unwrap().to_owned();

@@ -1,7 +1,6 @@
 //! `antiphon results export`.
 
 mod bar;
-mod download;
 mod part;
 mod rows;
 mod save;
@@ -11,14 +10,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use antiphon_results::{ColumnDefinition, client::ParsedDualResponse};
+use antiphon_results::{
+    ColumnDefinition,
+    client::{ExportOptions, ParsedDualResponse},
+    snapshot::ExportFormat,
+};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{HumanBytes, ProgressBar};
 use serde_json::json;
 
-use self::{bar::Bar, download::Download, part::Part};
-use super::{page::Manifest, set::Set, table, view::View, wire::Wire};
+use self::{bar::Bar, part::Part};
+use super::{
+    page::Manifest,
+    set::{Remote, Set},
+    table,
+    view::View,
+};
 use crate::{
     app::App,
     exit::{Misused, Outcome},
@@ -88,13 +96,13 @@ impl Format {
     }
 
     /// What the server is asked for. An array is put together here, of lines.
-    fn asked(self) -> &'static str {
+    fn asked(self) -> ExportFormat {
         match self {
-            Self::Csv => "csv",
-            Self::Ndjson | Self::Json => "ndjson",
-            Self::Arrow => "arrow",
-            Self::Parquet => "parquet",
-            Self::Xlsx => "xlsx",
+            Self::Csv => ExportFormat::Csv,
+            Self::Ndjson | Self::Json => ExportFormat::Ndjson,
+            Self::Arrow => ExportFormat::Arrow,
+            Self::Parquet => ExportFormat::Parquet,
+            Self::Xlsx => ExportFormat::Xlsx,
         }
     }
 
@@ -113,11 +121,11 @@ impl Export {
     pub(crate) async fn run(&self, app: &App) -> Result<Outcome> {
         let (format, file) = (self.format(), self.file());
         self.check(format, file)?;
-        let (set, wire) = self.set.reach().await?;
-        let manifest = wire.manifest().await?.map(|(manifest, _)| manifest);
+        let remote = self.set.reach().await?;
+        let manifest = remote.manifest().await?.map(|(manifest, _)| manifest);
         let written = match self.route(format, manifest)? {
-            Some(manifest) => self.download(&wire, format, &manifest, file).await,
-            None => self.fetch(&set, format, file).await,
+            Some(manifest) => self.download(&remote, format, &manifest, file).await,
+            None => self.fetch(&remote.set, format, file).await,
         };
         let written = match written {
             // Whoever reads it has had enough (`| head`).
@@ -171,11 +179,10 @@ impl Export {
             let why = manifest.failure.as_deref().unwrap_or("its server does not say why");
             bail!("the rows of this set could not all be saved, so there are none: {why}");
         }
-        if !manifest.formats.iter().any(|known| known == format.asked()) {
+        let asked = format.asked().name();
+        if !manifest.formats.iter().any(|known| known == asked) {
             let known = manifest.formats.join(", ");
-            return Err(
-                Misused(format!("this set is not written as {}; there are {known}", format.asked())).into()
-            );
+            return Err(Misused(format!("this set is not written as {asked}; there are {known}")).into());
         }
         let known = |name: &&String| manifest.columns.iter().any(|column| column.name == **name);
         if let Some(name) = self.columns.iter().find(|name| !manifest.columns.is_empty() && !known(name)) {
@@ -212,48 +219,49 @@ impl Export {
     /// A file as the server writes it.
     async fn download(
         &self,
-        wire: &Wire,
+        remote: &Remote,
         format: Format,
         manifest: &Manifest,
         file: Option<&Path>,
     ) -> Result<Written> {
-        let asked = self.query(format, &manifest.columns)?;
-        let mut url = wire.below("export");
-        url.query_pairs_mut().extend_pairs(&asked);
-        let download = Download::new(wire, url, self.view.waiting(), self.set.origin());
+        remote.waiting.says(self.view.waiting());
+        let options = ExportOptions::new()
+            .with_sort(self.view.sort().iter().cloned())
+            .with_filter(self.view.filters(&manifest.columns)?)
+            .with_columns(&self.columns);
+        let export = save::Source { set: &remote.set, format, options };
         let rows = manifest.rows.filter(|_| manifest.exact && self.view.is_all());
         match file {
             None => {
                 let mut out = BufWriter::new(io::stdout().lock());
-                let rows = save::pour(download, format, &mut out, &Bar::hidden()).await?;
+                let rows = save::pour(&export, &mut out, &Bar::hidden()).await?;
                 Ok(Written { rows, bytes: None })
             }
             Some(path) if format == Format::Json => {
                 let mut part = Part::begin(path)?;
-                let rows = save::pour(download, format, &mut part, &Bar::new(None, rows)).await?;
+                let rows = save::pour(&export, &mut part, &Bar::new(None, rows)).await?;
                 let written = Written { rows, bytes: Some(part.length()) };
                 part.finish()?;
                 Ok(written)
             }
             Some(path) => {
-                let mut set = wire.url().clone();
-                set.set_query(None);
-                let request: Vec<String> =
-                    asked.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                let (set, request) = (set.to_string(), request.join("&"));
-                save::Save { path, set, request, resume: self.resume, format, rows }.run(download).await
+                // A query can hold a signed link, which is not written to a file.
+                let set = remote.set.resource_url()?.split('?').next().unwrap_or_default().to_owned();
+                let request = self.request(format, &manifest.columns)?;
+                save::Save { path, set, request, resume: self.resume, rows }.run(&export).await
             }
         }
     }
 
-    /// What the export is asked for with.
-    fn query(&self, format: Format, columns: &[ColumnDefinition]) -> Result<Vec<(&'static str, String)>> {
-        let mut query = vec![("format", format.asked().to_owned())];
+    /// Everything that decides about the bytes of the export, as text. A part is resumed only with the same request.
+    fn request(&self, format: Format, columns: &[ColumnDefinition]) -> Result<String> {
+        let mut query = vec![("format", format.asked().name().to_owned())];
         query.extend(self.view.query(columns)?);
         if !self.columns.is_empty() {
             query.push(("columns", self.columns.join(",")));
         }
-        Ok(query)
+        let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Ok(query.join("&"))
     }
 }
 

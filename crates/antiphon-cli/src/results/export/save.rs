@@ -2,16 +2,40 @@
 
 use std::{io::Write, path::Path};
 
-use antiphon_results::Rows;
+use antiphon_results::{
+    Rows,
+    client::{Download, DualResponseClientError, ExportOptions, ParsedDualResponse},
+};
 use anyhow::{Context as _, Result, bail};
+use futures_util::StreamExt as _;
 
 use super::{
     Format, Written,
     bar::{Bar, Count},
-    download::{Download, Piece},
     part::{Note, Part},
     rows::Writer,
 };
+
+/// How often an export begins again from its first byte.
+const MOST_RESTARTS: u32 = 5;
+
+/// The export that is downloaded.
+pub(super) struct Source<'a> {
+    pub(super) set: &'a ParsedDualResponse,
+    pub(super) format: Format,
+    pub(super) options: ExportOptions,
+}
+
+impl Source<'_> {
+    /// Begins the download, or resumes it after so many bytes of what has this validator.
+    async fn open(&self, resume: Option<(u64, String)>) -> Result<Download, DualResponseClientError> {
+        let mut options = self.options.clone();
+        if let Some((bytes, tag)) = resume {
+            options = options.resuming(bytes, tag).or_restart();
+        }
+        self.set.export(self.format.asked(), &options).await
+    }
+}
 
 /// Into a file, that can be gone on with.
 pub(super) struct Save<'a> {
@@ -22,76 +46,87 @@ pub(super) struct Save<'a> {
     pub(super) request: String,
     /// Whether to go on with what is there.
     pub(super) resume: bool,
-    pub(super) format: Format,
     /// How many rows there will be, if that is known.
     pub(super) rows: Option<u64>,
 }
 
 impl Save<'_> {
-    pub(super) async fn run(&self, mut download: Download<'_>) -> Result<Written> {
+    pub(super) async fn run(&self, source: &Source<'_>) -> Result<Written> {
         let resumed = if self.resume { Part::resume(self.path, &self.set, &self.request)? } else { None };
-        let (mut part, mut count) = match resumed {
+        let (mut part, mut count, mut resume) = match resumed {
+            Some((part, note)) if part.length() > 0 && note.total == Some(part.length()) => {
+                return self.finish(part, &Count::unknown());
+            }
             Some((part, note)) => {
-                download = download.after(part.length(), note.etag, note.total);
-                (part, Count::unknown())
+                let resume = (part.length(), note.etag);
+                (part, Count::unknown(), Some(resume))
             }
-            None => (Part::begin(self.path)?, Count::new(self.format)),
+            None => (Part::begin(self.path)?, Count::new(source.format), None),
         };
-        if download.open().await? {
-            self.restart(&mut part, &mut count)?;
-        }
-        self.note(&mut part, &download)?;
-        let bar = Bar::new(download.total(), self.rows.filter(|_| count.is_known()));
-        bar.begin(part.length());
-        while let Some(piece) = download.next().await? {
-            match piece {
-                Piece::Restart => {
-                    self.restart(&mut part, &mut count)?;
-                    self.note(&mut part, &download)?;
-                }
-                Piece::Bytes(bytes) => {
-                    part.write_all(&bytes).context("the file cannot be written")?;
-                    count.take(&bytes);
-                }
+        for begun in 0_u32.. {
+            let mut download = source.open(resume.take()).await?;
+            if download.start() < part.length() {
+                eprintln!("the server has something else now; the export begins again");
+                count = Count::new(source.format);
+                part.restart()?;
             }
-            bar.at(part.length(), count.rows());
+            self.note(&mut part, &download)?;
+            let bar = Bar::new(download.total(), self.rows.filter(|_| count.is_known()));
+            bar.begin(part.length());
+            let ended = loop {
+                match download.next().await {
+                    None => break Ok(()),
+                    Some(Err(error)) => break Err(error),
+                    Some(Ok(bytes)) => {
+                        part.write_all(&bytes).context("the file cannot be written")?;
+                        count.take(&bytes);
+                        bar.at(part.length(), count.rows());
+                    }
+                }
+            };
+            match ended {
+                Ok(()) => break,
+                Err(error) if begun < MOST_RESTARTS && begins_again(&download, &error) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        bar.end();
+        self.finish(part, &count)
+    }
+
+    fn finish(&self, part: Part, count: &Count) -> Result<Written> {
         let written = Written { rows: count.rows().or(self.rows), bytes: Some(part.length()) };
         part.finish()?;
         Ok(written)
     }
 
-    fn restart(&self, part: &mut Part, count: &mut Count) -> Result<()> {
-        if part.length() > 0 {
-            eprintln!("the server has something else now; the export begins again");
-        }
-        *count = Count::new(self.format);
-        part.restart()
-    }
-
     /// Without a validator nobody could tell later whether it is the same, so then there is no note.
-    fn note(&self, part: &mut Part, download: &Download<'_>) -> Result<()> {
+    fn note(&self, part: &mut Part, download: &Download) -> Result<()> {
         let Some(etag) = download.tag() else { return part.forget() };
         let (set, request, etag) = (self.set.clone(), self.request.clone(), etag.to_owned());
         part.note(&Note { set, request, etag, total: download.total() })
     }
 }
 
+/// Whether an export that failed can begin again: the server's bytes have changed, or a connection broke that cannot be
+/// resumed because the server gave no validator.
+fn begins_again(download: &Download, error: &DualResponseClientError) -> bool {
+    let unanswered = error.status().is_none();
+    matches!(error, DualResponseClientError::Changed) || (unanswered && download.tag().is_none())
+}
+
 /// To whoever reads as it comes, or into an array. What was written cannot be taken back.
-pub(super) async fn pour(
-    mut download: Download<'_>,
-    format: Format,
-    out: &mut impl Write,
-    bar: &Bar,
-) -> Result<Option<u64>> {
+pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -> Result<Option<u64>> {
+    let format = source.format;
     let mut count = Count::new(format);
     let mut lines = (format == Format::Json).then(|| Lines { writer: Writer::new(format), rest: Vec::new() });
     let mut bytes_in = 0;
-    download.open().await?;
-    while let Some(piece) = download.next().await? {
-        let Piece::Bytes(bytes) = piece else {
-            bail!("the connection broke, and the server has something else now; export again")
+    let mut download = source.open(None).await?;
+    while let Some(bytes) = download.next().await {
+        let bytes = match bytes {
+            Err(DualResponseClientError::Changed) => {
+                bail!("the connection broke, and the server has something else now; export again")
+            }
+            bytes => bytes?,
         };
         match &mut lines {
             Some(lines) => lines.take(&bytes, out)?,

@@ -24,6 +24,8 @@ pub(super) struct Policy {
     pub(super) endpoint: Option<Origin>,
     /// Whether this machine may be gone to.
     pub(super) loopback: bool,
+    /// Whether an export may be redirected to any public address.
+    pub(super) public_redirects: bool,
 }
 
 /// A URL that may be gone to.
@@ -62,6 +64,18 @@ impl Policy {
         reach.check_host(&url).map_err(|refused| refused.to_string())?;
         url.set_fragment(None);
         Ok(Target { url, reach })
+    }
+
+    /// Decides about `url`, to which an export is redirected.
+    pub(super) fn admit_redirect(&self, mut url: Url) -> Result<Target, String> {
+        let admitted = self.admit_url(url.clone());
+        let anonymous = url.username().is_empty() && url.password().is_none();
+        if admitted.is_ok() || !self.public_redirects || !anonymous || url.scheme() != "https" {
+            return admitted;
+        }
+        Reach::Public.check_host(&url).map_err(|refused| refused.to_string())?;
+        url.set_fragment(None);
+        Ok(Target { url, reach: Reach::Public })
     }
 
     fn reach(&self, url: &Url, origin: &Origin, shown: &str) -> Result<Reach, String> {
