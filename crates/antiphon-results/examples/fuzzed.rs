@@ -1,17 +1,13 @@
 //! A server for `cargo xtask results fuzz`: sets of every kind, as many to be deleted as anybody asks for, and a clock
 //! that stands still, so that nothing ends but what is deleted.
 //!
-//! `fuzzed openapi` prints the document that describes the routes. `fuzzed --http ADDRESS --ids FILE [--callers]`
-//! serves, and writes down which sets there are; with `--callers` only `Authorization: Bearer fuzz` gets in.
-
-#![expect(clippy::print_stdout, reason = "prints the document where it is told to")]
+//! `fuzzed --http ADDRESS --ids FILE [--callers]` serves, and writes down which sets there are; with `--callers` only `Authorization: Bearer fuzz` gets in.
 
 use std::{net::SocketAddr, time::Duration};
 
 use antiphon_results::{
     BoxError, ColumnDefinition, CreateOptions, DualResponseServer, DualResponseServerOptions, LinkKeys,
     MemoryStore, Order, Owner, ResourceStore, Result, Rows, Sort,
-    rest::openapi,
     source::{PageRequest, Query, Source},
     store::{Gone, Removal, Resource, ResourceUpdate},
 };
@@ -30,10 +26,6 @@ const STAY: usize = 8;
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    if words == ["openapi"] {
-        println!("{:#}", openapi());
-        return Ok(());
-    }
     let after = |name: &str| {
         let at = words.iter().position(|word| word == name).ok_or_else(|| format!("{name} is missing"))?;
         words.get(at + 1).ok_or_else(|| format!("{name} needs a value"))

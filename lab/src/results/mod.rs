@@ -2,11 +2,9 @@
 
 mod fuzz;
 
-use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::project::{self, Project};
@@ -14,8 +12,6 @@ use crate::project::{self, Project};
 /// What to do with the routes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kind {
-    /// Write `openapi.json` anew, from the code.
-    Openapi,
     /// Ask everything the document allows, and everything it does not, of a real server.
     Fuzz(Options),
 }
@@ -31,18 +27,8 @@ pub(crate) struct Options {
 pub(crate) fn main(kind: &Kind) -> Result<()> {
     let project = Project::open()?;
     match kind {
-        Kind::Openapi => write_document(&project),
         Kind::Fuzz(options) => fuzz::main(&project, options.cases),
     }
-}
-
-fn write_document(project: &Project) -> Result<()> {
-    let server = build(project)?;
-    let document = project::read(Command::new(server).arg("openapi"))?;
-    let path = document_path(project);
-    fs::write(&path, document).with_context(|| format!("could not write {}", path.display()))?;
-    println!("wrote {}", path.display());
-    Ok(())
 }
 
 fn document_path(project: &Project) -> PathBuf {

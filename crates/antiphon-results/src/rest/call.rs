@@ -38,7 +38,7 @@ impl FromRequestParts<DualResponseServer> for Call {
             return Err(ApiError::query_too_long(MAX_QUERY));
         }
         let query = Query::read(text);
-        let shown = match (&query.link, &server.inner.options.authenticate) {
+        let shown = match (query.link(), &server.inner.options.authenticate) {
             // Whoever brings a link is judged by it and by nothing else.
             (Some(link), _) => server.open_link(link),
             (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
@@ -48,7 +48,7 @@ impl FromRequestParts<DualResponseServer> for Call {
             (None, None) => Ok(Access::caller(Owner::nobody())),
         };
         if let Err(error) = &shown {
-            let (action, by_link) = (action(parts), query.link.is_some());
+            let (action, by_link) = (action(parts), query.link().is_some());
             server.inner.record(Owner::nobody(), by_link, action, &id, (0, 0), Some(error.code()));
         }
         let access = shown?;

@@ -53,7 +53,7 @@ use axum::{
     extract::RawPathParams,
     middleware,
     response::IntoResponse as _,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
@@ -103,26 +103,9 @@ impl DualResponseServer {
     pub fn router(&self) -> Router {
         self.begin_cleaning();
         let document = Bytes::from(openapi::for_server(self.base_url()).to_string());
-        let document = move || std::future::ready(json(document.clone()));
-        let page = viewer::Page::new();
-        let view = move |names: RawPathParams, headers: HeaderMap| {
-            std::future::ready(viewer::view(page.clone(), &names, &headers))
-        };
-        let router = Router::new()
-            .route("/openapi.json", get(document))
-            .route(
-                "/{id}",
-                get(routes::describe).post(routes::page).put(routes::set_life).delete(routes::delete),
-            )
-            .route("/{id}/rows", get(routes::rows))
-            .route("/{id}/manifest", get(sets::manifest))
-            .route("/{id}/export", get(export::export))
-            .route("/{id}/chunks/{index}", get(export::chunk))
-            .route("/{id}/stats", get(sets::stats))
-            .route("/{id}/aggregate", post(sets::aggregate))
-            .route("/{id}/query", post(sets::query))
-            .route("/{id}/view", get(view))
-            .route("/{id}/links", post(links::mint).delete(links::revoke))
+        let router = routes(document)
+            .into_iter()
+            .fold(Router::new(), |router, (path, methods)| router.route(path, methods))
             .method_not_allowed_fallback(error::method_not_allowed)
             .fallback(error::no_such_route)
             .with_state(self.clone())
@@ -136,6 +119,29 @@ impl DualResponseServer {
             .layer(middleware::from_fn_with_state(door, guard::admit))
             .layer(middleware::from_fn(guard::guard))
     }
+}
+
+/// Every path and its methods. A test compares them with `openapi.json`.
+fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer>)> {
+    let document = move || std::future::ready(json(document.clone()));
+    let page = viewer::Page::new();
+    let view = move |names: RawPathParams, headers: HeaderMap| {
+        std::future::ready(viewer::view(page.clone(), &names, &headers))
+    };
+    let set = get(routes::describe).post(routes::page).put(routes::set_life).delete(routes::delete);
+    vec![
+        ("/openapi.json", get(document)),
+        ("/{id}", set),
+        ("/{id}/rows", get(routes::rows)),
+        ("/{id}/manifest", get(sets::manifest)),
+        ("/{id}/export", get(export::export)),
+        ("/{id}/chunks/{index}", get(export::chunk)),
+        ("/{id}/stats", get(sets::stats)),
+        ("/{id}/aggregate", post(sets::aggregate)),
+        ("/{id}/query", post(sets::query)),
+        ("/{id}/view", get(view)),
+        ("/{id}/links", post(links::mint).delete(links::revoke)),
+    ]
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

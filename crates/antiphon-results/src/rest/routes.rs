@@ -164,7 +164,7 @@ fn page_headers(
     if let Some(limit) = limit {
         let _ = write!(next, "&limit={limit}");
     }
-    if let Some(link) = &call.query.link {
+    if let Some(link) = call.query.link() {
         // It was good, so it is letters and digits.
         let _ = write!(next, "&link={link}");
     }

@@ -8,6 +8,8 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 
+#[cfg(test)]
+pub(super) use self::query::PARAMETERS;
 pub(super) use self::query::Query;
 use self::{
     sorts::Sorts,

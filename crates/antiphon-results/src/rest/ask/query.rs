@@ -7,19 +7,16 @@ use crate::{
     snapshot::{ExportFormat, Filter, View},
 };
 
+/// The query parameters that the routes read. A test compares them with `openapi.json`.
+pub(in crate::rest) const PARAMETERS: [&str; 10] =
+    ["columns", "csv_safe", "cursor", "filter", "format", "limit", "link", "offset", "order", "sort"];
+
 /// What the query of a request says, as text. Names that are not ours are not looked at: they may be for whoever
 /// says who is calling.
 #[derive(Default)]
 pub(in crate::rest) struct Query {
-    pub(in crate::rest) link: Option<String>,
-    offset: Option<String>,
-    limit: Option<String>,
-    sort: Option<String>,
-    order: Option<String>,
-    cursor: Option<String>,
-    csv_safe: Option<String>,
-    filter: Option<String>,
-    format: Option<String>,
+    /// Parameters and their values. `columns` is not among them.
+    given: Vec<(&'static str, String)>,
     /// All that were given, one after another.
     columns: Vec<String>,
     /// A name that is there more than once.
@@ -33,46 +30,40 @@ impl Query {
             return query;
         }
         for (name, value) in url::form_urlencoded::parse(text.as_bytes()) {
-            let (name, place) = match &*name {
-                "link" => ("link", &mut query.link),
-                "offset" => ("offset", &mut query.offset),
-                "limit" => ("limit", &mut query.limit),
-                "sort" => ("sort", &mut query.sort),
-                "order" => ("order", &mut query.order),
-                "cursor" => ("cursor", &mut query.cursor),
-                "csv_safe" => ("csv_safe", &mut query.csv_safe),
-                "filter" => ("filter", &mut query.filter),
-                "format" => ("format", &mut query.format),
-                "columns" => {
-                    query.columns.extend(value.split(',').map(str::to_owned));
-                    continue;
-                }
-                _ => continue,
-            };
-            if place.is_some() {
-                query.twice = Some(name);
+            let Some(name) = PARAMETERS.into_iter().find(|known| *known == name) else { continue };
+            if name == "columns" {
+                query.columns.extend(value.split(',').map(str::to_owned));
+                continue;
             }
-            *place = Some(value.into_owned());
-        }
-        if query.twice == Some("link") {
-            // Of two links none is the one that decides.
-            query.link = Some(String::new());
+            match query.given.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, earlier)) => {
+                    query.twice = Some(name);
+                    // Of two links none is the one that decides.
+                    *earlier = if name == "link" { String::new() } else { value.into_owned() };
+                }
+                None => query.given.push((name, value.into_owned())),
+            }
         }
         query
+    }
+
+    /// The token of a signed link.
+    pub(in crate::rest) fn link(&self) -> Option<&str> {
+        self.get("link")
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.given.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
     }
 
     /// Which rows `GET /{id}/rows` asks for.
     pub(in crate::rest) fn page(&self) -> Result<PageOptions, ApiError> {
         self.check()?;
-        let number = |name: &'static str, text: &Option<String>| {
-            text.as_deref().map(|text| digits(text).ok_or_else(|| whole(name))).transpose()
+        let number = |name: &'static str| {
+            self.get(name).map(|text| digits(text).ok_or_else(|| whole(name))).transpose()
         };
-        let options = options(
-            number("offset", &self.offset)?,
-            number("limit", &self.limit)?,
-            self.sort()?,
-            self.cursor.clone(),
-        )?;
+        let cursor = self.get("cursor").map(str::to_owned);
+        let options = options(number("offset")?, number("limit")?, self.sort()?, cursor)?;
         Ok(options.with_filter(self.filter()?).with_columns(self.columns()?))
     }
 
@@ -92,15 +83,15 @@ impl Query {
                 ApiError::invalid("`format` must be `ndjson`, `csv`, `arrow`, `parquet` or `xlsx`")
             })
         };
-        self.format.as_deref().map(named).transpose()
+        self.get("format").map(named).transpose()
     }
 
     /// By what is sorted: `a` with `order`, or `a,-b`.
     fn sort(&self) -> Result<Vec<Sort>, ApiError> {
-        let order = order(self.order.as_deref())?;
-        let Some(text) = &self.sort else { return Ok(Vec::new()) };
-        if self.order.is_some() || !(text.contains(',') || text.starts_with('-')) {
-            return Ok(vec![Sort { field: text.clone(), order }]);
+        let order = order(self.get("order"))?;
+        let Some(text) = self.get("sort") else { return Ok(Vec::new()) };
+        if self.get("order").is_some() || !(text.contains(',') || text.starts_with('-')) {
+            return Ok(vec![Sort { field: text.to_owned(), order }]);
         }
         let sorts = text.split(',').map(|name| match name.strip_prefix('-') {
             Some(name) => Sort::descending(name),
@@ -112,12 +103,12 @@ impl Query {
 
     /// The same for a set that has a column of just this name: what is one column's name was always that column.
     pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
-        let named = self.sort.as_ref().filter(|text| columns.iter().any(|column| column.name == **text))?;
-        Some(Sort { field: named.clone(), order: order(self.order.as_deref()).ok()? })
+        let named = self.get("sort").filter(|text| columns.iter().any(|column| column.name == *text))?;
+        Some(Sort { field: named.to_owned(), order: order(self.get("order")).ok()? })
     }
 
     fn filter(&self) -> Result<Vec<Filter>, ApiError> {
-        let Some(text) = &self.filter else { return Ok(Vec::new()) };
+        let Some(text) = self.get("filter") else { return Ok(Vec::new()) };
         let filter: Result<Vec<Object<Filter>>, _> = serde_json::from_str(text);
         let filter = filter.map_err(|error| ApiError::invalid(format!("`filter` is wrong: {error}")))?;
         Ok(filter.into_iter().map(|Object(filter)| filter).collect())
@@ -133,7 +124,7 @@ impl Query {
     /// Whether cells of CSV that a spreadsheet would run are made harmless.
     pub(in crate::rest) fn csv_safe(&self) -> Result<bool, ApiError> {
         self.check()?;
-        match self.csv_safe.as_deref() {
+        match self.get("csv_safe") {
             None | Some("true") => Ok(true),
             Some("false") => Ok(false),
             Some(_) => Err(ApiError::invalid("`csv_safe` must be `true` or `false`")),
