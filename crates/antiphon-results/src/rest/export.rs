@@ -53,7 +53,7 @@ pub(super) async fn export(State(server): State<DualResponseServer>, method: Met
         return plain(&server, &method, &call, &resource, options, format, csv_safe).await;
     }
     let request = ExportRequest::new(format).with_view(view).with_columns(columns).with_csv_safe(csv_safe);
-    answer(&server, &method, &call, request).await
+    answer(&server, &method, &call, &resource, request).await
 }
 
 /// `GET /{id}/chunks/{index}`.
@@ -70,11 +70,18 @@ pub(super) async fn chunk(
     }
     let csv_safe = call.query.csv_safe()?;
     let request = ExportRequest::new(format).with_chunk(Some(index)).with_csv_safe(csv_safe);
-    answer(&server, &method, &call, request).await
+    let resource = server.inner.open_rows(&call.id, &call.access, Action::Export).await?;
+    answer(&server, &method, &call, &resource, request).await
 }
 
 /// Rows that are saved, in a format: the whole or a part of the bytes.
-async fn answer(server: &DualResponseServer, method: &Method, call: &Call, request: ExportRequest) -> Answer {
+async fn answer(
+    server: &DualResponseServer,
+    method: &Method,
+    call: &Call,
+    resource: &Resource,
+    request: ExportRequest,
+) -> Answer {
     let stored = request.format == ExportFormat::Parquet
         && request.view.is_whole()
         && request.columns.is_empty()
@@ -83,15 +90,15 @@ async fn answer(server: &DualResponseServer, method: &Method, call: &Call, reque
     if stored
         && method == Method::GET
         && server.inner.options.retrieval != RetrievalMode::Proxy
-        && let Some((url, _)) = server.sign(&call.id, &call.access).await?
+        && let Some((url, _)) = server.sign_of(resource, &call.access).await?
     {
         let place = HeaderValue::try_from(url.as_str()).map_err(|_| ApiError::internal())?;
         return Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response());
     }
-    let whole = || server.export(&call.id, &call.access, request.clone());
+    let whole = || server.export_of(resource, &call.access, request.clone());
     let asked = range::asked(&call.headers).filter(|_| method == Method::GET);
     let Some(asked) = asked else { return written(server, method, call, whole().await?, false) };
-    let part = server.export(&call.id, &call.access, request.clone().with_range(Some(asked))).await;
+    let part = server.export_of(resource, &call.access, request.clone().with_range(Some(asked))).await;
     let part = match part {
         // There may be no such part of what is there, and yet be one of what the caller means.
         Err(DualResponseError::Invalid(text)) if text.starts_with("range") => {
@@ -242,6 +249,7 @@ fn repr_digest(digest: &str) -> Option<HeaderValue> {
 pub(super) async fn streamed(
     server: &DualResponseServer,
     call: &Call,
+    resource: &Resource,
     options: &PageOptions,
     format: Format,
     csv_safe: bool,
@@ -258,7 +266,7 @@ pub(super) async fn streamed(
         ExportRequest::new(written).with_columns(options.columns.iter().cloned()).with_csv_safe(csv_safe);
     request.view.sort.clone_from(&options.sort);
     request.view.filter.clone_from(&options.filter);
-    let mut export = server.export(&call.id, &call.access, request).await?;
+    let mut export = server.export_of(resource, &call.access, request).await?;
     // The first bytes are there before anything is answered: what fails at once is an error like any other.
     let first = stream::first(export.body.next(), server).await?.transpose()?;
     let body = futures_util::stream::iter(first.map(Ok)).chain(export.body);

@@ -87,7 +87,7 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
         return Ok((headers, tag.map(|tag| [tag.header()]), answer).into_response());
     }
     let limit = options.limit;
-    let page = server.page(&call.id, &call.access, options).await?;
+    let page = server.page_of(&resource, &call.access, options).await?;
     let body = page_body(&page);
     let tag = tag.unwrap_or_else(|| Tag::of_body(body.as_bytes()));
     let known = tag.is_known(&call.headers);

@@ -39,12 +39,12 @@ pub(super) async fn answer(
 ) -> Result<Response, ApiError> {
     let mut columns = resource.columns.clone();
     if resource.query == Origin::Snapshot {
-        if let Some(answer) = export::streamed(server, call, &options, format, csv_safe).await? {
+        if let Some(answer) = export::streamed(server, call, resource, &options, format, csv_safe).await? {
             return Ok(answer);
         }
         columns = server.inner.shown(resource, &options)?;
     }
-    let mut rows = Box::pin(server.stream(&call.id, &call.access, options).await?);
+    let mut rows = Box::pin(server.stream_of(resource, &call.access, options).await?);
     // The first part is read before anything is answered: what fails at once is an error like any other.
     let first = rows.try_next().await?;
     let headers = [

@@ -145,15 +145,7 @@ impl Inner {
     /// What is not there and what is not theirs are the same to a caller.
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         // A link says by itself what it is for; that is judged before anything is looked up.
-        if let Access::Link(LinkAccess(grant)) = access {
-            if grant.id != id {
-                return Err(DualResponseError::Unauthorized);
-            }
-            let allowed = action.scope().is_some_and(|scope| grant.scopes.contains(&scope));
-            if !allowed || (grant.paged && action == Action::Export) {
-                return Err(DualResponseError::Forbidden);
-            }
-        }
+        check_link(id, access, action)?;
         let Some(resource) = self.options.store.get(id).await? else {
             return Err(match self.options.store.tombstone(id).await? {
                 Some(Gone { tombstone: Tombstone::Expired, owner }) if access.is(&owner) => {
@@ -162,13 +154,20 @@ impl Inner {
                 _ => DualResponseError::NotFound,
             });
         };
+        self.permit(&resource, access, action).await?;
+        Ok(resource)
+    }
+
+    /// Checks whether this may be done with a set that was opened, possibly for something else. Reads nothing.
+    pub(crate) async fn permit(&self, resource: &Resource, access: &Access, action: Action) -> Result<()> {
+        check_link(&resource.id, access, action)?;
         let may = match access {
             Access::Link(LinkAccess(grant)) if grant.epoch != resource.link_epoch => {
                 return Err(DualResponseError::Unauthorized);
             }
             Access::Program | Access::Link(_) => true,
             Access::Caller(caller) => match &self.options.authorize {
-                Some(authorize) => authorize.authorize(&resource, caller, action).await,
+                Some(authorize) => authorize.authorize(resource, caller, action).await,
                 None => resource.owner == *caller,
             },
         };
@@ -178,6 +177,19 @@ impl Inner {
         if resource.is_expired(self.now()) {
             return Err(DualResponseError::Expired);
         }
-        Ok(resource)
+        Ok(())
     }
+}
+
+/// Checks whether a link is for this set and for this.
+fn check_link(id: &str, access: &Access, action: Action) -> Result<()> {
+    let Access::Link(LinkAccess(grant)) = access else { return Ok(()) };
+    if grant.id != id {
+        return Err(DualResponseError::Unauthorized);
+    }
+    let allowed = action.scope().is_some_and(|scope| grant.scopes.contains(&scope));
+    if !allowed || (grant.paged && action == Action::Export) {
+        return Err(DualResponseError::Forbidden);
+    }
+    Ok(())
 }

@@ -6,6 +6,7 @@ mod stream;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::sync::SemaphorePermit;
 
 use self::cursor::Cursor;
 use super::{Access, Action, DualResponseServer, Inner, create::after, sorted};
@@ -146,7 +147,28 @@ const READ_ROWS: u64 = 100;
 impl DualResponseServer {
     /// A page of a set, for somebody who may read it.
     pub async fn page(&self, id: &str, access: &Access, options: PageOptions) -> Result<Page> {
-        let page = self.inner.page(id, access, options).await;
+        let page = async {
+            // First of all, so that a crowd waits here and not at the store.
+            let turn = self.inner.turn().await?;
+            let resource = self.inner.open(id, access, Action::Read).await?;
+            self.inner.page(&resource, options, turn).await
+        };
+        self.audited(id, access, page.await)
+    }
+
+    /// A page of a set that was opened for reading.
+    pub(crate) async fn page_of(
+        &self,
+        resource: &Resource,
+        access: &Access,
+        options: PageOptions,
+    ) -> Result<Page> {
+        let page = async { self.inner.page(resource, options, self.inner.turn().await?).await };
+        self.audited(&resource.id, access, page.await)
+    }
+
+    /// Reports a page to the audit.
+    fn audited(&self, id: &str, access: &Access, page: Result<Page>) -> Result<Page> {
         let (handed, refused) = match &page {
             Ok(page) => ((page.rows.len() as u64, page.rows.bytes() as u64), None),
             Err(error) => ((0, 0), Some(error.code())),
@@ -159,7 +181,7 @@ impl DualResponseServer {
     /// before a model.
     pub async fn read(&self, id: &str, access: &Access) -> Result<Value> {
         let resource = self.inner.open_rows(id, access, Action::Read).await?;
-        let rows = match self.page(id, access, PageOptions::new(0, READ_ROWS)).await {
+        let rows = match self.page_of(&resource, access, PageOptions::new(0, READ_ROWS)).await {
             Ok(page) => page.rows,
             // While rows come in, the first that came are better than none.
             Err(DualResponseError::NotReady { .. }) => Rows::try_from(resource.sample_data.clone())
@@ -202,22 +224,32 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    async fn page(&self, id: &str, access: &Access, options: PageOptions) -> Result<Page> {
-        let limits = &self.options.limits;
-        // First of all, so that a crowd waits here and not at the store.
-        let turn = tokio::time::timeout(limits.wait, self.pages.acquire()).await;
-        let Ok(Ok(turn)) = turn else { return Err(DualResponseError::Busy { retry_after: limits.wait }) };
-        let resource = self.open(id, access, Action::Read).await?;
-        if resource.query == Origin::Snapshot {
-            return self.snapshot_page(&resource, options, turn).await;
+    /// Waits until one of the places for pages is free.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>> {
+        let wait = self.options.limits.wait;
+        match tokio::time::timeout(wait, self.pages.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(DualResponseError::Busy { retry_after: wait }),
         }
+    }
+
+    async fn page(
+        &self,
+        resource: &Resource,
+        options: PageOptions,
+        turn: SemaphorePermit<'_>,
+    ) -> Result<Page> {
+        if resource.query == Origin::Snapshot {
+            return self.snapshot_page(resource, options, turn).await;
+        }
+        let limits = &self.options.limits;
         let limit = options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows);
-        let mut request = request(&resource, options, limit)?.with_max_bytes(limits.page_bytes);
-        let consistency = Consistency::of(&resource);
+        let mut request = request(resource, options, limit)?.with_max_bytes(limits.page_bytes);
+        let consistency = Consistency::of(resource);
         // The count is of an earlier time; whether rows come after these, only one more of them tells.
         let keyset = consistency == Consistency::Keyset;
         request.limit = request.limit.saturating_add(u64::from(keyset));
-        let (rows, counted) = tokio::join!(self.rows(&resource, &request), self.count_access(&resource));
+        let (rows, counted) = tokio::join!(self.rows(resource, &request), self.count_access(resource));
         counted?;
         let mut rows = rows?;
         let full = rows.len() as u64 >= request.limit;
@@ -228,7 +260,7 @@ impl Inner {
         let more = consistency == Consistency::Fixed || full || cut;
         let has_next = !rows.is_empty() && more && (keyset || end < resource.total_count);
         let cursor = match consistency {
-            Consistency::Keyset if has_next => Cursor::after(&resource, &request, &rows)?.encode(),
+            Consistency::Keyset if has_next => Cursor::after(resource, &request, &rows)?.encode(),
             _ => None,
         };
         Ok(Page {

@@ -33,11 +33,32 @@ impl DualResponseServer {
         options: PageOptions,
     ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
         let action = self.inner.streaming(options.limit.unwrap_or(u64::MAX));
-        let begun = Arc::clone(&self.inner).stream(id, access, options).await;
-        if let Err(error) = &begun {
-            self.inner.audit(access, action, id, (0, 0), Some(error.code()));
-        }
-        begun
+        let begun = async {
+            let turn = self.inner.stream_turn().await?;
+            let resource = self.inner.open(id, access, action).await?;
+            Arc::clone(&self.inner).stream(resource, access, options, turn).await
+        };
+        begun.await.inspect_err(|error| self.inner.audit(access, action, id, (0, 0), Some(error.code())))
+    }
+
+    /// The same of a set that was opened for reading.
+    #[cfg(feature = "rest")]
+    pub(crate) async fn stream_of(
+        &self,
+        resource: &Resource,
+        access: &Access,
+        options: PageOptions,
+    ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
+        let action = self.inner.streaming(options.limit.unwrap_or(u64::MAX));
+        let begun = async {
+            let turn = self.inner.stream_turn().await?;
+            self.inner.permit(resource, access, action).await?;
+            Arc::clone(&self.inner).stream(resource.clone(), access, options, turn).await
+        };
+        let refused = |error: &DualResponseError| {
+            self.inner.audit(access, action, &resource.id, (0, 0), Some(error.code()));
+        };
+        begun.await.inspect_err(refused)
     }
 }
 
@@ -47,18 +68,24 @@ impl Inner {
         if rows <= self.options.limits.page_rows { Action::Read } else { Action::Export }
     }
 
+    /// Waits until one of the places for streams is free.
+    async fn stream_turn(&self) -> Result<OwnedSemaphorePermit> {
+        let wait = self.options.limits.wait;
+        match tokio::time::timeout(wait, Arc::clone(&self.streams).acquire_owned()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(DualResponseError::Busy { retry_after: wait }),
+        }
+    }
+
     async fn stream(
         self: Arc<Self>,
-        id: &str,
+        resource: Resource,
         access: &Access,
         options: PageOptions,
+        turn: OwnedSemaphorePermit,
     ) -> Result<impl Stream<Item = Result<Rows>> + Send + use<>> {
-        let limits = &self.options.limits;
-        let turn = tokio::time::timeout(limits.wait, Arc::clone(&self.streams).acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else { return Err(DualResponseError::Busy { retry_after: limits.wait }) };
         let left = options.limit.unwrap_or(u64::MAX);
         let action = self.streaming(left);
-        let resource = self.open(id, access, action).await?;
         let saved = match resource.query {
             Origin::Snapshot => Some(self.begin_saved(&resource, &options).await?),
             _ => None,

@@ -61,22 +61,35 @@ impl DualResponseServer {
     ///
     /// Sets whose rows are not saved have no such bytes: [`stream`](Self::stream) their rows.
     pub async fn export(&self, id: &str, access: &Access, request: ExportRequest) -> Result<SetExport> {
-        let exported = Arc::clone(&self.inner).export(id, access, request).await;
-        if let Err(error) = &exported {
-            self.inner.audit(access, Action::Export, id, (0, 0), Some(error.code()));
-        }
-        exported
+        let resource = self.inner.open_rows(id, access, Action::Export).await?;
+        self.export_of(&resource, access, request).await
+    }
+
+    /// The same of a set that was opened, possibly for reading only.
+    pub(crate) async fn export_of(
+        &self,
+        resource: &Resource,
+        access: &Access,
+        request: ExportRequest,
+    ) -> Result<SetExport> {
+        let exported = async {
+            self.inner.permit(resource, access, Action::Export).await?;
+            Arc::clone(&self.inner).export(resource.clone(), access, request).await
+        };
+        let refused = |error: &DualResponseError| {
+            self.inner.audit(access, Action::Export, &resource.id, (0, 0), Some(error.code()));
+        };
+        exported.await.inspect_err(refused)
     }
 }
 
 impl Inner {
     async fn export(
         self: Arc<Self>,
-        id: &str,
+        resource: Resource,
         access: &Access,
         mut request: ExportRequest,
     ) -> Result<SetExport> {
-        let resource = self.open(id, access, Action::Export).await?;
         only_snapshots(&resource, "this format and parts are")?;
         self.check_ready(&resource).await?;
         let options = PageOptions {

@@ -31,9 +31,19 @@ impl DualResponseServer {
     ///
     /// Whoever has it can use it until it ends, whatever becomes of the set: hand it to no log and no model.
     pub async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
-        let signed = self.inner.sign(id, access).await;
+        let resource = self.inner.open_rows(id, access, Action::Export).await?;
+        self.sign_of(&resource, access).await
+    }
+
+    /// The same of a set that was opened to be exported.
+    pub(crate) async fn sign_of(
+        &self,
+        resource: &Resource,
+        access: &Access,
+    ) -> Result<Option<(Url, DateTime<Utc>)>> {
+        let signed = self.inner.sign(resource, access).await;
         let refused = signed.as_ref().err().map(DualResponseError::code);
-        self.inner.audit(access, Action::Export, id, (0, 0), refused);
+        self.inner.audit(access, Action::Export, &resource.id, (0, 0), refused);
         signed
     }
 }
@@ -61,7 +71,7 @@ impl Inner {
         manifest.truncated = manifest.truncated.or(stored.truncated);
         // An address is as good as the rows: only who may have them is given one.
         if self.options.retrieval == RetrievalMode::Direct
-            && self.open(id, access, Action::Export).await.is_ok()
+            && self.permit(&resource, access, Action::Export).await.is_ok()
             && let Some((url, end)) = self.signed(&resource, access).await?
         {
             self.count_access(&resource).await?;
@@ -112,15 +122,14 @@ impl Inner {
         }
     }
 
-    async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
-        let resource = self.open(id, access, Action::Export).await?;
+    async fn sign(&self, resource: &Resource, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         if resource.query != Origin::Snapshot || self.options.retrieval == RetrievalMode::Proxy {
             return Ok(None);
         }
-        self.check_ready(&resource).await?;
-        let signed = self.signed(&resource, access).await?;
+        self.check_ready(resource).await?;
+        let signed = self.signed(resource, access).await?;
         if signed.is_some() {
-            self.count_access(&resource).await?;
+            self.count_access(resource).await?;
         }
         Ok(signed)
     }

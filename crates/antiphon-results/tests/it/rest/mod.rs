@@ -10,6 +10,7 @@ mod formats;
 mod hostile;
 mod limits;
 mod links;
+mod reads;
 mod wire;
 
 use std::sync::{

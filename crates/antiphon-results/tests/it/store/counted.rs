@@ -7,76 +7,17 @@
 )]
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use antiphon_results::store::{Resource, ResourceStore as _, ResourceUpdate, SharedStore};
-use antiphon_store::{Backend, Cursor, Memory, Page, QueueConfig, Record, Result, Revision, Store};
-use async_trait::async_trait;
-use bytes::Bytes;
+use antiphon_store::{Backend, Memory, QueueConfig};
 use chrono::Utc;
 use tokio::task::JoinSet;
 
 use super::connect;
-
-/// A store that counts the updates that are made, and those that lose against another.
-#[derive(Debug)]
-struct Counted {
-    inner: Arc<dyn Store>,
-    counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    made: AtomicU64,
-    lost: AtomicU64,
-}
-
-#[async_trait]
-impl Store for Counted {
-    async fn get(&self, key: &str) -> Result<Option<Record>> {
-        self.inner.get(key).await
-    }
-
-    async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
-        self.inner.create(key, value, ttl).await
-    }
-
-    async fn update(&self, key: &str, value: Bytes, ttl: Option<Duration>, at: Revision) -> Result<Revision> {
-        let updated = self.inner.update(key, value, ttl, at).await;
-        let count = if updated.is_ok() { &self.counts.made } else { &self.counts.lost };
-        count.fetch_add(1, Ordering::Relaxed);
-        updated
-    }
-
-    async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
-        self.inner.delete(key, revision).await
-    }
-
-    async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
-        self.inner.list(prefix, after, limit).await
-    }
-
-    async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
-        self.inner.claim_expired(prefix, lease, limit).await
-    }
-
-    async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
-        self.inner.append(log, at, entries).await
-    }
-
-    async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
-        self.inner.read(log, from, limit).await
-    }
-
-    async fn delete_log(&self, log: &str) -> Result<()> {
-        self.inner.delete_log(log).await
-    }
-}
+use crate::support::{Counted, Counts};
 
 /// So many writes are few for 10,000 accesses.
 const FEW: u64 = 1_000;
@@ -85,15 +26,8 @@ const FEW: u64 = 1_000;
 async fn read_often(name: &str, backends: Vec<Backend>, most: u64) {
     const READS: usize = 10_000;
     let counts = Arc::new(Counts::default());
-    let stores: Vec<_> = backends
-        .into_iter()
-        .map(|backend| {
-            let Backend { store, .. } = backend;
-            let memory = Memory::default();
-            let counted = Counted { inner: store, counts: Arc::clone(&counts) };
-            SharedStore::new(Backend::new(counted, memory.queue(QueueConfig::default()), memory.bus()))
-        })
-        .collect();
+    let stores: Vec<_> =
+        backends.into_iter().map(|backend| SharedStore::new(Counted::backend(backend, &counts))).collect();
     let set = Resource::new("set", "Colleges", Utc::now(), Duration::from_secs(900));
     stores[0].save(set).await.unwrap();
     let begun = Instant::now();

@@ -1,5 +1,6 @@
 //! A clock that tests turn, a source that tells what it was asked, servers with both, and a store of snapshots.
 
+mod counted;
 mod shelf;
 
 use std::sync::{
@@ -14,7 +15,10 @@ use antiphon_results::{
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 
-pub(crate) use self::shelf::{CONTENT, Shelf};
+pub(crate) use self::{
+    counted::{Counted, Counts},
+    shelf::{CONTENT, Shelf},
+};
 
 pub(crate) const BASE: &str = "https://api.example.com/resources";
 
