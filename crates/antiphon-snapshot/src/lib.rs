@@ -145,12 +145,14 @@ mod sweep;
 mod usage;
 mod writer;
 
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+pub use self::ingest::DatabaseQuery;
 #[cfg(feature = "mysql")]
-pub use self::ingest::{MySqlQuery, from_mysql};
+pub use self::ingest::from_mysql;
 #[cfg(feature = "postgres")]
-pub use self::ingest::{PostgresQuery, from_postgres};
+pub use self::ingest::from_postgres;
 #[cfg(feature = "sqlite")]
-pub use self::ingest::{SqliteQuery, from_sqlite};
+pub use self::ingest::from_sqlite;
 pub use self::{
     config::SnapshotConfig,
     error::{Error, Result},

@@ -9,6 +9,8 @@ mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod export;
+#[cfg(feature = "server")]
+mod hint;
 mod intake;
 mod manifest;
 mod state;
@@ -27,6 +29,10 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "server")]
 use url::Url;
 
+/// For the crate that saves rows: what a source of JSON rows says of a column.
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub use self::hint::ColumnHint;
 pub use self::{
     abilities::Abilities,
     aggregate::{Aggregate, Bucket, Group, Measure, MeasureOp},

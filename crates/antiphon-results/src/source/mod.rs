@@ -15,9 +15,9 @@ use serde_json::Value;
 
 pub use self::closure::Closures;
 pub(crate) use self::registry::Queries;
-#[cfg(feature = "mysql")]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 #[doc(hidden)]
-pub use self::sql::mysql_values;
+pub use self::sql::Dialect;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use self::sql::{SqlError, SqlQuery};
 use crate::{column::ColumnDefinition, error::BoxError, page::Sort, rows::Rows, snapshot::Intake};

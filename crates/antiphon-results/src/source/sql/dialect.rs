@@ -10,13 +10,14 @@ use std::{
 };
 
 use serde_json::Value;
-use sqlx::{Database, Either, database::HasStatementCache, error::DatabaseError};
+use sqlx::{ColumnIndex, Database, Either, Row as _, database::HasStatementCache, error::DatabaseError};
 
 use super::SqlError;
 use crate::{
     column::{ColumnDefinition, ColumnType},
     error::BoxError,
     page::Order,
+    snapshot::ColumnHint,
 };
 
 /// What one database does differently from the others.
@@ -84,6 +85,43 @@ pub trait Dialect: Database + HasStatementCache {
         is_anchor: bool,
         json: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
+
+    /// What a snapshot stores of a column: its definition, and what its text is.
+    fn stored(name: &str, info: &Self::TypeInfo) -> (ColumnDefinition, ColumnHint);
+
+    /// The statement whose rows [`write_stored_row`](Self::write_stored_row) reads.
+    fn stored_rows(sql: &str) -> String {
+        sql.to_owned()
+    }
+
+    /// Writes a value that is not null as JSON for a snapshot: with all of its digits, and bytes as `\x` and
+    /// hexadecimal.
+    fn write_stored(value: Self::ValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError>;
+
+    /// Writes a row as a JSON object for a snapshot. `names` are the columns' names as JSON.
+    fn write_stored_row(row: &Self::Row, names: &[String], json: &mut Vec<u8>) -> Result<(), BoxError>
+    where
+        usize: ColumnIndex<Self::Row>,
+    {
+        json.push(b'{');
+        for (at, name) in names.iter().enumerate() {
+            if at > 0 {
+                json.push(b',');
+            }
+            json.extend_from_slice(name.as_bytes());
+            json.push(b':');
+            let value = row.try_get_raw(at)?;
+            if Self::is_null(&value) {
+                json.extend_from_slice(b"null");
+                continue;
+            }
+            Self::write_stored(value, json).map_err(|error| {
+                format!("column {name} cannot be read: {error}; cast it to text in the query")
+            })?;
+        }
+        json.push(b'}');
+        Ok(())
+    }
 
     /// The author's statement that counts, so that it answers with a number that [`count`](Self::count) reads.
     fn counted(sql: &str) -> String {

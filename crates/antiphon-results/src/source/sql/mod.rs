@@ -28,15 +28,11 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
-pub use self::error::SqlError;
-/// How MariaDB's and MySQL's types are decided and their values written, for the crate that saves them as a snapshot.
-#[cfg(feature = "mysql")]
+/// What one database does differently from the others. It is public for the crate that saves rows as a snapshot.
 #[doc(hidden)]
-pub mod mysql_values {
-    pub use super::mysql::{Kind, is_null, write_value};
-}
-
-use self::{dialect::Dialect, run::Plan};
+pub use self::dialect::Dialect;
+pub use self::error::SqlError;
+use self::run::Plan;
 use super::{PageRequest, Query};
 use crate::{column::ColumnDefinition, error::BoxError, rows::Rows};
 

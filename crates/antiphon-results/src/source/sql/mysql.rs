@@ -1,6 +1,6 @@
 use std::{borrow::Cow, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 use sqlx::{
     Arguments as _, Decode, Either, MySql, MySqlConnection, MySqlPool, Row as _, Type, TypeInfo as _,
     ValueRef as _,
@@ -14,7 +14,12 @@ use super::{
     moment::Moment,
     write,
 };
-use crate::{column::ColumnType, error::BoxError, page::Order};
+use crate::{
+    column::{ColumnDefinition, ColumnType},
+    error::BoxError,
+    page::Order,
+    snapshot::ColumnHint,
+};
 
 impl SqlQuery<MySql> {
     /// A query on MariaDB or MySQL. Parameters are `?`.
@@ -58,7 +63,7 @@ pub enum Kind {
 
 impl Kind {
     /// Decides what is in a column. It is the only place that does.
-    pub fn of(info: &MySqlTypeInfo) -> Self {
+    fn of(info: &MySqlTypeInfo) -> Self {
         if is_listed(info) {
             return Self::Enum;
         }
@@ -211,8 +216,40 @@ impl Dialect for MySql {
         }
     }
 
+    fn stored(name: &str, info: &MySqlTypeInfo) -> (ColumnDefinition, ColumnHint) {
+        let (kind, hint, format) = match Kind::of(info) {
+            Kind::Integer | Kind::Unsigned | Kind::Bits => (ColumnType::Integer, ColumnHint::Integer, None),
+            Kind::Float | Kind::Double => (ColumnType::Number, ColumnHint::Float, None),
+            Kind::Decimal => (ColumnType::Number, ColumnHint::Number, None),
+            Kind::Date => (ColumnType::Date, ColumnHint::Date, None),
+            Kind::Datetime | Kind::Timestamp => (ColumnType::Timestamp, ColumnHint::Timestamp, None),
+            Kind::Json => (ColumnType::Json, ColumnHint::Json, None),
+            Kind::Bytes if info.name() != "NULL" => (ColumnType::String, ColumnHint::Hex, Some("base64")),
+            Kind::Time => (ColumnType::String, ColumnHint::None, Some("time")),
+            Kind::Text | Kind::Enum | Kind::Bytes => (ColumnType::String, ColumnHint::None, None),
+        };
+        let mut column = ColumnDefinition::new(name, kind);
+        column.format = format.map(Into::into);
+        (column, hint)
+    }
+
+    fn write_stored(value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+        match Kind::of(&value.type_info()) {
+            Kind::Decimal => json.extend_from_slice(text(value)?.as_bytes()),
+            Kind::Time => write::plain(&time(<&[u8] as Decode<'_, Self>>::decode(value)?)?, json),
+            Kind::Bytes => write::hex(<&[u8] as Decode<'_, Self>>::decode(value)?, json)?,
+            // What would break out of its place in the row is refused here.
+            Kind::Json => {
+                json.extend_from_slice(serde_json::from_str::<&RawValue>(text(value)?)?.get().as_bytes());
+            }
+            kind => write_value(kind, value, json)?,
+        }
+        Ok(())
+    }
+
+    /// The driver takes a date of zeros for null; the database does not.
     fn is_null(value: &MySqlValueRef<'_>) -> bool {
-        is_null(value)
+        value.is_null() && <&[u8] as Decode<'_, Self>>::decode(value.clone()).is_err()
     }
 
     fn count(row: &MySqlRow) -> Result<i64, sqlx::Error> {
@@ -250,17 +287,8 @@ impl Dialect for MySql {
     }
 }
 
-/// Whether the value is `NULL`. The driver takes a date of zeros for null; the database does not.
-pub fn is_null(value: &MySqlValueRef<'_>) -> bool {
-    value.is_null() && <&[u8] as Decode<'_, MySql>>::decode(value.clone()).is_err()
-}
-
 /// Writes a value that is not null as JSON, as its kind says.
-///
-/// # Errors
-///
-/// Returns an error if the value is not of this kind.
-pub fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
     match kind {
         Kind::Integer => write::json(&<i64 as Decode<'_, MySql>>::decode(value)?, json),
         Kind::Unsigned | Kind::Bits => write::json(&<u64 as Decode<'_, MySql>>::decode(value)?, json),
@@ -353,4 +381,27 @@ fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
         }
     }
     Ok(moment)
+}
+
+/// A time as the database shows it: with two digits of hours at least.
+///
+/// It is sent as a length, then whether it is negative, days, hours, minutes, seconds and microseconds, as far as they are
+/// not zero. The driver's own type does not hold the longest times of MariaDB.
+fn time(bytes: &[u8]) -> Result<String, BoxError> {
+    let (negative, days, rest) = match bytes {
+        [] | [0] => return Ok("00:00:00".into()),
+        [_, negative, a, b, c, d, rest @ ..] => (*negative != 0, u32::from_le_bytes([*a, *b, *c, *d]), rest),
+        _ => return Err("a time is cut short".into()),
+    };
+    let [hours, minutes, seconds, fraction @ ..] = rest else { return Err("a time is cut short".into()) };
+    let hours = u64::from(days) * 24 + u64::from(*hours);
+    let micros = match fraction {
+        [a, b, c, d] => match u32::from_le_bytes([*a, *b, *c, *d]) {
+            0 => String::new(),
+            micros => format!(".{micros:06}"),
+        },
+        _ => String::new(),
+    };
+    let sign = if negative { "-" } else { "" };
+    Ok(format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{micros}"))
 }

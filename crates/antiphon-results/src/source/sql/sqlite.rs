@@ -16,7 +16,12 @@ use super::{
     dialect::{Column, Described, Dialect, Guard},
     write,
 };
-use crate::{column::ColumnType, error::BoxError, page::Order};
+use crate::{
+    column::{ColumnDefinition, ColumnType},
+    error::BoxError,
+    page::Order,
+    snapshot::ColumnHint,
+};
 
 /// How many steps of its machine SQLite takes before it looks at the clock.
 const STEPS: i32 = 10_000;
@@ -120,14 +125,6 @@ impl Dialect for Sqlite {
             return Err("bytes and other values are mixed: it can neither be sorted by nor be a key".into());
         }
         match class {
-            "INTEGER" => {
-                let number = <i64 as Decode<'_, Self>>::decode(value)?;
-                if column.is_declared(&ColumnType::Boolean) {
-                    write::json(&(number != 0), json)
-                } else {
-                    write::json(&number, json)
-                }
-            }
             "REAL" => {
                 let number = <f64 as Decode<'_, Self>>::decode(value)?;
                 if is_anchor && number.is_infinite() && *kind != Kind::Real {
@@ -139,19 +136,34 @@ impl Dialect for Sqlite {
                     write::float(number, json)
                 }
             }
-            "BLOB" => {
-                write::bytes(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
-                Ok(())
+            "INTEGER" if column.is_declared(&ColumnType::Boolean) => {
+                write::json(&(<i64 as Decode<'_, Self>>::decode(value)? != 0), json)
             }
-            _ => {
-                let text = <&str as Decode<'_, Self>>::decode(value)?;
-                if column.is_declared(&ColumnType::Json) {
-                    write::checked(text, json)
-                } else {
-                    write::json(text, json)
-                }
+            "INTEGER" | "BLOB" => write_value(value, json),
+            _ if column.is_declared(&ColumnType::Json) => {
+                write::checked(<&str as Decode<'_, Self>>::decode(value)?, json)
             }
+            _ => write_value(value, json),
         }
+    }
+
+    /// SQLite says of a column only what it was meant for.
+    fn stored(name: &str, info: &SqliteTypeInfo) -> (ColumnDefinition, ColumnHint) {
+        match info.name() {
+            "REAL" => (ColumnDefinition::new(name, ColumnType::Number), ColumnHint::Float),
+            "INTEGER" | "INT4" | "INT8" => {
+                (ColumnDefinition::new(name, ColumnType::Integer), ColumnHint::Integer)
+            }
+            "BLOB" => (ColumnDefinition::string(name).with_format("base64"), ColumnHint::Hex),
+            _ => (ColumnDefinition::string(name), ColumnHint::None),
+        }
+    }
+
+    fn write_stored(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+        if value.type_info().name() == "BLOB" {
+            return write::hex(<&[u8] as Decode<'_, Self>>::decode(value)?, json);
+        }
+        write_value(value, json)
     }
 
     fn count(row: &SqliteRow) -> Result<i64, sqlx::Error> {
@@ -170,6 +182,19 @@ impl Dialect for Sqlite {
     fn is_timeout(error: &dyn DatabaseError) -> bool {
         const INTERRUPTED: &str = "9";
         error.code().is_some_and(|code| code == INTERRUPTED)
+    }
+}
+
+/// Writes a value that is not null as JSON, by the type that the value itself has.
+fn write_value(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+    match value.type_info().name() {
+        "INTEGER" => write::json(&<i64 as Decode<'_, Sqlite>>::decode(value)?, json),
+        "REAL" => write::float(<f64 as Decode<'_, Sqlite>>::decode(value)?, json),
+        "BLOB" => {
+            write::bytes(<&[u8] as Decode<'_, Sqlite>>::decode(value)?, json);
+            Ok(())
+        }
+        _ => write::json(<&str as Decode<'_, Sqlite>>::decode(value)?, json),
     }
 }
 

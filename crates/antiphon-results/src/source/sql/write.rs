@@ -53,6 +53,12 @@ pub(super) fn bytes(bytes: &[u8], json: &mut Vec<u8>) {
     plain(&text, json);
 }
 
+/// Bytes, as PostgreSQL writes them: `\x` and hexadecimal.
+#[cfg(any(feature = "mysql", feature = "sqlite"))]
+pub(super) fn hex(bytes: &[u8], json: &mut Vec<u8>) -> Result<(), BoxError> {
+    self::json(&format!("\\x{}", crate::hex::hex(bytes)), json)
+}
+
 /// Bytes from base64.
 pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)

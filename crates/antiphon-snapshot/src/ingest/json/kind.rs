@@ -1,58 +1,12 @@
 //! What is in a column of JSON, and what holds it.
 
-use antiphon_results::{ColumnDefinition, ColumnType};
+use antiphon_results::snapshot::ColumnHint;
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use serde_json::value::RawValue;
 
 use super::number::Numbers;
 use crate::{ingest::columns::json_field, layout::hex};
-
-/// What somebody who knows says that text in a column is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Hint {
-    /// Nothing.
-    #[default]
-    None,
-    /// Days.
-    Date,
-    /// Moments.
-    Timestamp,
-    /// Anything, to be kept as JSON.
-    Json,
-    /// Whole numbers, if there are any.
-    Integer,
-    /// Numbers, if there are any.
-    Number,
-    /// `true` and `false`, if there are any.
-    Boolean,
-    /// Bytes, as PostgreSQL writes them.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-        expect(dead_code, reason = "for databases")
-    )]
-    Hex,
-    /// Numbers, among which text may be one that JSON does not have.
-    #[cfg_attr(
-        not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
-        expect(dead_code, reason = "for databases")
-    )]
-    Float,
-}
-
-impl Hint {
-    pub(super) fn of(column: &ColumnDefinition) -> Self {
-        match column.kind {
-            ColumnType::Date => Self::Date,
-            ColumnType::Timestamp => Self::Timestamp,
-            ColumnType::Json => Self::Json,
-            ColumnType::Integer => Self::Integer,
-            ColumnType::Number => Self::Number,
-            ColumnType::Boolean => Self::Boolean,
-            _ => Self::None,
-        }
-    }
-}
 
 /// What was seen in a column so far. More is only ever added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,9 +25,9 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Looks at a value that is not null.
-    pub(super) fn add(&mut self, value: &str, hint: Hint) {
+    pub(super) fn add(&mut self, value: &str, hint: ColumnHint) {
         match value.as_bytes().first() {
-            _ if hint == Hint::Json => self.other = true,
+            _ if hint == ColumnHint::Json => self.other = true,
             Some(b't' | b'f') => self.booleans = true,
             Some(b'-' | b'0'..=b'9') => {
                 let numbers = Numbers::measure(value);
@@ -84,22 +38,26 @@ impl Seen {
         }
     }
 
-    fn add_text(&mut self, value: &str, hint: Hint) {
+    fn add_text(&mut self, value: &str, hint: ColumnHint) {
         // What is no text for Rust, half a surrogate pair, is still JSON.
         if value.contains("\\u") && text(value).is_none() {
             self.other = true;
             return;
         }
         let fits = match hint {
-            Hint::None | Hint::Json | Hint::Integer | Hint::Number | Hint::Boolean => None,
-            Hint::Date => text(value).and_then(|text| date(&text)).map(|_| &mut self.dates),
-            Hint::Timestamp => match text(value).and_then(|text| moment(&text)) {
+            ColumnHint::None
+            | ColumnHint::Json
+            | ColumnHint::Integer
+            | ColumnHint::Number
+            | ColumnHint::Boolean => None,
+            ColumnHint::Date => text(value).and_then(|text| date(&text)).map(|_| &mut self.dates),
+            ColumnHint::Timestamp => match text(value).and_then(|text| moment(&text)) {
                 Some(Moment::Zoned(_)) => Some(&mut self.zoned),
                 Some(Moment::Unzoned(_)) => Some(&mut self.unzoned),
                 None => None,
             },
-            Hint::Hex => bytes(value).map(|_| &mut self.bytes),
-            Hint::Float => match float(value) {
+            ColumnHint::Hex => bytes(value).map(|_| &mut self.bytes),
+            ColumnHint::Float => match float(value) {
                 Some(_) => {
                     let zero = Numbers::measure("0.0");
                     self.numbers = Some(self.numbers.map_or(zero, |seen| seen.merge(zero)));
@@ -112,20 +70,20 @@ impl Seen {
     }
 
     /// The field that holds all of it.
-    pub(super) fn field(self, name: &str, hint: Hint) -> Field {
+    pub(super) fn field(self, name: &str, hint: ColumnHint) -> Field {
         let plain = |kind| Field::new(name, kind, true);
         let strings = self.text || self.dates || self.zoned || self.unzoned || self.bytes;
         let kinds = [self.booleans, self.numbers.is_some(), strings, self.other];
         match kinds.into_iter().filter(|is| *is).count() {
             0 => match hint {
-                Hint::Date => plain(DataType::Date32),
-                Hint::Timestamp => plain(timestamp(true)),
-                Hint::Json => json_field(name),
-                Hint::Hex => plain(DataType::Binary),
-                Hint::Float | Hint::Number => plain(DataType::Float64),
-                Hint::Integer => plain(DataType::Int64),
-                Hint::Boolean => plain(DataType::Boolean),
-                Hint::None => plain(DataType::Utf8),
+                ColumnHint::Date => plain(DataType::Date32),
+                ColumnHint::Timestamp => plain(timestamp(true)),
+                ColumnHint::Json => json_field(name),
+                ColumnHint::Hex => plain(DataType::Binary),
+                ColumnHint::Float | ColumnHint::Number => plain(DataType::Float64),
+                ColumnHint::Integer => plain(DataType::Int64),
+                ColumnHint::Boolean => plain(DataType::Boolean),
+                ColumnHint::None => plain(DataType::Utf8),
             },
             1 if self.booleans => plain(DataType::Boolean),
             1 if strings => plain(self.strings()),
@@ -212,7 +170,7 @@ pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
 }
 
 /// The text of bytes, as [`bytes`] reads it.
-pub(crate) fn bytes_text(bytes: &[u8]) -> String {
+pub(super) fn bytes_text(bytes: &[u8]) -> String {
     hex("\\x", bytes)
 }
 

@@ -7,13 +7,10 @@ mod widen;
 
 use std::collections::VecDeque;
 
-use antiphon_results::{BoxError, ColumnDefinition, Rows};
+use antiphon_results::{BoxError, ColumnDefinition, Rows, snapshot::ColumnHint};
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use futures_util::stream::{BoxStream, StreamExt as _};
 
-pub(crate) use self::kind::Hint;
-#[cfg(any(feature = "mysql", feature = "sqlite"))]
-pub(crate) use self::kind::bytes_text;
 use self::table::Table;
 pub(super) use self::widen::widen;
 use super::First;
@@ -27,7 +24,7 @@ const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Rows as JSON, and what is known of their columns.
 pub(crate) struct JsonRows {
-    pub(crate) columns: Vec<(ColumnDefinition, Hint)>,
+    pub(crate) columns: Vec<(ColumnDefinition, ColumnHint)>,
     pub(crate) parts: BoxStream<'static, Result<Rows, BoxError>>,
 }
 
@@ -37,7 +34,7 @@ impl JsonRows {
         parts: BoxStream<'static, Result<Rows, BoxError>>,
     ) -> Self {
         let hinted = |column: ColumnDefinition| {
-            let hint = Hint::of(&column);
+            let hint = ColumnHint::of(&column);
             (column, hint)
         };
         Self { columns: columns.unwrap_or_default().into_iter().map(hinted).collect(), parts }

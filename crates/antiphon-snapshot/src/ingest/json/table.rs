@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, marker::PhantomData, sync::Arc};
 
-use antiphon_results::{ColumnDefinition, ColumnType, Rows};
+use antiphon_results::{ColumnDefinition, ColumnType, Rows, snapshot::ColumnHint};
 use arrow::{
     array::{
         ArrayRef, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Decimal256Builder,
@@ -13,7 +13,7 @@ use arrow::{
 };
 use serde::de::DeserializeSeed as _;
 
-use super::kind::{Hint, Members, Moment, Seen, bytes, date, float, moment, text};
+use super::kind::{Members, Moment, Seen, bytes, date, float, moment, text};
 use crate::{
     error::{Error, Result},
     ingest::{MAX_COLUMNS, columns::columns, is_json},
@@ -31,7 +31,7 @@ pub(super) struct Table {
 struct Column {
     name: String,
     declared: Option<ColumnDefinition>,
-    hint: Hint,
+    hint: ColumnHint,
     seen: Seen,
     /// Whether some row has nothing there.
     nulls: bool,
@@ -41,7 +41,7 @@ struct Column {
 type Cells<'a> = Vec<(usize, &'a str)>;
 
 impl Table {
-    pub(super) fn new(declared: Vec<(ColumnDefinition, Hint)>) -> Result<Self> {
+    pub(super) fn new(declared: Vec<(ColumnDefinition, ColumnHint)>) -> Result<Self> {
         crate::ingest::normal::check_names(declared.iter().map(|(column, _)| column.name.as_str()))?;
         let mut table = Self::default();
         for (column, hint) in declared {
@@ -68,7 +68,7 @@ impl Table {
         self.names.insert(name.to_owned(), at);
         // The rows before have nothing there.
         let nulls = self.rows > 0;
-        let (declared, hint, seen) = (None, Hint::None, Seen::default());
+        let (declared, hint, seen) = (None, ColumnHint::None, Seen::default());
         self.columns.push(Column { name: name.to_owned(), declared, hint, seen, nulls });
         Ok(at)
     }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 use sqlx::{
-    Arguments as _, Decode, Either, PgConnection, PgPool, Postgres, Row as _,
+    Arguments as _, Decode, Either, PgConnection, PgPool, Postgres, Row as _, TypeInfo as _,
     error::DatabaseError,
     postgres::{PgArguments, PgRow, PgTypeInfo, PgValueRef, types::Oid},
 };
@@ -22,7 +22,12 @@ use super::{
     statement::table,
     write,
 };
-use crate::{column::ColumnType, error::BoxError, page::Order};
+use crate::{
+    column::{ColumnDefinition, ColumnType},
+    error::BoxError,
+    page::Order,
+    snapshot::ColumnHint,
+};
 
 impl SqlQuery<Postgres> {
     /// A query on PostgreSQL. Parameters are `$1` and so on.
@@ -133,6 +138,40 @@ impl Dialect for Postgres {
             Form::TimestampTz => moment::write_timestamp(value.as_bytes()?, true, json)?,
         }
         Ok(())
+    }
+
+    fn stored(name: &str, info: &PgTypeInfo) -> (ColumnDefinition, ColumnHint) {
+        let (kind, hint, format) = match info.name() {
+            "BOOL" => (ColumnType::Boolean, ColumnHint::Boolean, None),
+            "INT2" | "INT4" | "INT8" | "OID" => (ColumnType::Integer, ColumnHint::Integer, None),
+            "FLOAT4" | "FLOAT8" => (ColumnType::Number, ColumnHint::Float, None),
+            "NUMERIC" => (ColumnType::Number, ColumnHint::Number, None),
+            "DATE" => (ColumnType::Date, ColumnHint::Date, None),
+            "TIMESTAMP" | "TIMESTAMPTZ" => (ColumnType::Timestamp, ColumnHint::Timestamp, None),
+            "JSON" | "JSONB" | "RECORD" => (ColumnType::Json, ColumnHint::Json, None),
+            "BYTEA" => (ColumnType::String, ColumnHint::Hex, Some("base64")),
+            "UUID" => (ColumnType::String, ColumnHint::None, Some("uuid")),
+            kind if kind.ends_with("[]") => (ColumnType::Json, ColumnHint::Json, None),
+            _ => (ColumnType::String, ColumnHint::None, None),
+        };
+        let mut column = ColumnDefinition::new(name, kind);
+        column.format = format.map(Into::into);
+        (column, hint)
+    }
+
+    /// PostgreSQL writes every value it has as JSON, and no digit less. A comment can end the statement.
+    fn stored_rows(sql: &str) -> String {
+        format!("SELECT pg_catalog.row_to_json(antiphon_row)::text FROM (\n{sql}\n) AS antiphon_row")
+    }
+
+    /// The row is JSON already.
+    fn write_stored(value: PgValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
+        json.extend_from_slice(value.as_str()?.as_bytes());
+        Ok(())
+    }
+
+    fn write_stored_row(row: &PgRow, _names: &[String], json: &mut Vec<u8>) -> Result<(), BoxError> {
+        Self::write_stored(row.try_get_raw(0)?, json)
     }
 
     fn counted(sql: &str) -> String {
