@@ -55,7 +55,7 @@ impl App {
     /// Connects with a host.
     pub(crate) async fn connect(&self, target: &Target, host: HostBuilder) -> Result<Connection> {
         let host = host.with_lifecycle(target.lifecycle(&self.config)?).build();
-        let connecting = host.connect(target.endpoint(self)?);
+        let connecting = host.connect(target.endpoint(&self.config, self.verbose)?);
         tokio::pin!(connecting);
         tokio::select! {
             connected = &mut connecting => return Ok(connected?),

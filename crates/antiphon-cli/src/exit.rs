@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use antiphon_host::Error as HostError;
 
-use crate::{config::without_secrets, print::clean};
+use crate::{print::clean, secrets};
 
 /// What `antiphon --help` says of it.
 pub(crate) const HELP: &str = "\
@@ -85,7 +85,7 @@ fn told(error: &anyhow::Error) -> String {
             HostError::Connect { endpoint, .. }
             | HostError::Unauthorized { endpoint, .. }
             | HostError::Authorization { endpoint, .. },
-        ) => without_secrets(&told, endpoint),
+        ) => secrets::in_text(&told, endpoint),
         _ => told,
     }
 }

@@ -5,8 +5,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use crate::{
-    app::App,
-    config::{Config, Definition, Kind},
+    config::{Config, Definition, Kind, is_program},
     exit::Misused,
 };
 
@@ -72,8 +71,8 @@ impl Target {
         Ok(self.reach.revision.map_or(configured, |revision| Revision::lifecycle(Some(revision))))
     }
 
-    pub(crate) fn endpoint(&self, app: &App) -> Result<Endpoint> {
-        self.definition(&app.config)?.endpoint(&self.reach, app.verbose)
+    pub(crate) fn endpoint(&self, config: &Config, verbose: bool) -> Result<Endpoint> {
+        self.definition(config)?.endpoint(&self.reach, verbose)
     }
 }
 
@@ -186,16 +185,6 @@ impl Definition {
             command
         })
     }
-}
-
-/// Whether one word can be a program: it has a path, or is found where programs are.
-pub(crate) fn is_program(word: &str) -> bool {
-    let found = |path: &std::path::Path| path.is_file();
-    if word.contains(std::path::MAIN_SEPARATOR) {
-        return found(word.as_ref());
-    }
-    std::env::var_os("PATH")
-        .is_some_and(|paths| std::env::split_paths(&paths).any(|folder| found(&folder.join(word))))
 }
 
 fn unknown(word: &str, config: &Config) -> Misused {

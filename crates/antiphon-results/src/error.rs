@@ -163,18 +163,6 @@ pub enum DualResponseError {
 }
 
 impl DualResponseError {
-    /// Why a source gave no rows: whoever asked may be wrong, too.
-    #[cfg(feature = "server")]
-    pub(crate) fn of_source(error: BoxError) -> Self {
-        #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
-        match error.downcast_ref::<crate::source::SqlError>() {
-            Some(crate::source::SqlError::Invalid(text)) => return Self::Invalid(text.clone()),
-            Some(crate::source::SqlError::Timeout { limit }) => return Self::Timeout { limit: *limit },
-            _ => {}
-        }
-        Self::Query(error)
-    }
-
     /// Which error it is, for programs.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -10,16 +10,13 @@ use antiphon_results::{
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use futures_util::stream::BoxStream;
-use moka::future::Cache;
 use url::Url;
 
 use crate::{
-    clock::StoreClock,
     config::SnapshotConfig,
     error::Result,
-    opened::Opened,
+    inner::{Inner, usage},
     store::{Bucket, Store},
-    usage::SharedUsage,
 };
 
 /// Keeps snapshots on an object store.
@@ -30,17 +27,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Snapshots {
     pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) store: Store,
-    pub(crate) config: SnapshotConfig,
-    /// Footers, by folder.
-    pub(crate) cache: Cache<String, Arc<Opened>>,
-    pub(crate) usage: SharedUsage,
-    pub(crate) clock: StoreClock,
-    #[cfg(feature = "sql")]
-    pub(crate) engine: crate::sql::Engine,
 }
 
 impl Snapshots {
@@ -111,27 +97,8 @@ impl Snapshots {
         Self::with(bucket.into().into(), config)
     }
 
-    #[cfg_attr(
-        not(feature = "sql"),
-        expect(clippy::unnecessary_wraps, reason = "with the engine it can fail")
-    )]
     fn with(store: Store, config: SnapshotConfig) -> Result<Self> {
-        let weight = |_: &String, opened: &Arc<Opened>| u32::try_from(opened.weight()).unwrap_or(u32::MAX);
-        let cache = Cache::builder()
-            .max_capacity(config.cache_bytes)
-            .weigher(weight)
-            .time_to_idle(config.cache_idle)
-            .build();
-        let inner = Inner {
-            #[cfg(feature = "sql")]
-            engine: crate::sql::Engine::new(&config)?,
-            store,
-            config,
-            cache,
-            usage: SharedUsage::default(),
-            clock: StoreClock::default(),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(Inner::new(store, config)?) })
     }
 }
 
@@ -220,11 +187,11 @@ impl SnapshotStore for Snapshots {
     }
 
     async fn usage(&self, tenant: Option<&str>) -> Result<u64, DualResponseError> {
-        Ok(crate::usage::of_tenant(&self.inner, tenant).await?)
+        Ok(usage::of_tenant(&self.inner, tenant).await?)
     }
 
     async fn usage_of(&self, owner: &Owner) -> Result<Taken, DualResponseError> {
-        Ok(crate::usage::of(&self.inner, owner).await?)
+        Ok(usage::of(&self.inner, owner).await?)
     }
 }
 

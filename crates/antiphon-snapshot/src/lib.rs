@@ -130,19 +130,19 @@
 //! reads Parquet reads these files; their names are no promise, so ask a manifest and not the folder.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod clock;
 mod config;
+#[cfg(feature = "sql")]
+mod engine;
 mod error;
 mod ingest;
+mod inner;
 mod keeper;
 mod layout;
-mod opened;
 mod read;
 #[cfg(feature = "sql")]
 mod sql;
 mod store;
 mod sweep;
-mod usage;
 mod writer;
 
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]

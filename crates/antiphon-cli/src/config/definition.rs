@@ -6,8 +6,7 @@ use antiphon_host::Lifecycle;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::secrets;
-use crate::exit::Misused;
+use crate::{exit::Misused, secrets};
 
 /// A server, as `mcpServers` has it. What other hosts keep there besides is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,6 +120,16 @@ fn expand(text: &str) -> Result<String> {
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// Whether one word can be a program: it has a path, or is found where programs are.
+pub(crate) fn is_program(word: &str) -> bool {
+    let found = |path: &std::path::Path| path.is_file();
+    if word.contains(std::path::MAIN_SEPARATOR) {
+        return found(word.as_ref());
+    }
+    std::env::var_os("PATH")
+        .is_some_and(|paths| std::env::split_paths(&paths).any(|folder| found(&folder.join(word))))
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 
 mod definition;
 mod model;
-mod secrets;
 
 use std::{
     collections::BTreeMap,
@@ -23,11 +22,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 pub(crate) use self::{
-    definition::{Definition, Kind},
+    definition::{Definition, Kind, is_program},
     model::ModelChoice,
-    secrets::in_text as without_secrets,
 };
-use crate::{print::clean, target::is_program};
+use crate::print::clean;
 
 /// What the person has set up.
 #[derive(Clone, Debug, Default)]

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     app::App,
-    config::{Definition, Kind, without_secrets},
+    config::{Definition, Kind},
+    secrets,
     target::{Reach, Revision},
 };
 
@@ -94,7 +95,7 @@ async fn attempt(
         Ok(Err(error)) => {
             let cause = cause(&error);
             // A report is shown to others.
-            let cause = url.map_or_else(|| cause.clone(), |url| without_secrets(&cause, url));
+            let cause = url.map_or_else(|| cause.clone(), |url| secrets::in_text(&cause, url));
             (failed(Failure::Other(cause)), None)
         }
         Ok(Ok(connection)) => {

@@ -14,7 +14,7 @@ use super::{
     page::WRITING,
     set::{Remote, Set},
 };
-use crate::{app::App, exit::Outcome, print, studio::Doorway};
+use crate::{app::App, doorway::Doorway, exit::Outcome, print};
 
 /// How long a person may look before the link ends, if the server allows it.
 const LIFE: Duration = Duration::from_hours(1);

@@ -5,7 +5,6 @@ mod asks;
 mod assets;
 mod call;
 mod desk;
-mod doorway;
 mod feed;
 mod guard;
 mod refusal;
@@ -25,9 +24,8 @@ use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-pub(crate) use self::doorway::Doorway;
 use self::sessions::Sessions;
-use crate::{app::App, config::ModelChoice, exit::Outcome, print, target::Reach};
+use crate::{app::App, config::ModelChoice, doorway::Doorway, exit::Outcome, print, target::Reach};
 
 /// Open a page in the browser to call tools, answer what they ask, and watch their runs.
 ///

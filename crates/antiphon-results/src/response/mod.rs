@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 pub use self::preview::Cut;
 pub(crate) use self::preview::{Bounds, Preview, shown_columns};
+#[cfg(feature = "rest")]
+use crate::snapshot::DerivedBody;
 use crate::{
     column::ColumnDefinition,
     page::moment,
@@ -71,6 +73,27 @@ pub struct DualResponse {
     pub cut: Cut,
     /// The most bytes of the text block.
     pub(crate) text_bytes: usize,
+}
+
+/// What is said of a set that was just made.
+#[cfg(feature = "rest")]
+impl From<DualResponse> for DerivedBody {
+    fn from(response: DualResponse) -> Self {
+        Self {
+            id: response.resource_id,
+            uri: response.resource_uri,
+            url: response.resource_url,
+            name: response.name,
+            status: response.status,
+            total_count: response.total_count,
+            exact: response.exact,
+            columns: response.columns,
+            data: response.sample,
+            truncated: response.truncated,
+            lineage: response.lineage,
+            expires_at: response.expires_at,
+        }
+    }
 }
 
 impl DualResponse {

@@ -47,7 +47,6 @@ mod sets;
 mod stream;
 mod viewer;
 
-use async_trait::async_trait;
 use axum::{
     Router,
     extract::RawPathParams,
@@ -56,33 +55,11 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, header, request::Parts};
+use http::{HeaderMap, HeaderValue, header};
 
 pub use self::openapi::openapi;
-use crate::{error::Result, owner::Owner, server::DualResponseServer};
-
-/// Says who is calling, from a request: by its bearer token, by a cookie, by what a middleware has put there.
-///
-/// Every closure `Fn(&Parts) -> Option<Owner>` is one.
-#[async_trait]
-pub trait Authenticate: Send + Sync + 'static {
-    /// Who is calling; `None` if the request does not show it, which is answered with 401.
-    ///
-    /// # Errors
-    ///
-    /// When nobody can tell right now.
-    async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>>;
-}
-
-#[async_trait]
-impl<F> Authenticate for F
-where
-    F: Fn(&Parts) -> Option<Owner> + Send + Sync + 'static,
-{
-    async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>> {
-        Ok(self(parts))
-    }
-}
+pub use crate::server::Authenticate;
+use crate::server::DualResponseServer;
 
 impl DualResponseServer {
     /// The routes, to be mounted where the base URL says. From then on what has expired is removed.

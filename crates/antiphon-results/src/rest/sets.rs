@@ -66,5 +66,5 @@ pub(super) async fn query(State(server): State<DualResponseServer>, call: Call, 
     let response = server.query(&call.id, &call.access, options).await?;
     let place = HeaderValue::try_from(server.inner.url(&response.resource_id));
     let place = (header::LOCATION, place.map_err(|_| ApiError::internal())?);
-    Ok((StatusCode::CREATED, [place], json(written(&DerivedBody::of(response))?)).into_response())
+    Ok((StatusCode::CREATED, [place], json(written(&DerivedBody::from(response))?)).into_response())
 }

@@ -2,6 +2,8 @@
 
 mod access;
 mod audit;
+#[cfg(feature = "rest")]
+mod authenticate;
 mod cleanup;
 mod create;
 mod inferred;
@@ -23,6 +25,8 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use tokio::{sync::Semaphore, task::AbortHandle};
 use url::Url;
 
+#[cfg(feature = "rest")]
+pub use self::authenticate::Authenticate;
 pub use self::{
     access::{Access, Action, Authorize, LinkAccess},
     audit::AuditEvent,
@@ -39,7 +43,7 @@ use self::{
 use crate::{
     error::{BoxError, DualResponseError, Result},
     response::DualResponse,
-    source::Closures,
+    source::{self, Closures},
     store::{Removal, Resource, ResourceUpdate},
 };
 
@@ -303,7 +307,7 @@ impl Inner {
     async fn timed<T>(&self, rows: impl Future<Output = Result<T, BoxError>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, rows).await {
-            Ok(rows) => rows.map_err(DualResponseError::of_source),
+            Ok(rows) => rows.map_err(source::failed),
             Err(_) => Err(DualResponseError::Timeout { limit }),
         }
     }

@@ -42,7 +42,7 @@ pub struct DualResponseServerOptions {
     pub(crate) clock: Clock,
     pub(crate) problems: Vec<String>,
     #[cfg(feature = "rest")]
-    pub(crate) authenticate: Option<Arc<dyn crate::rest::Authenticate>>,
+    pub(crate) authenticate: Option<Arc<dyn super::Authenticate>>,
     #[cfg(feature = "rest")]
     pub(crate) allowed_origins: Vec<String>,
     #[cfg(feature = "rest")]
@@ -171,7 +171,7 @@ impl DualResponseServerOptions {
     /// Says who is calling, from a request. With it, an id alone grants nothing: a result set must have an
     /// owner, and only its owner gets it.
     #[cfg(feature = "rest")]
-    pub fn with_authenticate(mut self, authenticate: impl crate::rest::Authenticate) -> Self {
+    pub fn with_authenticate(mut self, authenticate: impl super::Authenticate) -> Self {
         self.authenticate = Some(Arc::new(authenticate));
         self
     }

@@ -150,24 +150,3 @@ pub struct DerivedBody {
     /// When it ends.
     pub expires_at: Option<DateTime<Utc>>,
 }
-
-#[cfg(feature = "rest")]
-impl DerivedBody {
-    /// What is said of a set that was just made.
-    pub(crate) fn of(response: crate::response::DualResponse) -> Self {
-        Self {
-            id: response.resource_id,
-            uri: response.resource_uri,
-            url: response.resource_url,
-            name: response.name,
-            status: response.status,
-            total_count: response.total_count,
-            exact: response.exact,
-            columns: response.columns,
-            data: response.sample,
-            truncated: response.truncated,
-            lineage: response.lineage,
-            expires_at: response.expires_at,
-        }
-    }
-}

@@ -20,7 +20,24 @@ pub(crate) use self::registry::Queries;
 pub use self::sql::Dialect;
 #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
 pub use self::sql::{SqlError, SqlQuery};
-use crate::{column::ColumnDefinition, error::BoxError, page::Sort, rows::Rows, snapshot::Intake};
+use crate::{
+    column::ColumnDefinition,
+    error::{BoxError, DualResponseError},
+    page::Sort,
+    rows::Rows,
+    snapshot::Intake,
+};
+
+/// Why a source gave no rows: whoever asked may be wrong, too.
+pub(crate) fn failed(error: BoxError) -> DualResponseError {
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
+    match error.downcast_ref::<SqlError>() {
+        Some(SqlError::Invalid(text)) => return DualResponseError::Invalid(text.clone()),
+        Some(SqlError::Timeout { limit }) => return DualResponseError::Timeout { limit: *limit },
+        _ => {}
+    }
+    DualResponseError::Query(error)
+}
 
 /// A query that every replica knows by name.
 ///

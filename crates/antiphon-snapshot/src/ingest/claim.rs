@@ -7,11 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, StoredManifest},
     layout::{Place, data_name, writer_name},
-    opened::StoredManifest,
+    store::ignore_missing,
     sweep,
-    writer::ignore_missing,
 };
 
 /// What is noted before anything is written.

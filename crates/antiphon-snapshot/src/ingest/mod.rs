@@ -32,7 +32,7 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
+    inner::Inner,
 };
 
 /// Begins to take rows in. Returns when the first are there.

@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 use super::json::widen;
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, Stored},
     layout::{Place, data_name},
-    writer::{Stored, Writer, ignore_missing},
+    store::ignore_missing,
+    writer::Writer,
 };
 
 /// Writes batches. When one has a wider schema than those before, another file is begun, and in the end all are

@@ -7,9 +7,8 @@ use tokio::sync::watch;
 use super::{Claim, Feed, claim::taken, parts::Parts};
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, StoredManifest},
     layout::data_name,
-    opened::StoredManifest,
     writer::slices,
 };
 

@@ -11,7 +11,7 @@ use parquet::arrow::{ProjectionMask, arrow_reader::ArrowReaderMetadata};
 
 use crate::{
     error::{Error, Result},
-    opened::Opened,
+    inner::Opened,
 };
 
 /// Columns of a snapshot, found by name.

@@ -16,20 +16,12 @@ use parquet::{
 use super::{columns::Columns, guard};
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
-    opened::Opened,
+    inner::{Inner, Opened, blocking},
 };
 
 /// How many rows are unpacked at a time when all are wanted. It decides where the batches of an Arrow stream end, and
 /// so it is part of what an export's tag stands for.
 pub(crate) const BATCH: usize = 8_192;
-
-/// Does what takes longer than a moment where nobody waits for it, and makes an error of a panic.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Broken(error.into()))?
-}
 
 /// What is to be read.
 #[derive(Debug)]

@@ -18,17 +18,31 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::guard;
+use crate::inner::{Inner, Opened};
 
 /// A stored file whose footer is known already.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredFile {
-    pub(crate) objects: Arc<dyn ObjectStore>,
-    pub(crate) path: Path,
-    pub(crate) bytes: u64,
-    pub(crate) metadata: Arc<ParquetMetaData>,
+    objects: Arc<dyn ObjectStore>,
+    path: Path,
+    bytes: u64,
+    metadata: Arc<ParquetMetaData>,
     /// Where requests to the object store run, wherever the reader runs: their connections must not depend on threads
     /// that a query can block.
-    pub(crate) requests: Handle,
+    requests: Handle,
+}
+
+impl StoredFile {
+    /// The file of a snapshot, read by requests on this runtime.
+    pub(crate) fn new(inner: &Inner, opened: &Opened, requests: Handle) -> Self {
+        Self {
+            objects: Arc::clone(&inner.store.objects),
+            path: opened.data.clone(),
+            bytes: opened.manifest.bytes,
+            metadata: Arc::clone(opened.metadata.metadata()),
+            requests,
+        }
+    }
 }
 
 impl AsyncFileReader for StoredFile {

@@ -10,7 +10,7 @@ use parquet::{
 
 use crate::{
     error::{Error, Result},
-    opened::Opened,
+    inner::Opened,
 };
 
 /// How many bytes a batch has in memory, about.

@@ -5,7 +5,6 @@ mod decode;
 mod export;
 #[cfg(feature = "sql")]
 mod file;
-pub(crate) mod footer;
 pub(crate) mod guard;
 pub(crate) mod json;
 mod moment;
@@ -14,9 +13,4 @@ mod stats;
 
 #[cfg(feature = "sql")]
 pub(crate) use self::file::StoredFile;
-pub(crate) use self::{
-    export::{Known, export},
-    json::rows,
-    page::page,
-    stats::stats,
-};
+pub(crate) use self::{export::export, json::rows, page::page, stats::stats};

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
-    opened::Opened,
+    inner::{Inner, Opened},
 };
 
 /// How many rows are unpacked at a time, at most.

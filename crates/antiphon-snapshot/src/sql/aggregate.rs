@@ -16,13 +16,13 @@ use datafusion::{
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use super::{
-    engine, filter, refusal,
-    run::Running,
+    filter,
     scan::{self, SnapshotTable},
 };
 use crate::{
+    engine::{self, Running, refusal},
     error::{Error, Result},
-    keeper::Inner,
+    inner::Inner,
 };
 
 /// The most groups.

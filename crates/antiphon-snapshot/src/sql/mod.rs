@@ -1,21 +1,15 @@
-//! Sort, filter, group, SQL: the only place that names DataFusion.
+//! Sort, filter, group, SQL. Only this module and `engine` name DataFusion.
 //!
 //! The engine is given rows by a [scan](scan::SnapshotTable) of ours and sees no files, no catalogs and no network.
-//! What it may use is bounded by an [`Engine`](engine::Engine) that all queries of a process share. Plans run on
-//! [threads](run::Threads) of their own, and only the requests to the object store run on the server's.
 
 mod aggregate;
-mod engine;
 mod filter;
-mod flight;
 mod prune;
 mod query;
-mod refusal;
-mod run;
 mod scan;
 mod view;
 
-pub(crate) use self::{aggregate::aggregate, engine::Engine, query::query, view::prepare};
+pub(crate) use self::{aggregate::aggregate, query::query, view::prepare};
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use datafusion::{
 };
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
-use crate::opened::Opened;
+use crate::inner::Opened;
 
 /// Whether each chunk is to be read; `None` if nothing is known, and so all are.
 pub(super) fn kept(

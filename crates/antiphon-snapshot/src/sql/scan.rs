@@ -30,12 +30,14 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _, stream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use tokio::runtime::Handle;
 
-use crate::{error::Error, keeper::Inner, opened::Opened, read::guard};
+use crate::{
+    engine::BATCH_ROWS,
+    error::Error,
+    inner::{Inner, Opened},
+    read::{StoredFile, guard},
+};
 
 type Result<T, E = DataFusionError> = std::result::Result<T, E>;
-
-/// How many rows go through the engine at a time.
-pub(super) const BATCH_ROWS: usize = 8192;
 
 /// A snapshot as a table.
 #[derive(Clone)]
@@ -116,7 +118,7 @@ impl SnapshotTable {
         let sources: Arc<[Option<usize>]> = columns.into_iter().map(place).collect();
         let open = move |group: Group| {
             let batches = ParquetRecordBatchStreamBuilder::new_with_metadata(
-                self.opened.reader(&self.inner, self.requests.clone()),
+                StoredFile::new(&self.inner, &self.opened, self.requests.clone()),
                 self.opened.metadata.clone(),
             )
             .with_row_groups(vec![group.index])

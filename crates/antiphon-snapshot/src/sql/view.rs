@@ -18,16 +18,16 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStoreExt as _, path::Path};
 
 use super::{
-    engine, filter, refusal,
-    run::Running,
+    filter,
     scan::{self, SnapshotTable},
 };
 use crate::{
+    engine::{self, Running, refusal},
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, Opened, StoredManifest},
     layout::{Place, data_name, takes_name, writer_name},
-    opened::{Opened, StoredManifest},
-    writer::{Writer, ignore_missing},
+    store::ignore_missing,
+    writer::Writer,
 };
 
 /// The most columns of an order.

@@ -122,3 +122,11 @@ impl fmt::Debug for Store {
             .finish_non_exhaustive()
     }
 }
+
+/// What is gone already need not be removed.
+pub(crate) fn ignore_missing(error: object_store::Error) -> object_store::Result<()> {
+    match error {
+        object_store::Error::NotFound { .. } => Ok(()),
+        error => Err(error),
+    }
+}

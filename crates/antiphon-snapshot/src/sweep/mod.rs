@@ -15,10 +15,10 @@ use url::Url;
 
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
+    inner::Inner,
     layout::Place,
-    store::again,
-    writer::{UPLOAD, ignore_missing},
+    store::{again, ignore_missing},
+    writer::UPLOAD,
 };
 
 /// An address of the stored rows that needs no other credential.

@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::upload::{UPLOAD, ignore_missing};
+pub(crate) use self::upload::UPLOAD;
 use self::{
     group::Groups,
     upload::{Part, Upload},
@@ -30,7 +30,7 @@ use self::{
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, Stored},
 };
 
 /// Writes one Parquet file. Dropped before it is finished, it leaves none.
@@ -41,15 +41,6 @@ pub(crate) struct Writer {
     sending: JoinHandle<Result<Stored>>,
     gauge: Arc<Gauge>,
     stop: DropGuard,
-}
-
-/// A file that is there.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored {
-    pub(crate) rows: u64,
-    pub(crate) bytes: u64,
-    /// `sha-256:` and hexadecimal.
-    pub(crate) digest: String,
 }
 
 /// How far a file is.

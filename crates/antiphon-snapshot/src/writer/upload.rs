@@ -16,11 +16,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Gauge, Stored};
+use super::Gauge;
 use crate::{
     error::{Error, Result},
-    opened::digest,
-    store::{Store, again},
+    inner::{Stored, digest},
+    store::{Store, again, ignore_missing},
 };
 
 /// How the note is named that says which upload is not finished: the file's name and this.
@@ -246,12 +246,4 @@ async fn begin(
 
 fn note(path: &Path) -> Path {
     Path::from(format!("{path}{UPLOAD}"))
-}
-
-/// What is gone already need not be removed.
-pub(crate) fn ignore_missing(error: object_store::Error) -> object_store::Result<()> {
-    match error {
-        object_store::Error::NotFound { .. } => Ok(()),
-        error => Err(error),
-    }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -129,4 +129,14 @@ pub(super) async fn is_gone(store: &dyn SnapshotStore, id: &SnapshotId) -> bool 
     let manifest = store.manifest(id).await;
     let page = store.page(id, &SnapshotPage::new(0, 1)).await;
     matches!((manifest, page), (Err(DualResponseError::NotFound), Err(DualResponseError::NotFound)))
+}
+
+/// Runs a law.
+pub fn run(law: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime can be built").block_on(async {
+        // A law that hangs has found something, too.
+        let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
+        assert!(ended.is_ok(), "the law has not ended within two minutes");
+    });
 }

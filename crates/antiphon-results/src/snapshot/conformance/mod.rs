@@ -26,7 +26,13 @@ mod life;
 mod pages;
 mod views;
 
-pub use self::{exports::*, fixture::Snapshots, life::*, pages::*, views::*};
+pub use self::{
+    exports::*,
+    fixture::{Snapshots, run},
+    life::*,
+    pages::*,
+    views::*,
+};
 #[expect(unused_imports, reason = "the module's documentation names it")]
 use super::SnapshotStore;
 
@@ -75,7 +81,7 @@ macro_rules! __snapshot_store_laws {
         $(
             #[test]
             fn $law() {
-                $crate::store::conformance::run(async {
+                $crate::snapshot::conformance::run(async {
                     let Some(snapshots) =
                         $crate::snapshot::conformance::Snapshots::new(stringify!($law), $open).await
                     else { return };

@@ -47,16 +47,6 @@ impl fmt::Debug for Stores {
     }
 }
 
-/// Runs a law.
-pub fn run(law: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime can be built").block_on(async {
-        // A law that hangs has found something, too.
-        let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
-        assert!(ended.is_ok(), "the law has not ended within two minutes");
-    });
-}
-
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const MINUTE: TimeDelta = TimeDelta::minutes(1);
 /// Between two looks at something that will happen.

@@ -34,16 +34,10 @@ mod records;
 mod removal;
 mod rows;
 
-pub use self::{
-    accesses::*,
-    expiry::*,
-    fixture::{Stores, run},
-    records::*,
-    removal::*,
-    rows::*,
-};
+pub use self::{accesses::*, expiry::*, fixture::Stores, records::*, removal::*, rows::*};
 #[expect(unused_imports, reason = "the module's documentation names it")]
 use super::ResourceStore;
+pub use crate::snapshot::conformance::run;
 
 /// Makes one test of each law of [`ResourceStore`](crate::store::ResourceStore).
 ///

@@ -2,7 +2,6 @@
 
 mod arrow;
 mod csv;
-mod known;
 mod ndjson;
 mod parquet;
 mod run;
@@ -19,14 +18,12 @@ use antiphon_results::{
 use object_store::ObjectStoreExt as _;
 use sha2::{Digest as _, Sha256};
 
-pub(crate) use self::known::Known;
 use super::columns::Columns;
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
-    keeper::Inner,
+    inner::{Inner, Opened},
     layout::hex,
-    opened::Opened,
 };
 
 /// Writes rows in a format.

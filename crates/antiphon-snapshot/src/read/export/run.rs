@@ -13,10 +13,13 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    super::decode::{Decoder, Wanted, blocking},
+    super::decode::{Decoder, Wanted},
     Encode, Job, part,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    inner::blocking,
+};
 
 /// How many bytes are given away at a time, about.
 const PART: usize = 1024 * 1024;

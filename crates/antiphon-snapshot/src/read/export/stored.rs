@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Job, part};
 use crate::{
     error::{Error, Result},
-    opened::digest,
+    inner::digest,
 };
 
 pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {

@@ -22,12 +22,15 @@ use rust_xlsxwriter::{DocProperties, ExcelDateTime, Format, Workbook, Worksheet,
 
 use super::{
     super::{
-        decode::{Decoder, Wanted, blocking},
+        decode::{Decoder, Wanted},
         json,
     },
     Job,
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    inner::blocking,
+};
 
 /// What a sheet holds, without the line with the names.
 const MAX_ROWS: u64 = 1_048_575;

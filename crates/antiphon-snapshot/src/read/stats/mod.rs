@@ -14,12 +14,11 @@ use object_store::{ObjectStore as _, ObjectStoreExt as _, PutMode, PutOptions, P
 use self::column::Profile;
 use super::{
     columns::Columns,
-    decode::{Decoder, Wanted, blocking},
+    decode::{Decoder, Wanted},
 };
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
-    opened::Opened,
+    inner::{Inner, Opened, blocking},
 };
 
 /// How many columns are looked into. Of those after them only the footer is read.

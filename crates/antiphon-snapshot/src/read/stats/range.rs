@@ -11,7 +11,7 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use serde_json::Value;
 
 use super::super::json;
-use crate::{error::Result, opened::Opened};
+use crate::{error::Result, inner::Opened};
 
 /// How many characters of a text are shown.
 const SHOWN: usize = 100;

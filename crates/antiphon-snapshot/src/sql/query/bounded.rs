@@ -23,7 +23,7 @@ use datafusion::{
     sql::sqlparser::ast::BinaryOperator,
 };
 
-use crate::sql::scan::BATCH_ROWS;
+use crate::engine::BATCH_ROWS;
 
 /// The same function, of which one call makes so many bytes at most.
 pub(super) fn bounded(function: Arc<ScalarUDF>, bytes: usize) -> Arc<ScalarUDF> {

@@ -10,7 +10,7 @@ use datafusion::{
 };
 
 use super::{bounded, functions, text::only_reads};
-use crate::sql::refusal::{not_valid, of_query, refused};
+use crate::engine::refusal::{not_valid, of_query, refused};
 
 /// The most calls of functions that may make much of little.
 const MAX_GROWING: usize = 32;

@@ -7,7 +7,7 @@ use antiphon_results::DualResponseError;
 use datafusion::physical_plan::{ExecutionPlan, aggregates::AggregateExec};
 
 use super::text::only_reads;
-use crate::sql::{refusal::refused, scan::Scan};
+use crate::{engine::refusal::refused, sql::scan::Scan};
 
 /// The most pairs of rows that one join tries.
 const MAX_PAIRS: u64 = 100_000_000;

@@ -9,7 +9,7 @@ use datafusion::{
 };
 
 use super::bounded::scalar;
-use crate::sql::refusal::{of_query, refused};
+use crate::engine::refusal::{of_query, refused};
 
 /// How many of the longest one step may have.
 const TOGETHER: usize = 4;

@@ -36,13 +36,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, future, stream};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use self::{answer::Answer, world::World};
-use super::{
-    engine::{self, Turn},
-    refusal,
-    run::Running,
-    scan::{self, SnapshotTable},
+use super::scan::{self, SnapshotTable};
+use crate::{
+    Batches,
+    engine::{self, Running, Turn, refusal},
+    error::Error,
+    inner::Inner,
 };
-use crate::{Batches, error::Error, keeper::Inner};
 
 /// What a query is read and planned on: its tree may be deeper than what runs.
 const STACK_BYTES: usize = 64 * 1024 * 1024;

@@ -11,7 +11,7 @@ use datafusion::{
 };
 use regex::RegexBuilder;
 
-use crate::sql::refusal::{not_valid, of_query, refused};
+use crate::engine::refusal::{not_valid, of_query, refused};
 
 /// The most patterns of a query.
 const MAX_PATTERNS: usize = 32;

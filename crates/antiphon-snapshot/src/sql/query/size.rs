@@ -9,7 +9,7 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
 };
 
-use crate::sql::refusal::{of_query, too_deep};
+use crate::engine::refusal::{of_query, too_deep};
 
 /// The most columns, operators and functions of one expression.
 const MAX_SIZE: u64 = 2_000;

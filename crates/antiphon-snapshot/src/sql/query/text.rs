@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::{
     tokenizer::{Token, TokenWithSpan, Tokenizer},
 };
 
-use crate::sql::refusal::{not_valid, refused, too_deep};
+use crate::engine::refusal::{not_valid, refused, too_deep};
 
 /// The longest query.
 const MAX_BYTES: usize = 16 * 1024;

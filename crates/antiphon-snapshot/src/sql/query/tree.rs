@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::{
 };
 
 use super::{text::only_reads, world::World};
-use crate::sql::refusal::{not_valid, refused, too_deep};
+use crate::engine::refusal::{not_valid, refused, too_deep};
 
 /// How deep the parser goes.
 const MAX_RECURSION: usize = 200;

@@ -20,7 +20,7 @@ use datafusion::{
 };
 
 use super::{bounded, functions, sum};
-use crate::sql::{refusal::refused, scan::SnapshotTable};
+use crate::{engine::refusal::refused, sql::scan::SnapshotTable};
 
 pub(super) struct World {
     /// By name in lower case.

@@ -9,12 +9,12 @@ use datafusion::{common::SchemaError, error::DataFusionError};
 use crate::error::Error;
 
 /// A query that is refused by a rule.
-pub(super) fn refused(rule: &'static str, reason: impl Into<String>) -> DualResponseError {
+pub(crate) fn refused(rule: &'static str, reason: impl Into<String>) -> DualResponseError {
     DualResponseError::Refused { rule, reason: reason.into() }
 }
 
 /// Why the engine did not go on with a query.
-pub(super) fn of_query(error: DataFusionError) -> DualResponseError {
+pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     match error {
         DataFusionError::ResourcesExhausted(text) if is_disk(&text) => refused(
             "spill",
@@ -53,7 +53,7 @@ pub(super) fn of_query(error: DataFusionError) -> DualResponseError {
 }
 
 /// Why a view or groups could not be made: there was no query that anybody could have written otherwise.
-pub(super) fn of_view(error: DataFusionError) -> DualResponseError {
+pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     match of_query(error) {
         DualResponseError::Refused { rule: "memory" | "spill", .. } => DualResponseError::TooLarge(
             "this needs more memory or disk than there is for it; filter the rows first".into(),
@@ -64,17 +64,17 @@ pub(super) fn of_view(error: DataFusionError) -> DualResponseError {
 }
 
 /// It took too long.
-pub(super) fn timeout(limit: Duration) -> DualResponseError {
+pub(crate) fn timeout(limit: Duration) -> DualResponseError {
     DualResponseError::Timeout { limit }
 }
 
 /// One thing in another in another.
-pub(super) fn too_deep() -> DualResponseError {
+pub(crate) fn too_deep() -> DualResponseError {
     refused("too_deep", "the query nests too deep; use fewer parentheses, operators in a row and subqueries")
 }
 
 /// What cannot be understood or done, with what the parser or the planner says about it.
-pub(super) fn not_valid(text: &str) -> DualResponseError {
+pub(crate) fn not_valid(text: &str) -> DualResponseError {
     let text = text.split("\n\nbacktrace").next().unwrap_or(text);
     // It names settings and versions of an engine that the reader cannot change.
     let text = text.split("This issue was likely caused by a bug").next().unwrap_or(text).trim();

@@ -10,12 +10,10 @@ use parquet::{
     file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder},
 };
 
-use super::decode::blocking;
+use super::{Inner, StoredManifest, blocking};
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
-    keeper::Inner,
-    opened::StoredManifest,
 };
 
 /// What is read at the end of a file before anything is known of it. Most footers are in it.
@@ -40,7 +38,7 @@ const SMALL_CHUNK: i64 = 64 * 1024 * 1024;
 /// A column within a column within a column: nobody's tables go so deep, and to follow them takes stack.
 const MAX_DEPTH: usize = 64;
 
-pub(crate) async fn load(
+pub(super) async fn load(
     inner: &Inner,
     data: &Path,
     manifest: &StoredManifest,
@@ -88,7 +86,7 @@ pub(crate) async fn load(
 }
 
 /// Looks whether what was written can be read, before anybody is told that it is there.
-pub(crate) async fn verify(inner: &Inner, data: &Path, manifest: &StoredManifest) -> Result<()> {
+pub(super) async fn verify(inner: &Inner, data: &Path, manifest: &StoredManifest) -> Result<()> {
     let metadata = load(inner, data, manifest).await?;
     match starts(&inner.config, &metadata, manifest) {
         Ok(_) => Ok(()),
@@ -110,7 +108,7 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
 }
 
 /// Where each chunk begins, and where the last ends, if that agrees with what was written.
-pub(crate) fn starts(
+pub(super) fn starts(
     config: &SnapshotConfig,
     metadata: &ArrowReaderMetadata,
     manifest: &StoredManifest,

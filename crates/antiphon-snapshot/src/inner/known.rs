@@ -10,20 +10,20 @@ pub(crate) struct Known(Mutex<HashMap<String, Lengths>>);
 
 /// How long the parts of an export are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lengths {
+pub(crate) struct Lengths {
     /// Where each chunk begins, as far as that is known: the first begins behind the head.
-    pub(super) starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
     /// How long the whole is.
-    pub(super) total: Option<u64>,
+    pub(crate) total: Option<u64>,
 }
 
 impl Known {
-    pub(super) fn of(&self, tag: &str) -> Lengths {
+    pub(crate) fn of(&self, tag: &str) -> Lengths {
         self.0.lock().map(|known| known.get(tag).cloned().unwrap_or_default()).unwrap_or_default()
     }
 
     /// Chunk `number`, of those in the export, begins here.
-    pub(super) fn start(&self, tag: &str, number: usize, at: u64) {
+    pub(crate) fn start(&self, tag: &str, number: usize, at: u64) {
         self.change(tag, |lengths| {
             if lengths.starts.len() == number {
                 lengths.starts.push(at);
@@ -31,7 +31,7 @@ impl Known {
         });
     }
 
-    pub(super) fn total(&self, tag: &str, total: u64) {
+    pub(crate) fn total(&self, tag: &str, total: u64) {
         self.change(tag, |lengths| lengths.total = Some(total));
     }
 
@@ -54,7 +54,7 @@ impl Known {
 
 impl Lengths {
     /// The last chunk that is known to begin at or before a byte, by its number and where it begins.
-    pub(super) fn before(&self, byte: u64) -> Option<(usize, u64)> {
+    pub(crate) fn before(&self, byte: u64) -> Option<(usize, u64)> {
         let number = self.starts.partition_point(|&start| start <= byte).checked_sub(1)?;
         Some((number, self.starts[number]))
     }

@@ -19,7 +19,7 @@ type Outcome = Option<Result<u64, Arc<DualResponseError>>>;
 
 /// What is under way, by what it makes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flights {
+pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<String, Flight>>>,
 }
 
@@ -32,7 +32,7 @@ struct Flight {
 impl Flights {
     /// Waits for the work of this name, which is begun if nobody has. Dropped, it only waits no longer: the work
     /// itself ends when nobody has waited for it for [`GRACE`].
-    pub(super) async fn join<W>(
+    pub(crate) async fn join<W>(
         &self,
         name: String,
         work: impl FnOnce() -> W,

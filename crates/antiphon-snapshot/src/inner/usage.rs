@@ -18,9 +18,9 @@ use futures_util::{Stream, TryStreamExt as _};
 use object_store::{ObjectMeta, ObjectStore as _, path::Path};
 use tokio::sync::watch;
 
+use super::Inner;
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
     layout::{share_of, takes},
 };
 

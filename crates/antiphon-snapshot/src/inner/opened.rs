@@ -15,12 +15,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
+use super::{Inner, Known, footer};
 use crate::{
     error::{Error, Result},
-    keeper::Inner,
     layout::{Place, hex},
-    read::{Known, footer},
-    writer::Stored,
 };
 
 /// No manifest is larger: it names columns.
@@ -29,6 +27,15 @@ const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 /// Files up to this size are compared with their digest when they are first opened. Larger ones would take longer
 /// than whoever asked for a page should wait; they are compared when they are read whole.
 const COMPARED: u64 = 64 * 1024 * 1024;
+
+/// A file that is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    /// `sha-256:` and hexadecimal.
+    pub(crate) digest: String,
+}
 
 /// What is written beside the rows, last of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,18 +120,6 @@ impl Opened {
         manifest.chunks = self.chunks();
         manifest.truncated = stored.truncated;
         manifest
-    }
-
-    /// A reader of the stored file that sends its requests on this runtime.
-    #[cfg(feature = "sql")]
-    pub(crate) fn reader(&self, inner: &Inner, requests: tokio::runtime::Handle) -> crate::read::StoredFile {
-        crate::read::StoredFile {
-            objects: Arc::clone(&inner.store.objects),
-            path: self.data.clone(),
-            bytes: self.manifest.bytes,
-            metadata: Arc::clone(self.metadata.metadata()),
-            requests,
-        }
     }
 }
 

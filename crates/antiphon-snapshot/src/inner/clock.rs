@@ -11,7 +11,8 @@ use std::{
 use chrono::{DateTime, TimeDelta, Utc};
 use object_store::{ObjectStoreExt as _, PutPayload};
 
-use crate::{error::Result, keeper::Inner, layout::writer_name, writer::ignore_missing};
+use super::Inner;
+use crate::{error::Result, layout::writer_name, store::ignore_missing};
 
 /// For how long the difference is believed.
 const BELIEVED: Duration = Duration::from_mins(10);

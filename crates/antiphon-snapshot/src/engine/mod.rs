@@ -1,3 +1,11 @@
+//! What all queries of a process share: memory, room on disk, threads and turns.
+//!
+//! Plans run on [threads](run::Threads) of their own, and only the requests to the object store run on the server's.
+
+mod flight;
+pub(crate) mod refusal;
+mod run;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -22,17 +30,21 @@ use object_store::ObjectStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
-use super::{flight::Flights, run::Threads};
+pub(crate) use self::run::Running;
+use self::{flight::Flights, run::Threads};
 use crate::{
     config::SnapshotConfig,
     error::{Error, Result},
 };
 
+/// How many rows go through the engine at a time.
+pub(crate) const BATCH_ROWS: usize = 8192;
+
 /// How long somebody waits in line before being told to come back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many threads work on one query. Fixed, so that what fits into the pool on one machine fits on another.
-pub(super) const PARTITIONS: usize = 2;
+pub(crate) const PARTITIONS: usize = 2;
 
 /// The most threads of queries, however many queries run at once.
 const MAX_THREADS: usize = 64;
@@ -41,19 +53,19 @@ const MAX_THREADS: usize = 64;
 pub(crate) struct Engine {
     runtime: Arc<RuntimeEnv>,
     pool_bytes: usize,
-    pub(super) time: Duration,
-    pub(super) threads: Threads,
+    pub(crate) time: Duration,
+    pub(crate) threads: Threads,
     turns: Arc<Semaphore>,
     turns_per_tenant: usize,
     /// Those of tenants that have any at the moment, by `SnapshotId::share`.
     tenants: Mutex<HashMap<String, Weak<Semaphore>>>,
     /// Views that are being made.
-    pub(super) flights: Flights,
+    pub(crate) flights: Flights,
 }
 
 /// A turn. Whoever drops it lets the next one in.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _process: OwnedSemaphorePermit,
     _tenant: OwnedSemaphorePermit,
 }
@@ -82,7 +94,7 @@ impl Engine {
     }
 
     /// Waits for a turn of those who share it, a short while.
-    pub(super) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
+    pub(crate) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
         let both = async {
             // The tenant's first: whoever has too many stands in nobody else's way.
@@ -109,10 +121,10 @@ impl Engine {
     }
 
     /// A planner that knows nothing but what it is given. With one partition rows keep their order.
-    pub(super) fn state(&self, partitions: usize) -> SessionState {
+    pub(crate) fn state(&self, partitions: usize) -> SessionState {
         let mut config = SessionConfig::new()
             .with_target_partitions(partitions)
-            .with_batch_size(super::scan::BATCH_ROWS)
+            .with_batch_size(BATCH_ROWS)
             .with_information_schema(false)
             .with_create_default_catalog_and_schema(false)
             // What a merge of spilled runs needs at the end must be there when it begins.
@@ -124,19 +136,19 @@ impl Engine {
     }
 
     /// The most that one call of a function may make of one batch.
-    pub(super) fn call_bytes(&self) -> usize {
+    pub(crate) fn call_bytes(&self) -> usize {
         self.pool_bytes / 8
     }
 
     /// How much of the pool is taken.
     #[cfg(test)]
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.runtime.memory_pool.reserved()
     }
 
     /// How many turns are free.
     #[cfg(test)]
-    pub(super) fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         self.turns.available_permits()
     }
 }

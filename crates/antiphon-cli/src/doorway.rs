@@ -23,7 +23,7 @@ impl Doorway {
     pub(crate) fn open(url: &str, title: &str) -> Result<Self> {
         let mut name = [0; 8];
         getrandom::fill(&mut name)?;
-        let folder = std::env::temp_dir().join(format!("antiphon-studio-{}", super::hex(&name)));
+        let folder = std::env::temp_dir().join(format!("antiphon-studio-{:016x}", u64::from_be_bytes(name)));
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -15,21 +15,18 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    engine::{Engine, Turn},
-    refusal,
-};
+use super::{Engine, Turn, refusal};
 use crate::error::{Error, Result};
 
 /// How long after the time limit a plan is waited for, if one of its steps does not end.
 const OVERTIME: Duration = Duration::from_secs(2);
 
 /// The batches that a plan makes.
-pub(super) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
+pub(crate) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
 
 /// The threads of queries. A step of a query cannot be interrupted, and blocks these threads instead of the server's.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     count: usize,
     /// Started by the first query.
     runtime: Mutex<Option<Runtime>>,
@@ -37,11 +34,11 @@ pub(super) struct Threads {
 
 impl Threads {
     /// So many threads. If each of the queries that run at once has its own, a query that blocks them blocks no other.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { count, runtime: Mutex::default() }
     }
 
-    pub(super) fn handle(&self) -> Result<Handle> {
+    pub(crate) fn handle(&self) -> Result<Handle> {
         let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = &*runtime {
             return Ok(runtime.handle().clone());
@@ -68,7 +65,7 @@ impl Drop for Threads {
 
 /// A plan that is running. If you drop it, the plan stops at the end of its current step.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(crate) struct Running {
     batches: mpsc::Receiver<RecordBatch>,
     /// Ends with the plan: what panics in it is an error here.
     task: AbortOnDropHandle<Result<(), DualResponseError>>,
@@ -78,7 +75,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Runs what `open` returns. The turn is taken until the plan has stopped, even if nobody waits for it any more.
-    pub(super) fn start(
+    pub(crate) fn start(
         engine: &Engine,
         turn: Arc<Turn>,
         begun: Instant,
@@ -105,7 +102,7 @@ impl Running {
     }
 
     /// The next batch. The plan checks the time limit itself, unless one of its steps takes too long.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
         let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
         let batch = tokio::time::timeout(left, self.batches.recv()).await;
         if let Some(batch) = batch.map_err(|_| refusal::timeout(self.limit))? {

@@ -1,0 +1,64 @@
+//! What all clones of a handle share, and the snapshots it has at hand.
+
+mod clock;
+mod footer;
+mod known;
+mod opened;
+pub(crate) mod usage;
+
+use std::sync::Arc;
+
+use moka::future::Cache;
+
+use self::{clock::StoreClock, usage::SharedUsage};
+pub(crate) use self::{
+    known::Known,
+    opened::{Opened, Stored, StoredManifest, digest},
+};
+use crate::{
+    config::SnapshotConfig,
+    error::{Error, Result},
+    store::Store,
+};
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) config: SnapshotConfig,
+    /// Footers, by folder.
+    pub(crate) cache: Cache<String, Arc<Opened>>,
+    usage: SharedUsage,
+    clock: StoreClock,
+    #[cfg(feature = "sql")]
+    pub(crate) engine: crate::engine::Engine,
+}
+
+impl Inner {
+    #[cfg_attr(
+        not(feature = "sql"),
+        expect(clippy::unnecessary_wraps, reason = "with the engine it can fail")
+    )]
+    pub(crate) fn new(store: Store, config: SnapshotConfig) -> Result<Self> {
+        let weight = |_: &String, opened: &Arc<Opened>| u32::try_from(opened.weight()).unwrap_or(u32::MAX);
+        let cache = Cache::builder()
+            .max_capacity(config.cache_bytes)
+            .weigher(weight)
+            .time_to_idle(config.cache_idle)
+            .build();
+        Ok(Self {
+            #[cfg(feature = "sql")]
+            engine: crate::engine::Engine::new(&config)?,
+            store,
+            config,
+            cache,
+            usage: SharedUsage::default(),
+            clock: StoreClock::default(),
+        })
+    }
+}
+
+/// Does what takes longer than a moment where nobody waits for it, and makes an error of a panic.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Broken(error.into()))?
+}
