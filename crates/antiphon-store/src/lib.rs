@@ -43,6 +43,7 @@
 //! - [`Backend`]: one of each, which need not be of one kind.
 //! - [`Memory`]: all three in one process; `postgres`, `redis` and `nats`: all three for many.
 //! - [`Steady`]: makes calls again that failed, and finds out what became of a write whose answer was lost.
+//! - [`Pieces`]: a value that is larger than one record can be.
 //! - [`name`]: what may name a key, a log, a queue, a job or a topic.
 //! - `conformance`: the contracts as tests, for a backend of your own. `flaky`: faults from a seed.
 //!
@@ -82,6 +83,7 @@ mod bus;
 mod connect;
 mod error;
 mod memory;
+mod pieces;
 mod queue;
 mod steady;
 mod store;
@@ -104,6 +106,7 @@ pub use self::{
     bus::{BUFFER, Bus, Event, Feed, MAX_EVENT, Subscription, check_event},
     error::{Error, Result},
     memory::{Memory, MemoryBus, MemoryQueue, MemoryStore},
+    pieces::{PIECE, Pieces},
     queue::{
         DeadJob, Depth, EXACT_DEPTH, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig, check_job,
     },

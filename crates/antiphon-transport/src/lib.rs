@@ -11,12 +11,25 @@ mod reconnect;
 
 mod error;
 
+#[cfg(feature = "server")]
+pub mod drain;
 #[cfg(feature = "guard")]
 pub mod guard;
+#[cfg(feature = "guard")]
+pub mod headers;
+#[cfg(feature = "guard")]
+pub mod identity;
+#[cfg(feature = "server")]
+pub mod jitter;
 #[cfg(feature = "revise")]
 pub mod revise;
+pub mod revision;
+#[cfg(feature = "server")]
+pub mod session;
 #[cfg(any(feature = "sse-server", feature = "sse-client"))]
 pub mod sse;
+#[cfg(feature = "server")]
+pub mod streamable;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "__websocket")]

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use antiphon_transport::session::ChangeId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
@@ -49,10 +50,6 @@ pub(crate) struct Told {
     /// Which announcement it is, where several replicas may pass it on to one client.
     pub(crate) id: Option<ChangeId>,
 }
-
-/// Which announcement of a change it is, among those of all replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ChangeId(pub(crate) Arc<str>);
 
 /// A client slower than this many changes misses some; it is told of the next and looks again.
 const BACKLOG: usize = 256;

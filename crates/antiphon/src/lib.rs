@@ -78,9 +78,6 @@ mod function;
 #[cfg(feature = "__fuzz")]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(feature = "auth")]
-mod identity;
-mod jitter;
 mod keep;
 mod limits;
 mod mcp;
@@ -109,7 +106,9 @@ pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
 #[cfg(feature = "auth")]
 pub use crate::server::auth;
 #[cfg(feature = "http")]
-pub use crate::server::{Health, HttpConfig, OperatorConfig, ServeConfig, serve, shutdown_signal};
+pub use crate::server::{
+    Health, HttpConfig, MemoryBudget, OperatorConfig, ServeConfig, serve, shutdown_signal,
+};
 #[cfg(feature = "prometheus")]
 pub use crate::telemetry::Prometheus;
 #[cfg(feature = "telemetry")]
@@ -136,8 +135,6 @@ pub use crate::{
         ToolOutput, ToolResult, handoff,
     },
 };
-#[cfg(feature = "http")]
-pub use antiphon_transport::weight::MemoryBudget;
 
 /// What almost every tool needs.
 pub mod prelude {

@@ -16,7 +16,7 @@ use crate::source::tree::Tree;
 
 const FOLDER: &str = "docs/reference";
 /// The crates that speak JSON-RPC.
-const SPEAKING: [&str; 3] = ["antiphon", "antiphon-host", "antiphon-transport"];
+const SPEAKING: [&str; 4] = ["antiphon", "antiphon-host", "antiphon-http", "antiphon-transport"];
 
 /// Options of `cargo xtask reference`.
 #[derive(Debug, clap::Args)]

@@ -32,6 +32,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 
 pub use self::lines::Lines;
+use crate::revision;
 
 /// Where a handler puts, and a client finds, the `tasks` of a server's capabilities: in `experimental`.
 pub const TASKS: &str = "antiphon/tasks";
@@ -40,10 +41,6 @@ pub const EXECUTION: &str = "antiphon/execution";
 
 /// The method of a request that takes the place of one that was not parsed. Its params are the error to answer with.
 pub const REJECTED: &str = "antiphon/rejected";
-
-/// The first revision with tasks, and the first with others.
-const FIRST: &str = "2025-11-25";
-const NEXT: &str = "2026-07-28";
 
 /// `error`, which has an id, as a request to be answered with it.
 fn as_request(error: &[u8]) -> Vec<u8> {
@@ -83,7 +80,8 @@ pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
         Some(params) => serde_json::from_str(params.get()).ok()?,
         None => Params::default(),
     };
-    let newer = params.meta.and_then(|meta| meta.version).is_some_and(|version| &*version >= NEXT);
+    let newer =
+        params.meta.and_then(|meta| meta.version).is_some_and(|version| &*version >= revision::ROUNDS);
     let plain = name == "antiphon/tasks/call" && params.task.is_none();
     if newer || plain { None } else { Some(call.renamed(message, name)) }
 }
@@ -93,7 +91,8 @@ pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
     let text = text(message, &[r#""antiphon/tasks""#])?;
     let mut answer: Value = serde_json::from_str(text).ok()?;
     let result = answer.get_mut("result")?;
-    let knows_tasks = result.get("protocolVersion").and_then(Value::as_str).is_some_and(|it| it >= FIRST);
+    let knows_tasks =
+        result.get("protocolVersion").and_then(Value::as_str).is_some_and(|it| it >= revision::SESSION);
     let capabilities = result.get_mut("capabilities")?.as_object_mut()?;
     let experimental = capabilities.get_mut("experimental")?.as_object_mut()?;
     let tasks = experimental.remove(TASKS)?;

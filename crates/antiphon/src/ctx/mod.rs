@@ -136,7 +136,6 @@ impl Ctx {
     ///     Ok(if language.is_some_and(|it| it.starts_with("de")) { "Hallo" } else { "Hello" }.into())
     /// }
     /// ```
-    #[cfg(feature = "http")]
     pub fn headers(&self) -> Option<&http::HeaderMap> {
         Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
     }
@@ -165,7 +164,6 @@ impl Ctx {
     /// server.router(Default::default()).layer(axum::Extension(Tenant("ada".into())))
     /// # }
     /// ```
-    #[cfg(feature = "http")]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }

@@ -1,15 +1,11 @@
 //! What a run keeps in the store, where the server has one.
 //!
-//! Everything here is a record that expires, and what is too large for one is in [`Pieces`] that do, too. Replicas
+//! Everything here is a record that expires, and what is too large for one is in [`Pieces`](antiphon_store::Pieces) that do, too. Replicas
 //! remove what has (`server/replicas/cleanup.rs`).
 
 mod claim;
-mod pieces;
 
-pub(crate) use self::{
-    claim::{Held, Watched, watch},
-    pieces::{PIECE, Pieces},
-};
+pub(crate) use self::claim::{Held, Watched, watch};
 
 use antiphon_store::Store;
 use tokio_util::sync::CancellationToken;

@@ -6,8 +6,6 @@ mod quota;
 mod refused;
 mod shares;
 mod spend;
-#[cfg(feature = "http")]
-mod streamable;
 
 use std::time::Duration;
 
@@ -16,13 +14,8 @@ use antiphon_llm::Budget;
 pub use self::quota::{Quota, Rate};
 pub(crate) use self::{
     gate::{Admission, Gate, Visitor},
-    refused::{Refused, TOO_MUCH},
+    refused::Refused,
     spend::Spend,
-};
-#[cfg(feature = "http")]
-pub(crate) use self::{
-    refused::Shed,
-    streamable::{Room, Streamable},
 };
 
 /// What bounds a server's work.

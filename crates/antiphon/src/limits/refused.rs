@@ -1,7 +1,5 @@
 //! What whoever comes too often, or too early, is told.
 
-#[cfg(feature = "http")]
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -30,9 +28,6 @@ pub(crate) struct Refused {
     /// Whether it is about this caller, not about the server.
     own: bool,
 }
-
-/// The code of it: the one JSON-RPC leaves to servers, and that transports use for the same.
-pub(crate) const TOO_MUCH: i32 = -32000;
 
 /// When to come again where nobody can know.
 const SOON: Duration = Duration::from_secs(1);
@@ -96,7 +91,6 @@ impl Refused {
     }
 
     /// Whether it is the caller's own limit, and when to come again, in seconds.
-    #[cfg(feature = "http")]
     pub(crate) fn advice(&self) -> (bool, u64) {
         (self.own, seconds(self.retry_after))
     }
@@ -105,21 +99,4 @@ impl Refused {
 /// As many whole seconds as it takes.
 fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
-}
-
-/// Travels with an HTTP request, so that whoever answers it learns that it was refused.
-#[cfg(feature = "http")]
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Shed(Arc<OnceLock<(bool, u64)>>);
-
-#[cfg(feature = "http")]
-impl Shed {
-    pub(crate) fn set(&self, refused: &Refused) {
-        let _ = self.0.set(refused.advice());
-    }
-
-    /// Whether it was the caller's own limit, and when to come again, in seconds; `None` where it was taken.
-    pub(crate) fn get(&self) -> Option<(bool, u64)> {
-        self.0.get().copied()
-    }
 }

@@ -1,5 +1,6 @@
 //! Who is let in, what they take, and what is said to whom is not.
 
+use antiphon_transport::{drain::TOO_MUCH, streamable::Streamable};
 use rmcp::{
     ErrorData,
     model::{ErrorCode, Extensions, PromptMessage, ResourceContents},
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::{Client, invoke::Call};
 use crate::{
     error::{Error, ErrorKind, Result},
-    limits::{Admission, Refused, TOO_MUCH, Visitor},
+    limits::{Admission, Refused, Visitor},
     mcp::Service,
     model::ContentBlock,
     prompt::Completion,
@@ -75,16 +76,13 @@ pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensi
     ErrorData::new(ErrorCode(TOO_MUCH), refused.message().to_owned(), Some(refused.data()))
 }
 
-#[cfg(feature = "http")]
 fn tell(refused: &Refused, extensions: &Extensions) {
     let parts = extensions.get::<http::request::Parts>();
-    if let Some(streamable) = parts.and_then(|parts| parts.extensions.get::<crate::limits::Streamable>()) {
-        streamable.shed.set(refused);
+    if let Some(streamable) = parts.and_then(|parts| parts.extensions.get::<Streamable>()) {
+        let (own, seconds) = refused.advice();
+        streamable.shed.set(own, seconds);
     }
 }
-
-#[cfg(not(feature = "http"))]
-fn tell(_: &Refused, _: &Extensions) {}
 
 /// Counts what the run answers with, and refuses what nobody could read.
 pub(super) fn not_too_much(run: &Run, answer: &impl Weighed) -> Result<()> {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use antiphon_transport::revise::REJECTED;
+use antiphon_transport::session::Setting;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -30,7 +31,7 @@ use super::{
     describe::describe,
     invoke::{Call, Reply, invoke},
     promote,
-    session::{self, Session, Setting, next_change},
+    session::{self, Session, next_change},
     single_use::{Use, once},
     tasks_2025, tasks_2026,
 };
@@ -69,14 +70,9 @@ const COMPLETION: Duration = Duration::from_secs(30);
 const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self { service, session: OnceLock::new(), session_idle: None, acknowledging: Mutex::default() }
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) fn with_session_idle(mut self, idle: Option<Duration>) -> Self {
-        self.session_idle = idle;
-        self
+    /// Makes a handler for a session that its transport closes when it is idle for `session_idle`.
+    pub(crate) fn new(service: Arc<Service>, session_idle: Option<Duration>) -> Self {
+        Self { service, session: OnceLock::new(), session_idle, acknowledging: Mutex::default() }
     }
 
     pub(super) fn session(&self, extensions: &Extensions) -> &Session {

@@ -28,10 +28,5 @@ pub(crate) use inner::{DynHandler, Wrapped};
 pub(crate) use local::execute;
 #[cfg(feature = "telemetry")]
 pub(crate) use observed::Observed as Served;
-#[cfg(feature = "auth")]
 pub(crate) use permit::Authorize;
-#[cfg(feature = "http")]
-pub(crate) use service::PrincipalHook;
-pub(crate) use service::{About, Service};
-#[cfg(feature = "http")]
-pub(crate) use session::{Elicitations, OfSession, Setting, Settings, SharedSession, add_elicitation};
+pub(crate) use service::{About, PrincipalHook, Service, principal_of_identity};

@@ -38,13 +38,8 @@ struct What {
 }
 
 impl Observed {
-    pub(crate) fn new(service: Arc<Service>) -> Self {
-        Self(Handler::new(service))
-    }
-
-    #[cfg(feature = "http")]
-    pub(crate) fn with_session_idle(self, idle: Option<std::time::Duration>) -> Self {
-        Self(self.0.with_session_idle(idle))
+    pub(crate) fn new(service: Arc<Service>, session_idle: Option<std::time::Duration>) -> Self {
+        Self(Handler::new(service, session_idle))
     }
 
     /// A request of a kind that names nothing.
@@ -321,30 +316,21 @@ fn complete(response: &CallToolResponse) -> Option<&CallToolResult> {
 type Header<'a> = Option<(&'a str, Option<&'a str>)>;
 
 /// Whether a request came over HTTP, and the place in a trace that its HTTP request names. A message's own goes first.
-#[cfg(feature = "http")]
 fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     let Some(parts) = context.extensions.get::<http::request::Parts>() else { return (false, None) };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     (true, text("traceparent").map(|parent| (parent, text("tracestate"))))
 }
 
-#[cfg(not(feature = "http"))]
-fn header(_: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
-    (false, None)
-}
-
 /// The request is parsed: what only the parser needed is given back. Every request comes by here.
-#[cfg(feature = "http")]
 fn parsed(context: &RequestContext<RoleServer>) {
     let parts = context.extensions.get::<http::request::Parts>();
-    let streamable = parts.and_then(|parts| parts.extensions.get::<crate::limits::Streamable>());
+    let streamable =
+        parts.and_then(|parts| parts.extensions.get::<antiphon_transport::streamable::Streamable>());
     if let Some(room) = streamable.and_then(|streamable| streamable.room.as_ref()) {
         room.parsed();
     }
 }
-
-#[cfg(not(feature = "http"))]
-fn parsed(_: &RequestContext<RoleServer>) {}
 
 /// A method that MCP has. Clients may send any other, and a name that is new each time would be a metric of its own.
 fn known(method: &str) -> &'static str {

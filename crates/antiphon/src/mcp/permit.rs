@@ -1,18 +1,15 @@
 //! Whether whoever sent a request may make it.
 
+use std::any::Any;
+
+use antiphon_transport::identity::{Identity, Refusal};
 use rmcp::{ErrorData, model::Extensions};
 
 use super::Handler;
-use crate::tool::Tool;
-#[cfg(feature = "auth")]
-use crate::{
-    identity::{Identity, Refusal},
-    registry::Registry,
-};
+use crate::{registry::Registry, tool::Tool};
 
 /// Says who may do what.
-#[cfg(feature = "auth")]
-pub(crate) trait Authorize: Send + Sync {
+pub(crate) trait Authorize: Any + Send + Sync {
     /// Whether a request of `method`, for `tool` if it calls one, may be made by `identity`.
     ///
     /// `None` is somebody of whom nothing is known: over a pipe that is whoever started the server, who may do everything;
@@ -36,7 +33,6 @@ impl Handler {
     ///
     /// Over streamable HTTP such a request does not come this far: it was answered with a challenge. Here it is held up
     /// whatever it came over.
-    #[cfg(feature = "auth")]
     pub(super) fn permit(
         &self,
         method: &str,
@@ -66,7 +62,6 @@ impl Handler {
     }
 
     /// Refuses a request about a task, before it is done, if whoever sent it may not call the task's tool.
-    #[cfg(feature = "auth")]
     pub(super) async fn permit_task(
         &self,
         method: &str,
@@ -83,21 +78,5 @@ impl Handler {
             // Whoever does it says so.
             None => Ok(()),
         }
-    }
-
-    #[cfg(not(feature = "auth"))]
-    #[expect(clippy::unused_async, reason = "the same signature with and without the feature")]
-    pub(super) async fn permit_task(&self, _: &str, _: &str, _: &Extensions) -> Result<(), ErrorData> {
-        Ok(())
-    }
-
-    #[cfg(not(feature = "auth"))]
-    #[expect(
-        clippy::unused_self,
-        clippy::unnecessary_wraps,
-        reason = "the same signature with and without the feature"
-    )]
-    pub(super) fn permit(&self, _: &str, _: Option<&Tool>, _: &Extensions) -> Result<(), ErrorData> {
-        Ok(())
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use antiphon_transport::identity::Identity;
 use rmcp::model::Extensions;
 
-use super::DynHandler;
-#[cfg(feature = "auth")]
-use super::permit::Authorize;
+use super::{DynHandler, permit::Authorize};
 use crate::{
     model::Icon,
     registry::{Catalog, Registry},
@@ -24,14 +23,16 @@ pub(crate) struct Service {
     /// The tasks, where the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
     /// Who may do what, where callers have to show who they are.
-    #[cfg(feature = "auth")]
     pub(crate) auth: Option<Arc<dyn Authorize>>,
-    #[cfg(feature = "http")]
     pub(crate) principal: Option<PrincipalHook>,
 }
 
-#[cfg(feature = "http")]
 pub(crate) type PrincipalHook = Box<dyn Fn(&http::request::Parts) -> Option<String> + Send + Sync>;
+
+/// Names callers as the layer of the server's auth has found them to be.
+pub(crate) fn principal_of_identity() -> PrincipalHook {
+    Box::new(|parts| parts.extensions.get::<Identity>().map(|identity| identity.principal().to_owned()))
+}
 
 /// Who a server says it is.
 #[derive(Clone, Debug, Default)]
@@ -51,30 +52,16 @@ impl Service {
     }
 
     /// Who sent a message: whoever sent the HTTP request that it came with. Over a pipe that is nobody in particular.
-    #[cfg(feature = "http")]
     pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
         self.principal_of(extensions.get::<http::request::Parts>()?)
     }
 
-    #[cfg(not(feature = "http"))]
-    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
-    pub(crate) fn principal(&self, _: &Extensions) -> Option<String> {
-        None
-    }
-
     /// Who sent an HTTP request.
-    #[cfg(feature = "http")]
     pub(crate) fn principal_of(&self, parts: &http::request::Parts) -> Option<String> {
         self.principal.as_ref().and_then(|hook| hook(parts))
     }
 
-    #[cfg(feature = "http")]
-    pub(crate) fn has_principal(&self) -> bool {
-        self.principal.is_some()
-    }
-
     /// Whether any tool needs scopes of its own.
-    #[cfg(feature = "auth")]
     pub(crate) fn has_scoped_tools(&self) -> bool {
         self.auth.is_some() && self.registry().tools().iter().any(|tool| !tool.scopes.is_empty())
     }

@@ -1,15 +1,11 @@
 //! What a 2025-11-25 session keeps, and what it hears of.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
 };
-#[cfg(feature = "http")]
-use std::{fmt, sync::Weak};
 
+use antiphon_transport::session::{DEFAULT_LEVEL, OfSession, Setting, Settings, SharedSession};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -24,7 +20,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::tasks_2025::Followed;
 use crate::{
-    base::lock,
     changes::{Change, Changes, Told},
     elicitation::MAX_ELICITATION_ID,
     protocol::elicitation_complete,
@@ -46,124 +41,22 @@ pub(super) struct Session {
 pub(crate) struct SharedSettings {
     local: Arc<Settings>,
     /// Where replicas share their sessions, this one's part. It owns this, not the other way round.
-    #[cfg(feature = "http")]
     part: Option<Weak<dyn SharedSession>>,
 }
 
-/// A session that replicas share, as this one has it.
-#[cfg(feature = "http")]
-pub(crate) trait SharedSession: Send + Sync + fmt::Debug {
-    fn settings(&self) -> &Arc<Settings>;
-
-    /// Sets something, at all replicas.
-    fn set<'a>(&'a self, setting: &'a Setting) -> Pending<'a, antiphon_store::Result<()>>;
-
-    /// Whether it is this replica that tells the client of changes.
-    fn tells_of_changes(&self) -> bool;
-}
-
-/// The session that a request belongs to, in the request's extensions.
-#[cfg(feature = "http")]
-#[derive(Clone, Debug)]
-pub(crate) struct OfSession(pub(crate) Arc<dyn SharedSession>);
-
-/// What a 2025-11-25 client may set, and the elicitations that it was sent.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    level: Mutex<LoggingLevel>,
-    subscribed: Mutex<BTreeSet<String>>,
-    elicitations: Mutex<Elicitations>,
-}
-
-/// The IDs of the URL elicitations that a session was sent, oldest first: it is told of their completion.
-pub(crate) type Elicitations = VecDeque<String>;
-
-/// How many elicitation IDs a session keeps. The oldest is dropped.
-const MAX_ELICITATIONS: usize = 64;
-
-/// Adds an elicitation to those of a session.
-pub(crate) fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
-    elicitations.retain(|known| known != id);
-    if elicitations.len() >= MAX_ELICITATIONS {
-        elicitations.pop_front();
-    }
-    elicitations.push_back(id.to_owned());
-}
-
-/// One of the things that are set for a session.
-#[derive(Debug)]
-pub(crate) enum Setting {
-    Level(LoggingLevel),
-    Subscribed(String),
-    Unsubscribed(String),
-    /// The session is sent a URL elicitation with this ID.
-    Elicitation(String),
-}
-
-/// A client that has not said otherwise hears of what is worth knowing.
-const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            level: Mutex::new(DEFAULT_LEVEL),
-            subscribed: Mutex::default(),
-            elicitations: Mutex::default(),
-        }
-    }
-}
-
-impl Settings {
-    fn set(&self, setting: Setting) {
-        match setting {
-            Setting::Level(level) => *lock(&self.level) = level,
-            Setting::Subscribed(uri) => drop(lock(&self.subscribed).replace(uri)),
-            Setting::Unsubscribed(uri) => drop(lock(&self.subscribed).take(&uri)),
-            Setting::Elicitation(id) => add_elicitation(&mut lock(&self.elicitations), &id),
-        }
-    }
-
-    /// Takes over what was set at another replica.
-    #[cfg(feature = "http")]
-    pub(crate) fn replace(
-        &self,
-        level: Option<LoggingLevel>,
-        subscribed: BTreeSet<String>,
-        elicitations: Elicitations,
-    ) {
-        *lock(&self.level) = level.unwrap_or(DEFAULT_LEVEL);
-        *lock(&self.subscribed) = subscribed;
-        *lock(&self.elicitations) = elicitations;
-    }
-}
-
 /// The level of a session of which no more is known than came with a request.
-#[cfg(feature = "http")]
 pub(super) fn level(extensions: &Extensions) -> LoggingLevel {
-    extensions.get::<OfSession>().map_or(DEFAULT_LEVEL, |of| *lock(&of.0.settings().level))
-}
-
-#[cfg(not(feature = "http"))]
-pub(super) fn level(_: &Extensions) -> LoggingLevel {
-    DEFAULT_LEVEL
+    extensions.get::<OfSession>().map_or(DEFAULT_LEVEL, |of| of.0.settings().level())
 }
 
 impl Session {
     /// The session that a request belongs to.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let closed = CancellationToken::new();
-        #[cfg(feature = "http")]
         let part = extensions.get::<OfSession>().map(|of| &of.0);
-        #[cfg(feature = "http")]
         let local = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
-        #[cfg(not(feature = "http"))]
-        let (local, _) = (Arc::default(), extensions);
         Self {
-            shared: SharedSettings {
-                local,
-                #[cfg(feature = "http")]
-                part: part.map(Arc::downgrade),
-            },
+            shared: SharedSettings { local, part: part.map(Arc::downgrade) },
             forwards: AtomicBool::new(false),
             followed: Followed::default(),
             _close: closed.clone().drop_guard(),
@@ -172,12 +65,12 @@ impl Session {
     }
 
     pub(super) fn level(&self) -> LoggingLevel {
-        *lock(&self.shared.local.level)
+        self.shared.local.level()
     }
 
     /// How many resources it has subscribed to.
     pub(super) fn subscriptions(&self) -> usize {
-        lock(&self.shared.local.subscribed).len()
+        self.shared.local.subscribed().len()
     }
 
     /// The tasks it hears of.
@@ -206,15 +99,11 @@ impl Session {
         if self.forwards.swap(true, Ordering::AcqRel) {
             return;
         }
-        #[cfg(feature = "http")]
         let part = self.shared.part.clone();
-        let tells = move || {
-            // With replicas, the one that the client listens at tells it.
-            #[cfg(feature = "http")]
-            if let Some(part) = &part {
-                return part.upgrade().is_some_and(|part| part.tells_of_changes());
-            }
-            true
+        // With replicas, the one that the client listens at tells it.
+        let tells = move || match &part {
+            Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
+            None => true,
         };
         let settings = Arc::clone(&self.shared.local);
         tokio::spawn(forward(changes.subscribe(), settings, peer, tells, self.closed.clone()));
@@ -222,12 +111,7 @@ impl Session {
 }
 
 impl SharedSettings {
-    #[cfg_attr(
-        not(feature = "http"),
-        expect(clippy::unused_async, reason = "the same signature with and without the feature")
-    )]
     async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
-        #[cfg(feature = "http")]
         if let Some(part) = self.part.as_ref().and_then(Weak::upgrade) {
             return part.set(&setting).await.map_err(|error| {
                 tracing::error!(%error, "what a client has set could not be kept");
@@ -339,10 +223,10 @@ fn notifications(told: &Told, settings: &Settings) -> Vec<ServerNotification> {
         updated.extensions = extensions;
         ServerNotification::ResourceUpdatedNotification(updated)
     };
-    let subscribed = lock(&settings.subscribed);
+    let subscribed = settings.subscribed();
     match &told.change {
         Change::Resource(uri) if subscribed.contains(uri) => vec![resource(uri.clone(), extensions)],
-        Change::ElicitationComplete(id) if lock(&settings.elicitations).contains(id) => {
+        Change::ElicitationComplete(id) if settings.has_elicitation(id) => {
             vec![elicitation_complete(id, extensions)]
         }
         Change::Resource(_) | Change::ElicitationComplete(_) => Vec::new(),

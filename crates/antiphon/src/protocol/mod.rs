@@ -1,19 +1,14 @@
 //! MCP as data: what is sent, without anybody who sends it.
 
-#[cfg(feature = "http")]
-pub(crate) mod headers;
 mod question;
 pub(crate) mod reply;
-pub(crate) mod revision;
 
 use rmcp::model::{CustomNotification, Extensions, ServerNotification};
 use serde_json::{Value, json};
 
-pub(crate) use self::{
-    question::{declares, drop_structured_values, fits, guard, is_about_tools},
-    revision::Revision,
-};
+pub(crate) use self::question::{declares, drop_structured_values, fits, guard, is_about_tools};
 use crate::elicitation::ELICITATION_COMPLETE;
+pub(crate) use antiphon_transport::revision::{self, Revision};
 
 /// The extension, as clients and servers declare it.
 pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc};
 
 use antiphon_replay::Failure;
-use antiphon_store::Error as StoreError;
+use antiphon_store::{Error as StoreError, Pieces};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::{Claimed, Run, Runtime, Stop};
 use crate::{
     base::random_id,
     error::{Error, ErrorKind, Result},
-    keep::{Held, Pieces, STEPS, Watched, key, unavailable, watch},
+    keep::{Held, STEPS, Watched, key, unavailable, watch},
 };
 
 /// What the store knows of a step.

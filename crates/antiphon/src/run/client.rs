@@ -180,21 +180,15 @@ impl Client {
 
     /// A 2025-11-25 request over HTTP that belongs to no session: nothing sent to its peer would
     /// ever arrive, and its capabilities are unknown.
-    #[cfg(feature = "http")]
     fn is_sessionless(&self) -> bool {
         let parts = self.extensions().get::<http::request::Parts>();
         self.revision == Revision::Session
             && !self.is_of_task()
             && parts.is_some_and(|parts| {
-                let streamable = parts.extensions.get::<crate::limits::Streamable>().is_some();
-                streamable && !parts.headers.contains_key(&crate::protocol::headers::SESSION)
+                let streamable =
+                    parts.extensions.get::<antiphon_transport::streamable::Streamable>().is_some();
+                streamable && !parts.headers.contains_key(&antiphon_transport::headers::SESSION)
             })
-    }
-
-    #[cfg(not(feature = "http"))]
-    #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
-    fn is_sessionless(&self) -> bool {
-        false
     }
 
     pub(crate) fn supports(&self, capability: Capability) -> bool {

@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use antiphon_store::{Backend, Error as StoreError, Revision};
+use antiphon_store::{Backend, Error as StoreError, Pieces, Revision};
 use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -11,7 +11,7 @@ use super::Runtime;
 use crate::{
     base::random_id,
     error::Result,
-    keep::{Held, Pieces, SEALS, Watched, key, unavailable, watch},
+    keep::{Held, SEALS, Watched, key, unavailable, watch},
 };
 
 const DIGEST: usize = 32;

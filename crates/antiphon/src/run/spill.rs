@@ -3,12 +3,13 @@
 use std::time::SystemTime;
 
 use antiphon_replay::Journal;
+use antiphon_store::Pieces;
 use bytes::Bytes;
 
 use super::Runtime;
 use crate::{
     error::Result,
-    keep::{Pieces, unavailable},
+    keep::unavailable,
     seal::{Binding, Handle, OpenError, TooLarge},
 };
 

@@ -4,12 +4,9 @@ use tokio_util::sync::CancellationToken;
 
 use antiphon_llm::Model;
 use antiphon_store::Backend;
+use antiphon_transport::drain::Drain;
 
-use super::{Drain, Server, Shared, replicas::Replicas};
-#[cfg(feature = "auth")]
-use crate::mcp::Authorize;
-#[cfg(feature = "http")]
-use crate::mcp::PrincipalHook;
+use super::{Server, Shared, replicas::Replicas};
 #[cfg(feature = "results")]
 use crate::results::{ResultTools, Results, is_attached};
 #[cfg(feature = "telemetry")]
@@ -19,7 +16,7 @@ use crate::{
     changes::{Announce, Changes},
     error::{BuildError, Result},
     limits::{Gate, Limits, Spend},
-    mcp::{About, DynHandler, Service, Wrapped},
+    mcp::{About, Authorize, DynHandler, PrincipalHook, Service, Wrapped, principal_of_identity},
     model::{Icon, ServerHandler},
     prompt::Prompt,
     registry::{Catalog, Registry},
@@ -52,10 +49,8 @@ pub struct ServerBuilder {
     drain: Duration,
     recorder: Recorder,
     inner: Option<Arc<dyn DynHandler>>,
-    #[cfg(feature = "http")]
     principal: Option<PrincipalHook>,
-    #[cfg(feature = "auth")]
-    auth: Option<super::auth::Auth>,
+    pub(super) auth: Option<Arc<dyn Authorize>>,
     states: States,
     problems: Vec<String>,
 }
@@ -75,9 +70,7 @@ impl ServerBuilder {
             drain: DRAIN,
             recorder: Recorder::default(),
             inner: None,
-            #[cfg(feature = "http")]
             principal: None,
-            #[cfg(feature = "auth")]
             auth: None,
             states: States::new(),
             problems: Vec::new(),
@@ -239,21 +232,11 @@ impl ServerBuilder {
 
     /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
     /// caller has begun opens for no other.
-    #[cfg(feature = "http")]
     pub fn with_principal(
         mut self,
-        principal: impl Fn(&::http::request::Parts) -> Option<String> + Send + Sync + 'static,
+        principal: impl Fn(&http::request::Parts) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.principal = Some(Box::new(principal));
-        self
-    }
-
-    /// Has callers over HTTP show who they are, and holds them to scopes: the [tour](crate::auth) shows it.
-    ///
-    /// It is also who is calling: there is no need for [`with_principal`](Self::with_principal).
-    #[cfg(feature = "auth")]
-    pub fn with_auth(mut self, auth: crate::auth::Auth) -> Self {
-        self.auth = Some(auth);
         self
     }
 
@@ -294,7 +277,6 @@ impl ServerBuilder {
             problems
                 .push(format!("the key ring has two keys numbered {id}; give one of them another number"));
         }
-        #[cfg(feature = "auth")]
         if self.auth.is_some() && self.principal.is_some() {
             problems.push(
                 "both `with_auth` and `with_principal` say who is calling; name callers with `AuthBuilder::with_principal`"
@@ -310,9 +292,13 @@ impl ServerBuilder {
         let stop = drain.stopped.child_token();
         let audience = self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone());
         let mut changes = Changes::default();
-        let replicas = self.backend.clone().map(|backend| {
+        let replicas = self.backend.as_ref().map(|backend| {
             let told = Changes::channel();
-            let replicas = Replicas::new(backend, &audience, told.clone(), &drain, stop.clone());
+            #[cfg(feature = "http")]
+            let sessions = Some(super::http::shared_sessions(backend, &drain, &stop));
+            #[cfg(not(feature = "http"))]
+            let sessions = None;
+            let replicas = Replicas::new(backend, &audience, told.clone(), stop.clone(), sessions);
             changes = Changes::shared(told, Arc::clone(&replicas) as Arc<dyn Announce>);
             replicas
         });
@@ -341,21 +327,10 @@ impl ServerBuilder {
             catalog,
             inner: self.inner,
             tasks,
-            #[cfg(all(feature = "http", not(feature = "auth")))]
-            principal: self.principal,
-            #[cfg(feature = "auth")]
-            principal: self.principal.or_else(|| self.auth.as_ref().map(|_| super::auth::principal_hook())),
-            #[cfg(feature = "auth")]
-            auth: self.auth.clone().map(|auth| Arc::new(auth) as Arc<dyn Authorize>),
-        };
-        let shared = Shared {
-            service: Arc::new(service),
-            replicas,
-            #[cfg(feature = "auth")]
+            principal: self.principal.or_else(|| self.auth.as_ref().map(|_| principal_of_identity())),
             auth: self.auth,
-            drain,
-            drain_limit: self.drain,
         };
+        let shared = Shared { service: Arc::new(service), replicas, drain, drain_limit: self.drain };
         Ok(Server { shared: Arc::new(shared) })
     }
 }

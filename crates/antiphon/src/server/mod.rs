@@ -2,45 +2,31 @@
 
 #[cfg(feature = "auth")]
 pub mod auth;
-#[cfg(feature = "http")]
-mod body;
 mod builder;
-mod drain;
-#[cfg(feature = "http")]
-mod endpoint;
 #[cfg(feature = "http")]
 mod health;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
-mod local;
-#[cfg(feature = "http")]
 mod operators;
 pub(crate) mod replicas;
-#[cfg(feature = "http")]
-mod revised;
-#[cfg(feature = "http")]
-mod serve;
-#[cfg(feature = "http")]
-mod services;
 #[cfg(feature = "stdio")]
 mod stdio;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use antiphon_transport::revise::Lines;
+use antiphon_transport::{
+    drain::{Counted, Drain},
+    revise::Lines,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::builder::ServerBuilder;
-use self::drain::Counted;
-pub(crate) use self::drain::Drain;
-#[cfg(feature = "http")]
-pub use self::health::Health;
 #[cfg(feature = "http")]
 pub use self::{
-    http::{HttpConfig, shutdown_signal},
+    health::Health,
+    http::{HttpConfig, MemoryBudget, ServeConfig, serve, shutdown_signal},
     operators::OperatorConfig,
-    serve::{ServeConfig, serve},
 };
 use crate::{
     changes::Changes,
@@ -75,12 +61,21 @@ pub(crate) struct Shared {
     /// What answers requests.
     pub(crate) service: Arc<Service>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
-    /// How callers show who they are, where they have to.
-    #[cfg(feature = "auth")]
-    pub(crate) auth: Option<auth::Auth>,
     pub(crate) drain: Drain,
     /// How long requests in flight have to finish when the server ends.
     drain_limit: Duration,
+}
+
+impl Shared {
+    /// Begins what goes on beside the requests.
+    fn begin(&self) {
+        if let Some(replicas) = &self.replicas {
+            replicas.begin();
+        }
+        if let Some(tasks) = &self.service.tasks {
+            tasks.begin();
+        }
+    }
 }
 
 impl Server {
@@ -193,13 +188,13 @@ impl Server {
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
-        self.begin();
+        self.shared.begin();
         let drain = &self.shared.drain;
         let _connection = drain.connection();
         let transport = Counted::connection(transport.into_transport(), drain);
         let stopped = drain.stopped.child_token();
         let running = rmcp::service::serve_server_with_ct(
-            Served::new(Arc::clone(&self.shared.service)),
+            Served::new(Arc::clone(&self.shared.service), None),
             transport,
             stopped,
         )
@@ -245,22 +240,12 @@ impl Server {
     /// # }
     /// ```
     pub async fn work(&self, shutdown: impl Future<Output = ()>) {
-        self.begin();
+        self.shared.begin();
         tokio::select! {
             () = shutdown => {}
             () = self.shared.service.runtime.shutdown.cancelled() => {}
         }
         self.drain().await;
-    }
-
-    /// Begins what goes on beside the requests.
-    fn begin(&self) {
-        if let Some(replicas) = &self.shared.replicas {
-            replicas.begin();
-        }
-        if let Some(tasks) = &self.shared.service.tasks {
-            tasks.begin();
-        }
     }
 
     /// Begins to shut down, and returns at once. The server cannot be served again.
@@ -308,9 +293,8 @@ impl Server {
         };
         let sessions = async {
             self.shared.drain.ended().await;
-            #[cfg(feature = "http")]
-            if let Some(replicas) = &self.shared.replicas {
-                replicas.ended().await;
+            if let Some(sessions) = self.shared.replicas.as_ref().and_then(|replicas| replicas.sessions()) {
+                sessions.ended().await;
             }
         };
         tokio::join!(legs, sessions);

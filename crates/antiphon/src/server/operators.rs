@@ -1,8 +1,12 @@
 //! An HTTP endpoint for whoever operates the server.
 
-use std::{convert::Infallible, fmt};
+use std::{convert::Infallible, fmt, sync::Arc};
 
-use antiphon_transport::guard::{Guard, loopback_hosts};
+use antiphon_http::MIN_SECRET_BYTES;
+use antiphon_transport::{
+    guard::{Guard, loopback_hosts},
+    identity::Identity,
+};
 use axum::{
     Json, Router,
     extract::{FromRequestParts, Path, Query, Request, State},
@@ -21,33 +25,28 @@ use crate::{
     task::{RunChanged, Runs, TaskStatus},
 };
 
-/// The shortest token that is taken: as many letters as cannot be guessed.
-pub(super) const SHORTEST: usize = 24;
-
 /// Who may operate a server, and by which names it is reached.
 #[derive(Clone)]
 pub struct OperatorConfig {
-    who: Who,
+    protect: Protect,
     allowed_hosts: Vec<String>,
 }
 
-#[derive(Clone)]
-enum Who {
-    Token(String),
-    #[cfg(feature = "auth")]
-    Scope(String),
-}
+/// Puts a check of the operator before the routes.
+type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {
     /// For operators who bring this as a bearer token, of 24 bytes or more, on this machine.
     pub fn new(token: impl Into<String>) -> Self {
-        Self { who: Who::Token(token.into()), allowed_hosts: loopback_hosts() }
+        let token = token.into();
+        Self::protected(move |_, routes| with_token(routes, &token))
     }
 
-    /// For whoever the server's [`Auth`](crate::auth::Auth) knows and has granted `scope`, on this machine.
-    #[cfg(feature = "auth")]
-    pub fn with_scope(scope: impl Into<String>) -> Self {
-        Self { who: Who::Scope(scope.into()), allowed_hosts: loopback_hosts() }
+    /// For whoever `protect` lets through, on this machine.
+    pub(super) fn protected(
+        protect: impl Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { protect: Arc::new(protect), allowed_hosts: loopback_hosts() }
     }
 
     /// Sets the `Host` headers that are answered, so that no page can reach the routes under a name of its own; an empty
@@ -114,13 +113,8 @@ impl Server {
     ///
     /// Where the server has no tasks, the token is shorter than 24 bytes, or a scope is asked for and there is no auth.
     pub fn operators(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
-        let OperatorConfig { who, allowed_hosts } = config.into();
-        let routes = self.operator_routes()?;
-        let routes = match who {
-            Who::Token(token) => with_token(routes, &token)?,
-            #[cfg(feature = "auth")]
-            Who::Scope(scope) => self.with_scope(routes, &scope)?,
-        };
+        let OperatorConfig { protect, allowed_hosts } = config.into();
+        let routes = protect(self, self.operator_routes()?)?;
         let door = Guard::new(&allowed_hosts, &[]);
         let door = middleware::from_fn(move |request: Request, next: Next| {
             let door = door.clone();
@@ -133,20 +127,6 @@ impl Server {
             }
         });
         Ok(routes.layer(door))
-    }
-
-    #[cfg(feature = "auth")]
-    fn with_scope(&self, routes: Router, scope: &str) -> Result<Router, BuildError> {
-        let auth = self.shared.auth.as_ref().ok_or_else(|| {
-            refuse(
-                "nobody can be granted a scope: give the server an auth with `ServerBuilder::with_auth`"
-                    .into(),
-            )
-        })?;
-        if let Some(problem) = crate::identity::scope_problem(scope) {
-            return Err(refuse(problem));
-        }
-        Ok(routes.layer(auth.layer().with_scopes([scope])))
     }
 
     fn operator_routes(&self) -> Result<Router, BuildError> {
@@ -164,14 +144,14 @@ impl Server {
     }
 }
 
-fn refuse(problem: String) -> BuildError {
+pub(super) fn refuse(problem: String) -> BuildError {
     BuildError { problems: vec![problem] }
 }
 
 fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
-    if token.len() < SHORTEST {
+    if token.len() < MIN_SECRET_BYTES {
         return Err(refuse(format!(
-            "an operator's token must have {SHORTEST} bytes or more; make one with `openssl rand -hex 32`"
+            "an operator's token must have {MIN_SECRET_BYTES} bytes or more; make one with `openssl rand -hex 32`"
         )));
     }
     let expected: [u8; 32] = Sha256::digest(token).into();
@@ -216,8 +196,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
         if let Some(operator) = parts.extensions.get::<Self>() {
             return Ok(operator.clone());
         }
-        #[cfg(feature = "auth")]
-        if let Some(identity) = parts.extensions.get::<super::auth::Identity>() {
+        if let Some(identity) = parts.extensions.get::<Identity>() {
             return Ok(Self(identity.principal().to_owned()));
         }
         Ok(Self("unknown".into()))

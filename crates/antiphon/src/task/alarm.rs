@@ -13,6 +13,7 @@ use std::{
 };
 
 use antiphon_store::{Error as StoreError, Record};
+use antiphon_transport::jitter;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
@@ -24,7 +25,6 @@ use super::{
 use crate::{
     base::{millis, now_millis},
     error::Result,
-    jitter,
     telemetry::Outcome,
 };
 

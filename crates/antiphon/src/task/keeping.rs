@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon_store::{Cursor, Error as StoreError, NewJob, Pushed, Revision};
+use antiphon_store::{Cursor, Error as StoreError, NewJob, PIECE, Pieces, Pushed, Revision};
 use bytes::Bytes;
 
 use super::{
@@ -13,7 +13,6 @@ use super::{
 use crate::{
     base::{digest, now_millis},
     error::{Error, ErrorKind, Result},
-    keep::{PIECE, Pieces},
     seal::OpenError,
 };
 

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use antiphon_replay::{Key, Machine};
 use antiphon_store::Job;
+use antiphon_transport::jitter;
 
 use super::{
     Ended, Tasks,
@@ -15,7 +16,6 @@ use crate::{
     base::now_millis,
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
-    jitter,
     protocol::fits,
     run::{Client, Leg, Pace, Persistence, Run, Stop, drive},
     telemetry::{How, LegSpan, Outcome},

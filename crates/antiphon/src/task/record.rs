@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use antiphon_replay::Journal;
+use antiphon_store::Pieces;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::{
     keeping::Unreadable,
     view::{Ended, TaskStatus, TaskView},
 };
-use crate::{base::now_millis, keep::Pieces, protocol::Revision, run::Claimed, telemetry};
+use crate::{base::now_millis, protocol::Revision, run::Claimed, telemetry};
 
 /// The format this version writes.
 pub(super) const FORMAT: u32 = 1;

@@ -15,7 +15,8 @@ use antiphon_store::{Error as StoreError, Revision};
 use serde::{Deserialize, Serialize};
 
 use super::{Tasks, keeping::Unreadable};
-use crate::{base::now_millis, jitter};
+use crate::base::now_millis;
+use antiphon_transport::jitter;
 
 /// How often a replica shows its key ring, and how long one counts that was shown.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -77,7 +77,6 @@ pub struct Tool {
     /// Whether an argument travels in a header as well (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// What whoever calls it must have been granted.
-    #[cfg(feature = "auth")]
     pub(crate) scopes: Vec<String>,
     /// Set where the output schema was written by hand; a type's own needs no checking.
     output: Option<Validator>,
@@ -162,7 +161,6 @@ impl Tool {
             needs_backend: false,
             tasks: TaskPolicy::default(),
             retry: None,
-            #[cfg(feature = "auth")]
             scopes: Vec::new(),
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
@@ -261,7 +259,9 @@ impl Tool {
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
-        self.problems.extend(self.scopes.iter().filter_map(|scope| crate::identity::scope_problem(scope)));
+        self.problems.extend(
+            self.scopes.iter().filter_map(|scope| antiphon_transport::identity::scope_problem(scope)),
+        );
         self
     }
 

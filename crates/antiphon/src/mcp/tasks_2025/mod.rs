@@ -148,14 +148,8 @@ fn may_list(service: &Service, tasks: &Tasks, extensions: &Extensions) -> bool {
     tasks.config.anonymous_list || alone || service.principal(extensions).is_some()
 }
 
-#[cfg(feature = "http")]
 fn is_over_http(extensions: &Extensions) -> bool {
     extensions.get::<http::request::Parts>().is_some()
-}
-
-#[cfg(not(feature = "http"))]
-fn is_over_http(_: &Extensions) -> bool {
-    false
 }
 
 fn params<T: DeserializeOwned>(request: &CustomRequest) -> Result<T, ErrorData> {

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use antiphon_transport::session::ChangeId;
 use rmcp::{
     RoleServer,
     model::{CustomNotification, ServerNotification},
@@ -16,7 +17,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     base::{lock, timestamp},
-    changes::ChangeId,
     error::Capability,
     mcp::{Client, Handler, tasks_2026},
     task::{Ended, Owner, TaskView, Tasks},

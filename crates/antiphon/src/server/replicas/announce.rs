@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Replicas;
-use crate::changes::{Change, ChangeId, Told};
+use crate::changes::{Change, Told};
+use antiphon_transport::session::ChangeId;
 
 /// How long a change waits for others like it.
 const WINDOW: Duration = Duration::from_millis(20);

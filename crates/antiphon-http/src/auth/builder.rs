@@ -1,0 +1,359 @@
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use http::HeaderName;
+use url::Url;
+
+use super::{
+    ApiKey, Auth, Identity, Inner, Introspection, Issuer, PrincipalHook, Proxy,
+    fetch::{self, is_private},
+    introspection::Inquirer,
+    issuer::Judge,
+    metadata::{self, Described, Metadata},
+    refusal::Challenge,
+};
+
+/// Why an [`Auth`] could not be put together.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BuildError {
+    problems: Vec<String>,
+}
+
+impl BuildError {
+    /// All that is wrong, one line each.
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("authentication cannot be set up")?;
+        for problem in &self.problems {
+            write!(f, "\n  - {problem}")?;
+        }
+        Ok(())
+    }
+}
+
+/// `main` shows this to people.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// An [`Auth`] being put together. [`build`](Self::build) reports all that is wrong with it.
+#[must_use = "a builder does nothing until it is built"]
+pub struct AuthBuilder {
+    resource: String,
+    name: Option<String>,
+    documentation: Option<String>,
+    issuers: Vec<Issuer>,
+    introspection: Option<Introspection>,
+    keys: Vec<ApiKey>,
+    key_header: Option<String>,
+    proxy: Option<Proxy>,
+    scopes: Vec<String>,
+    operations: BTreeMap<String, Vec<String>>,
+    supported: Option<Vec<String>>,
+    principal: Option<PrincipalHook>,
+    http: Option<reqwest::Client>,
+    max_token_bytes: usize,
+    root_metadata: bool,
+    recheck: Duration,
+    max_connection: Option<Duration>,
+}
+
+impl AuthBuilder {
+    pub(super) fn new(resource: String) -> Self {
+        Self {
+            resource,
+            name: None,
+            documentation: None,
+            issuers: Vec::new(),
+            introspection: None,
+            keys: Vec::new(),
+            key_header: None,
+            proxy: None,
+            scopes: Vec::new(),
+            operations: BTreeMap::new(),
+            supported: None,
+            principal: None,
+            http: None,
+            max_token_bytes: 16 * 1024,
+            root_metadata: true,
+            recheck: Duration::from_secs(30),
+            max_connection: Some(Duration::from_secs(12 * 60 * 60)),
+        }
+    }
+
+    /// Takes the signed tokens of this authorization server. There may be several.
+    pub fn with_issuer(mut self, issuer: Issuer) -> Self {
+        self.issuers.push(issuer);
+        self
+    }
+
+    /// Asks this authorization server about tokens that say nothing by themselves.
+    pub fn with_introspection(mut self, introspection: Introspection) -> Self {
+        self.introspection = Some(introspection);
+        self
+    }
+
+    /// Takes these keys.
+    pub fn with_api_keys(mut self, keys: impl IntoIterator<Item = ApiKey>) -> Self {
+        self.keys.extend(keys);
+        self
+    }
+
+    /// Takes keys in this header, too: `x-api-key`, say.
+    pub fn with_api_key_header(mut self, header: impl Into<String>) -> Self {
+        self.key_header = Some(header.into());
+        self
+    }
+
+    /// Takes this proxy's word for whose certificate it has checked.
+    pub fn with_proxy(mut self, proxy: Proxy) -> Self {
+        self.proxy = Some(proxy);
+        self
+    }
+
+    /// Sets what every request needs. Default: nothing but to be somebody.
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what requests of one MCP method need beside that: `resources/read`, `prompts/get`, `tasks/cancel`. What one
+    /// tool needs, `Tool::with_scopes` of `antiphon` says.
+    pub fn with_operation_scopes(
+        mut self,
+        method: impl Into<String>,
+        scopes: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.operations.insert(method.into(), scopes.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets the scopes that the metadata name: what a client asks for that was told of none. Default: what every request
+    /// needs. Clients ask for more when a call needs more.
+    pub fn with_supported_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.supported = Some(scopes.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Names callers otherwise than by `<issuer>#<subject>`: by a claim of their token, say. `None` turns them away.
+    ///
+    /// All that is bound to a caller is bound to this name. Two people must never have the same, and nobody may choose
+    /// their own.
+    pub fn with_principal(
+        mut self,
+        principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.principal = Some(Box::new(principal));
+        self
+    }
+
+    /// Sets the name that people see in the metadata.
+    pub fn with_resource_name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Says in the metadata where developers read about the resource.
+    pub fn with_documentation(mut self, url: impl Into<String>) -> Self {
+        self.documentation = Some(url.into());
+        self
+    }
+
+    /// Whether the metadata are at `/.well-known/oauth-protected-resource` itself, too, and not only after it at the path
+    /// of the resource. Default: yes. Of several resources on one host, only one can be there.
+    pub fn with_root_metadata(mut self, root: bool) -> Self {
+        self.root_metadata = root;
+        self
+    }
+
+    /// Talks to authorization servers with this client: for certificates and proxies of your own.
+    pub fn with_http(mut self, http: reqwest::Client) -> Self {
+        self.http = Some(http);
+        self
+    }
+
+    /// Sets the longest token or key, in bytes. Default: 16 KiB.
+    pub fn with_max_token_bytes(mut self, bytes: usize) -> Self {
+        self.max_token_bytes = bytes;
+        self
+    }
+
+    /// Sets how often the credentials of an open WebSocket or event stream are checked again, and at least at the end of
+    /// the token. If they are no longer valid, or grant other scopes, the connection is closed. Default: 30 seconds.
+    pub fn with_recheck(mut self, interval: Duration) -> Self {
+        self.recheck = interval.max(Duration::from_millis(10));
+        self
+    }
+
+    /// Sets how long a WebSocket or an event stream stays open at most, whatever its credentials say. The client
+    /// connects again. `None` sets no limit. Default: 12 hours.
+    pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.max_connection = limit.into();
+        self
+    }
+
+    /// Puts it together. Nothing is fetched before the first token comes.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it, one line each.
+    pub fn build(self) -> Result<Auth, BuildError> {
+        let mut problems = self.problems();
+        let url = Url::parse(&self.resource).ok();
+        let key_header = self.key_header.as_deref().map(str::parse::<HeaderName>).transpose().ok().flatten();
+        let asks = !self.issuers.is_empty() || self.introspection.is_some();
+        let http = match self.http {
+            None if asks => {
+                fetch::client().map_err(|error| problems.push(format!("there is no HTTP: {error}"))).ok()
+            }
+            given => given,
+        };
+        let (Some(url), true) = (url, problems.is_empty()) else { return Err(BuildError { problems }) };
+        // With another crate's features turned on, the JWT library would not know which of two to take, and panic. If
+        // somebody has decided before, that stands.
+        let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+        let audiences = audiences(&self.resource, &url);
+        let mut issuers: Vec<String> = self.issuers.iter().map(|issuer| issuer.name.clone()).collect();
+        if let Some(asked) = self.introspection.as_ref().filter(|asked| !issuers.contains(&asked.issuer)) {
+            issuers.push(asked.issuer.clone());
+        }
+        let metadata = (!issuers.is_empty()).then(|| {
+            let described = Described {
+                resource: &self.resource,
+                issuers: issuers.iter().map(String::as_str).collect(),
+                scopes: self.supported.as_ref().unwrap_or(&self.scopes),
+                name: self.name.as_deref(),
+                documentation: self.documentation.as_deref(),
+            };
+            Metadata::new(&url, self.root_metadata, &described)
+        });
+        let challenge = Challenge {
+            metadata: metadata.is_some().then(|| metadata::address(&url)),
+            scopes: self.scopes.clone(),
+        };
+        let judge = |issuer| Some(Judge::new(issuer, &audiences, http.clone()?));
+        let ask = |asked| Some(Inquirer::new(asked, &audiences, http.clone()?));
+        let inner = Inner {
+            judges: self.issuers.into_iter().filter_map(judge).collect(),
+            inquirer: self.introspection.and_then(ask),
+            resource: self.resource,
+            keys: self.keys,
+            key_header,
+            proxy: self.proxy,
+            max_token_bytes: self.max_token_bytes,
+            principal: self.principal,
+            scopes: self.scopes,
+            operations: self.operations,
+            challenge,
+            metadata,
+            recheck: self.recheck,
+            max_connection: self.max_connection,
+        };
+        Ok(Auth { inner: Arc::new(inner) })
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let resource = &self.resource;
+        if !is_private(resource) || resource.contains(['?', '#']) {
+            problems.push(format!(
+                "`{resource}` is no resource: it must be an https address (http on loopback) without query and fragment"
+            ));
+        }
+        if self.issuers.is_empty()
+            && self.introspection.is_none()
+            && self.keys.is_empty()
+            && self.proxy.is_none()
+        {
+            problems.push(
+                "nobody can show who they are: give an issuer, an introspection, API keys or a proxy".into(),
+            );
+        }
+        for (at, issuer) in self.issuers.iter().enumerate() {
+            problems.extend(issuer.problems());
+            if self.issuers[..at].iter().any(|other| other.name == issuer.name) {
+                problems.push(format!("the issuer `{}` is there twice", issuer.name));
+            }
+        }
+        problems.extend(self.introspection.iter().flat_map(Introspection::problems));
+        problems.extend(self.keys.iter().filter_map(ApiKey::problem).cloned());
+        problems.extend(self.proxy.iter().flat_map(Proxy::problems).cloned());
+        if let Some(header) = self.key_header.as_ref().filter(|header| header.parse::<HeaderName>().is_err())
+        {
+            problems.push(format!("`{header}` is no header's name"));
+        }
+        let operations = self.operations.values().flatten();
+        let of_proxy = self.proxy.iter().flat_map(Proxy::scopes);
+        let all = self.scopes.iter().chain(operations).chain(self.supported.iter().flatten()).chain(of_proxy);
+        problems.extend(all.filter_map(|scope| antiphon_transport::identity::scope_problem(scope)));
+        problems
+    }
+}
+
+/// What a token for the resource may call it: as it was given, in canonical form, and, of a whole host, with the slash that
+/// some clients add.
+fn audiences(resource: &str, url: &Url) -> Vec<String> {
+    let mut audiences = vec![resource.to_owned(), url.to_string()];
+    if url.path() == "/" {
+        audiences.push(url.as_str().trim_end_matches('/').to_owned());
+    }
+    audiences.sort();
+    audiences.dedup();
+    audiences
+}
+
+impl fmt::Debug for AuthBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthBuilder")
+            .field("resource", &self.resource)
+            .field("issuers", &self.issuers)
+            .field("introspection", &self.introspection)
+            .field("keys", &self.keys)
+            .field("proxy", &self.proxy)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once() {
+        let error = Auth::builder("mcp.example.com/mcp").build().unwrap_err();
+        assert_eq!(error.problems().len(), 2, "{error}");
+        let error = Auth::builder("https://mcp.example.com/mcp#x")
+            .with_issuer(Issuer::new("https://login.example.com"))
+            .with_issuer(Issuer::new("https://login.example.com").with_jwks_url("http://keys.example.com"))
+            .with_introspection(Introspection::new("http://x.example", "a", "b").with_endpoint("nowhere"))
+            .with_api_keys([ApiKey::new("ada", "short")])
+            .with_api_key_header("x api key")
+            .with_proxy(Proxy::new("x-subject", ["10.0.0.0/33"]).with_verified("", "yes"))
+            .with_scopes(["a b", "offline_access"])
+            .with_operation_scopes("tools/call", ["\""])
+            .build()
+            .unwrap_err();
+        assert_eq!(error.problems().len(), 12, "{error}");
+        let auth = Auth::builder("https://mcp.example.com/mcp")
+            .with_issuer(Issuer::new("https://login.example.com"));
+        assert_eq!(auth.build().unwrap().resource(), "https://mcp.example.com/mcp");
+    }
+
+    #[test]
+    fn resource_is_known_with_and_without_the_slash_of_a_host() {
+        let of = |resource: &str| audiences(resource, &Url::parse(resource).unwrap());
+        assert_eq!(
+            of("https://MCP.example.com"),
+            ["https://MCP.example.com", "https://mcp.example.com", "https://mcp.example.com/",]
+        );
+        assert_eq!(of("https://mcp.example.com/mcp"), ["https://mcp.example.com/mcp"]);
+    }
+}

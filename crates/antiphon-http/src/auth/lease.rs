@@ -1,0 +1,108 @@
+//! Connections that outlive the check of their credentials: closed when the credentials end.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use antiphon_transport::{
+    guard::{Lease, LeaseWatch},
+    headers::METHOD,
+};
+use axum::{body::Body, extract::ConnectInfo, response::Response};
+use futures_util::StreamExt as _;
+use http::{Method, Request, header, request::Parts};
+use tokio::time::Instant;
+
+use super::{Auth, Identity, Refusal};
+
+/// What a request may open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opens {
+    /// Nothing that lasts longer than the work on it.
+    Nothing,
+    /// A stream of events that ends when its client likes.
+    Stream,
+    /// A WebSocket.
+    Socket,
+}
+
+impl Opens {
+    pub(super) fn of(parts: &Parts) -> Self {
+        if parts.headers.contains_key(header::UPGRADE) {
+            return Self::Socket;
+        }
+        let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
+        if parts.method == Method::GET || listens { Self::Stream } else { Self::Nothing }
+    }
+}
+
+/// What a request has shown, to be looked at again.
+pub(super) struct Credentials {
+    auth: Auth,
+    parts: Parts,
+    scopes: Arc<[String]>,
+}
+
+impl Credentials {
+    /// Those of a request, before they are removed from it.
+    pub(super) fn of(auth: Auth, parts: &Parts, scopes: Arc<[String]>) -> Self {
+        let (mut kept, ()) = Request::new(()).into_parts();
+        kept.headers.clone_from(&parts.headers);
+        if let Some(peer) = parts.extensions.get::<ConnectInfo<std::net::SocketAddr>>() {
+            kept.extensions.insert(*peer);
+        }
+        Self { auth, parts: kept, scopes }
+    }
+
+    /// A lease that ends with them.
+    pub(super) fn lease(self, identity: Identity) -> Lease {
+        let (lease, watch) = Lease::new();
+        tokio::spawn(self.watch(identity, watch));
+        lease
+    }
+
+    /// The response, whose events end with them.
+    pub(super) fn limit(self, response: Response, identity: Identity) -> Response {
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
+            return response;
+        }
+        let lease = self.lease(identity);
+        response.map(|body| {
+            let ended = async move { lease.ended().await };
+            Body::from_stream(body.into_data_stream().take_until(Box::pin(ended)))
+        })
+    }
+
+    /// Ends the lease when the credentials are no longer good.
+    async fn watch(self, mut identity: Identity, watch: LeaseWatch) {
+        let limit = self.auth.inner.max_connection.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let pause = identity.ends().map_or(Duration::MAX, left).min(self.auth.inner.recheck);
+            let next = Instant::now() + pause;
+            tokio::select! {
+                () = watch.released() => return,
+                () = tokio::time::sleep_until(limit.map_or(next, |limit| limit.min(next))) => {}
+            }
+            if limit.is_some_and(|limit| limit <= Instant::now()) {
+                tracing::debug!("a connection is closed: it was open for `with_max_connection`");
+                return watch.end();
+            }
+            match self.auth.admit(&self.parts, &self.scopes).await {
+                Ok(again) if again.is_same(&identity) && !again.is_over() => identity = again,
+                // Nobody can tell: what is known of the credentials goes on for as long as they last.
+                Err(Refusal::Unavailable) if !identity.is_over() => {}
+                _ => {
+                    tracing::debug!("a connection is closed: its credentials are no longer good");
+                    return watch.end();
+                }
+            }
+        }
+    }
+}
+
+/// How long until then. Not nothing: at that moment itself they are over.
+fn left(ends: SystemTime) -> Duration {
+    ends.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_millis(1)
+}

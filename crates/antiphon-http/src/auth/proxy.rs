@@ -1,0 +1,150 @@
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::extract::ConnectInfo;
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
+use ipnet::IpNet;
+
+use super::Identity;
+
+/// The longest name that a proxy may give.
+const MAX_NAME: usize = 1024;
+
+/// A proxy that ends TLS, checks clients' certificates, and says in a header whose it was.
+///
+/// Its word is taken only if the connection comes from one of its networks; from anybody else the header is as if it were
+/// not there. So the proxy must remove the header from what clients send, and no client may reach the server from these
+/// networks past the proxy.
+///
+/// Whoever has a certificate is called `proxy#<name>`. Where connections come from is known to [`serve`](crate::serve) and
+/// to the methods of `antiphon::Server` that serve HTTP; an application that is served otherwise needs
+/// `into_make_service_with_connect_info::<SocketAddr>()`.
+///
+/// ```
+/// use antiphon_http::auth::Proxy;
+///
+/// // nginx: proxy_set_header x-client-subject $ssl_client_s_dn;
+/// //        proxy_set_header x-client-verify  $ssl_client_verify;
+/// let proxy = Proxy::new("x-client-subject", ["10.1.0.0/16"]).with_verified("x-client-verify", "SUCCESS");
+/// # let _ = proxy;
+/// ```
+#[derive(Clone)]
+#[must_use = "a proxy is believed nothing until it is given to an `AuthBuilder`"]
+pub struct Proxy {
+    header: Option<HeaderName>,
+    networks: Vec<IpNet>,
+    verified: Option<(HeaderName, String)>,
+    name: Option<NameHook>,
+    scopes: Vec<String>,
+    problems: Vec<String>,
+}
+
+type NameHook = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+impl Proxy {
+    /// A proxy in one of `networks` (`10.1.0.0/16`, `::1`) that names the client in `header`.
+    pub fn new(header: &str, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let mut problems = Vec::new();
+        let mut read = Vec::new();
+        for network in networks {
+            let network = network.as_ref();
+            match network.parse::<IpNet>().or_else(|_| network.parse::<IpAddr>().map(IpNet::from)) {
+                Ok(network) => read.push(network),
+                Err(_) => {
+                    problems
+                        .push(format!("`{network}` is no network: `10.1.0.0/16` is one, and so is `::1`"));
+                }
+            }
+        }
+        if read.is_empty() && problems.is_empty() {
+            problems
+                .push("a proxy must be in some network: without one its header is believed of nobody".into());
+        }
+        let mut proxy =
+            Self { header: None, networks: read, verified: None, name: None, scopes: Vec::new(), problems };
+        proxy.header = proxy.header_named(header);
+        proxy
+    }
+
+    /// Believes the name only if this header has this value, too: for proxies that pass on certificates which they have not
+    /// checked, and say so.
+    pub fn with_verified(mut self, header: &str, value: impl Into<String>) -> Self {
+        self.verified = self.header_named(header).map(|header| (header, value.into()));
+        self
+    }
+
+    /// Reads the name out of the header's value, where that has more than the name. `None` is nobody.
+    pub fn with_name(mut self, name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.name = Some(Arc::new(name));
+        self
+    }
+
+    /// Sets what whoever has a certificate may do. Default: nothing that needs a scope.
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    fn header_named(&mut self, name: &str) -> Option<HeaderName> {
+        let header = name.parse().ok();
+        if header.is_none() {
+            self.problems.push(format!("`{name}` is no header's name"));
+        }
+        header
+    }
+
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    pub(super) fn scopes(&self) -> &[String] {
+        &self.scopes
+    }
+
+    /// The headers with which it names callers.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.header.iter().chain(self.verified.iter().map(|(header, _)| header))
+    }
+
+    /// Whom the proxy names, if it is the proxy.
+    pub(super) fn identify(&self, parts: &Parts) -> Option<Identity> {
+        let name = only(&parts.headers, self.header.as_ref()?)?;
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
+        // An IPv4 address may come as one of IPv6.
+        let peer = peer.map(|peer| peer.to_canonical());
+        if !peer.is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer))) {
+            tracing::info!(?peer, "a proxy's header came from somewhere else, and counts for nothing");
+            return None;
+        }
+        if let Some((header, value)) = &self.verified
+            && only(&parts.headers, header)? != value
+        {
+            return None;
+        }
+        let name = match &self.name {
+            Some(read) => read(name)?,
+            None => name.trim().to_owned(),
+        };
+        let is_name = (1..=MAX_NAME).contains(&name.len());
+        is_name.then(|| Identity::new(format!("proxy#{name}")).with_scopes(self.scopes.iter().cloned()))
+    }
+}
+
+/// The value of a header that is there once. Of two, one may be the client's own.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let value: &HeaderValue = values.next()?;
+    if values.next().is_some() { None } else { value.to_str().ok() }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy")
+            .field("header", &self.header)
+            .field("networks", &self.networks)
+            .finish_non_exhaustive()
+    }
+}

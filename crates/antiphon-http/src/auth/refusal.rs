@@ -1,0 +1,74 @@
+use axum::{
+    Json,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, header};
+use serde_json::json;
+
+use super::Refusal;
+
+/// Said of every token with which something is wrong but its age: whoever tries to forge one learns nothing.
+pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not valid");
+
+/// Said of a token that was good once.
+pub(super) const EXPIRED: Refusal = Refusal::Invalid("the access token has expired");
+
+/// What a challenge says beside the error.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Challenge {
+    /// Where the resource's metadata are (RFC 9728), if it has any.
+    pub(super) metadata: Option<String>,
+    /// The scopes that whoever has none is to ask for.
+    pub(super) scopes: Vec<String>,
+}
+
+impl Challenge {
+    /// The answer to a request that is turned away.
+    pub(super) fn respond(&self, refusal: &Refusal) -> Response {
+        let body = json!({"error": refusal.code(), "error_description": refusal.to_string()});
+        let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+        let mut response = (refusal.status(), no_store, Json(body)).into_response();
+        let headers = response.headers_mut();
+        if let Some(challenge) = self.header(refusal) {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if *refusal == Refusal::Unavailable {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+
+    /// `WWW-Authenticate`, in the order of the specification's examples. `None` for what no credential would change.
+    fn header(&self, refusal: &Refusal) -> Option<HeaderValue> {
+        let mut said = Vec::new();
+        let mut say = |name: &str, value: &str| said.push(format!("{name}=\"{value}\""));
+        let scopes = match refusal {
+            Refusal::Missing => &self.scopes,
+            Refusal::Invalid(_) | Refusal::Malformed(_) => {
+                say("error", refusal.code());
+                say("error_description", &refusal.to_string());
+                &self.scopes
+            }
+            Refusal::Scope(needs) => {
+                say("error", refusal.code());
+                needs
+            }
+            _ => return None,
+        };
+        let is_step_up = matches!(refusal, Refusal::Scope(_));
+        if is_step_up {
+            say("scope", &scopes.join(" "));
+        }
+        if let Some(metadata) = &self.metadata {
+            say("resource_metadata", metadata);
+        }
+        if is_step_up {
+            say("error_description", "this needs more than was granted");
+        } else if !scopes.is_empty() {
+            say("scope", &scopes.join(" "));
+        }
+        let said = if said.is_empty() { "Bearer".to_owned() } else { format!("Bearer {}", said.join(", ")) };
+        // Scopes and addresses were checked when the server was built: nothing in them ends a quoted string.
+        HeaderValue::try_from(said).ok()
+    }
+}

@@ -1,0 +1,31 @@
+//! The routes of result sets know callers by the same names as the tools that made the sets.
+
+use antiphon_results::{DualResponseError, Owner, rest::Authenticate};
+use async_trait::async_trait;
+use http::request::Parts;
+
+use super::{Auth, Refusal};
+
+/// Whoever calls the routes of result sets owns what they had tools make.
+///
+/// ```
+/// use antiphon_http::auth::{ApiKey, Auth};
+/// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
+///
+/// # fn example(secret: &str) -> Result<(), Box<dyn std::error::Error>> {
+/// let auth = Auth::builder("https://mcp.example.com/mcp").with_api_keys([ApiKey::new("ada", secret)]).build()?;
+/// let options = DualResponseServerOptions::new("https://mcp.example.com/resources").with_authenticate(auth);
+/// let results = DualResponseServer::new(options)?;
+/// # Ok(())
+/// # }
+/// ```
+#[async_trait]
+impl Authenticate for Auth {
+    async fn authenticate(&self, parts: &Parts) -> antiphon_results::Result<Option<Owner>> {
+        match self.admit(parts, &[]).await {
+            Ok(identity) => Ok(Some(Owner::principal(identity.principal()))),
+            Err(refusal @ Refusal::Unavailable) => Err(DualResponseError::Storage(refusal.into())),
+            Err(_) => Ok(None),
+        }
+    }
+}

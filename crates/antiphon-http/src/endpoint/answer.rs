@@ -1,0 +1,322 @@
+//! One request over streamable HTTP, from who sends it to its answer.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::Body,
+    extract::Request,
+    http::{Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, request::Parts};
+use rmcp::{
+    ServerHandler,
+    transport::streamable_http_server::{StreamableHttpServerConfig, session::SessionManager},
+};
+
+use antiphon_transport::{
+    drain::Flight,
+    headers::{LAST_EVENT, METHOD, SESSION, VERSION},
+    jitter,
+    revision::Revision,
+    streamable::{Shed, Streamable},
+};
+
+use super::{
+    Application, HttpConfig,
+    local::LocalSessions,
+    request::{self, Bodies, Question},
+    services::Services,
+    shared::Sessions,
+};
+use crate::body::Held;
+
+/// What answers requests, with the sessions of one process or of all replicas.
+pub(super) struct Endpoint<S, M> {
+    app: Arc<dyn Application>,
+    services: Services<S, M>,
+    sessions: Arc<M>,
+    bodies: Bodies,
+    /// Whether a session is somebody's.
+    has_owners: bool,
+    max_sessions: usize,
+    stream_age: Option<Duration>,
+}
+
+/// The server takes no more requests of a kind.
+struct Ended;
+
+/// What kind of answer a request gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// An answer, or what is left of one that is on its way.
+    Call,
+    /// A subscription of 2026-07-28. Its handler ends it when the server drains.
+    Subscription,
+    /// A stream of 2025-11-25 on which the client listens.
+    Listen,
+}
+
+impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
+    fn new(
+        app: Arc<dyn Application>,
+        service: impl Fn() -> S + Clone + Send + Sync + 'static,
+        config: &HttpConfig,
+        settings: StreamableHttpServerConfig,
+        sessions: Arc<M>,
+    ) -> Self {
+        Self {
+            services: Services::new(move || Ok(service()), &sessions, settings, app.drain()),
+            sessions,
+            bodies: Bodies::new(config),
+            has_owners: config.sessions && app.has_principals(),
+            app,
+            max_sessions: config.max_sessions,
+            stream_age: config.max_stream_age,
+        }
+    }
+
+    /// Counts a request as in flight, or says that the server has ended. A client that resumes the stream of a call, or
+    /// listens, is not counted: the call is.
+    fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
+        let drain = self.app.drain();
+        let flight = (parts.method == Method::POST).then(|| drain.request());
+        // Looked at second: a server that stops in between has seen the request.
+        let over = if kind == Kind::Call { &drain.stopped } else { &drain.draining };
+        if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
+    }
+
+    /// What kind of answer a request gets. `holds` says whether the call whose stream a client resumes runs here.
+    fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
+        if parts.method == Method::POST {
+            let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
+            return if listens { Kind::Subscription } else { Kind::Call };
+        }
+        let last = parts.headers.get(&LAST_EVENT).and_then(|last| last.to_str().ok());
+        if parts.method == Method::GET && last.is_none_or(|last| !holds(last)) {
+            return Kind::Listen;
+        }
+        Kind::Call
+    }
+
+    /// A request as the SDK is to read it, if whoever sends it may.
+    async fn prepare(&self, request: Request, said: Said) -> Result<Question, Response> {
+        let read = request::read(request, &self.bodies).await?;
+        // Before it is revised: what it asks for is said in the client's words.
+        let challenge = self.app.challenge(&read, said.is_legacy);
+        if let Some(challenge) = challenge
+            && let Some(response) = challenge.await
+        {
+            return Err(response);
+        }
+        Ok(read.question(said))
+    }
+
+    async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
+        // The router may have been made outside of a runtime.
+        self.app.begin();
+        let Question { mut request, asks, begins, room } = question;
+        if begins && self.app.drain().draining.is_cancelled() {
+            return shutting_down();
+        }
+        let streamable = Streamable { room, ..Streamable::default() };
+        request.extensions_mut().insert(streamable.clone());
+        let is_end = request.method() == Method::DELETE;
+        let response = match kind {
+            Kind::Call | Kind::Subscription => Box::pin(self.services.call(request)).await,
+            Kind::Listen => Box::pin(self.services.listen(request)).await,
+        };
+        let response = if asks { request::answer(response).await } else { response };
+        let age = self.stream_age.filter(|_| kind != Kind::Call);
+        let age = age.map(|age| jitter::between(age * 3 / 4, age));
+        let response = advised(ended(response, is_end), &streamable.shed);
+        response.map(|body| Body::new(Held::new(body, flight).until(age)))
+    }
+}
+
+impl<S: ServerHandler> Endpoint<S, LocalSessions> {
+    /// With sessions in the memory of this process.
+    pub(super) fn alone(
+        app: Arc<dyn Application>,
+        service: impl Fn() -> S + Clone + Send + Sync + 'static,
+        config: &HttpConfig,
+    ) -> Self {
+        let sessions = Arc::new(LocalSessions::new(Arc::clone(&app), config));
+        Self::new(app, service, config, settings(config), sessions)
+    }
+
+    pub(super) async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let kind = Self::kind(&parts, LocalSessions::holds);
+        let flight = match self.begin(&parts, kind) {
+            Ok(flight) => flight,
+            Err(Ended) => return shutting_down(),
+        };
+        let said = Said::of(&parts.headers);
+        let (parts, session) = session_of(parts, said);
+        if let Some(id) = session.filter(|_| self.has_owners)
+            && !self.sessions.admits(&id, &parts)
+        {
+            return NO_SESSION.into_response();
+        }
+        let question = match self.prepare(Request::from_parts(parts, body), said).await {
+            Ok(question) => question,
+            Err(refused) => return refused,
+        };
+        if question.begins && self.sessions.count().await >= self.max_sessions {
+            return too_many_sessions();
+        }
+        self.answer(question, kind, flight).await
+    }
+}
+
+impl<S: ServerHandler> Endpoint<S, Sessions> {
+    /// With sessions that all replicas share.
+    pub(super) fn replicated(
+        app: Arc<dyn Application>,
+        service: impl Fn() -> S + Clone + Send + Sync + 'static,
+        config: &HttpConfig,
+        sessions: Arc<Sessions>,
+    ) -> Self {
+        let mut settings = settings(config);
+        settings.session_store = Some(Arc::clone(&sessions) as _);
+        Self::new(app, service, config, settings, sessions)
+    }
+
+    pub(super) async fn serve(&self, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let kind = Self::kind(&parts, |last| self.sessions.holds(last));
+        let flight = match self.begin(&parts, kind) {
+            Ok(flight) => flight,
+            Err(Ended) => return shutting_down(),
+        };
+        let said = Said::of(&parts.headers);
+        let (parts, session) = match self.admit(parts, said).await {
+            Ok(admitted) => admitted,
+            Err(refused) => return refused.into_response(),
+        };
+        let question = match self.prepare(Request::from_parts(parts, body), said).await {
+            Ok(question) => question,
+            Err(refused) => return refused,
+        };
+        if question.begins && self.sessions.count() >= self.max_sessions {
+            return too_many_sessions();
+        }
+        let _first = match &session {
+            Some(session) => self.sessions.restoring(session).await,
+            None => None,
+        };
+        self.answer(question, kind, flight).await
+    }
+
+    /// Lets a request in, unless it uses a session of somebody else's.
+    async fn admit(&self, parts: Parts, said: Said) -> Result<(Parts, Option<String>), Refused> {
+        let failed = |error: antiphon_store::Error| {
+            tracing::error!(%error, "what replicas share cannot be reached");
+            (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
+        };
+        let (parts, session) = session_of(parts, said);
+        if !said.may_have_session {
+            // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
+            if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
+                self.app.hear_changes().await.map_err(failed)?;
+            }
+            return Ok((parts, None));
+        }
+        self.sessions.ready().await.map_err(failed)?;
+        if let Some(id) = session.as_ref().filter(|_| self.has_owners)
+            && !self.sessions.admits(id, &parts).await.map_err(failed)?
+        {
+            return Err(NO_SESSION);
+        }
+        Ok((parts, session))
+    }
+}
+
+/// How the SDK serves. `Services` sets the tokens with which it ends.
+fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
+    let mut settings = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(config.allowed_hosts.clone())
+        .with_allowed_origins(config.allowed_origins.clone())
+        .enforce_origin_validation()
+        .with_sse_keep_alive(config.sse_keep_alive);
+    // Whether a stream begins with an event without data, and which, depends on its session, which the SDK does not
+    // look at.
+    settings.sse_retry = None;
+    settings.legacy_session_mode = config.sessions;
+    settings.json_response = config.json_response;
+    settings.max_request_body_bytes = config.max_body_bytes;
+    settings
+}
+
+/// Says that a session has ended as the servers of other SDKs do: the SDK's 202 is a failure for some clients.
+fn ended(mut response: Response, is_end: bool) -> Response {
+    if is_end && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::OK;
+    }
+    response
+}
+
+/// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
+/// anybody knew; there, the error itself says it.
+fn advised(mut response: Response, shed: &Shed) -> Response {
+    let Some((own, seconds)) = shed.get() else { return response };
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {
+        *response.status_mut() =
+            if own { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::SERVICE_UNAVAILABLE };
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// There is no room for one more session. Those that nobody uses are closed in a while.
+fn too_many_sessions() -> Response {
+    let after = [(header::RETRY_AFTER, "30")];
+    (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
+        .into_response()
+}
+
+/// The server takes nothing new. Another replica, or the next process, does.
+fn shutting_down() -> Response {
+    let headers = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
+    (StatusCode::SERVICE_UNAVAILABLE, headers, "Service Unavailable: the server is shutting down")
+        .into_response()
+}
+
+type Refused = (StatusCode, &'static str);
+
+/// The SDK's own words for a session that is not there.
+const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
+
+/// The session that a request belongs to.
+///
+/// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
+/// says to ignore the header, so it is taken off.
+fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
+    if !said.may_have_session {
+        parts.headers.remove(&SESSION);
+        return (parts, None);
+    }
+    let session = parts.headers.get(&SESSION).and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
+    (parts, session)
+}
+
+/// What the headers of a request say of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    /// It is one of before 2026-07-28.
+    pub(super) is_legacy: bool,
+    /// It may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the SDK takes
+    /// that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
+    pub(super) may_have_session: bool,
+}
+
+impl Said {
+    fn of(headers: &HeaderMap) -> Self {
+        let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
+        let is_legacy = Revision::of(version) == Revision::Session;
+        let may_have_session = is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize");
+        Self { is_legacy, may_have_session }
+    }
+}

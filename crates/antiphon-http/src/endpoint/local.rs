@@ -1,0 +1,155 @@
+//! Sessions in the memory of this process, each of whoever began it.
+
+use std::{
+    collections::HashMap,
+    future::ready,
+    pin::Pin,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use http::request::Parts;
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, ProtocolVersion, ServerJsonRpcMessage},
+    transport::{
+        WorkerTransport,
+        streamable_http_server::session::{
+            ServerSseMessage, SessionId, SessionManager,
+            local::{LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, SessionConfig},
+        },
+    },
+};
+
+use antiphon_transport::drain::Counted;
+
+use super::{Application, HttpConfig, principal_of};
+use antiphon_transport::{jitter, revision::SESSION};
+
+pub(super) type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
+type Result<T> = std::result::Result<T, LocalSessionManagerError>;
+
+/// The SDK's sessions, and whose they are.
+pub(super) struct LocalSessions {
+    app: Arc<dyn Application>,
+    sessions: LocalSessionManager,
+    begun: RwLock<HashMap<SessionId, Begun>>,
+}
+
+/// What is known of a session since it began.
+#[derive(Clone, Debug)]
+struct Begun {
+    /// Who began it, if anybody knows.
+    owner: Option<String>,
+    /// Whether its streams begin with an event that has no data.
+    primes: bool,
+}
+
+/// Whether streams of a session that was begun with `version` begin with an event that has no data: 2025-11-25 is the
+/// first revision that has it, and clients of older ones take it for a message and fail.
+pub(super) fn primes(version: &ProtocolVersion) -> bool {
+    version.as_str() >= SESSION
+}
+
+/// The events, without those that have no data unless the client knows them.
+pub(super) fn primed(events: Events, primes: bool) -> Events {
+    if primes { events } else { Box::pin(events.filter(|event| ready(event.message.is_some()))) }
+}
+
+impl LocalSessions {
+    pub(super) fn new(app: Arc<dyn Application>, config: &HttpConfig) -> Self {
+        let mut session_config = SessionConfig::default();
+        session_config.keep_alive = config.session_idle;
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = session_config;
+        Self { app, sessions, begun: RwLock::default() }
+    }
+
+    /// How many there are.
+    pub(super) async fn count(&self) -> usize {
+        self.sessions.sessions.read().await.len()
+    }
+
+    /// Whether an event is of the stream of a request, which ends with its answer.
+    pub(super) fn holds(last: &str) -> bool {
+        last.contains('/')
+    }
+
+    /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
+    pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun.get(id).is_some_and(|begun| begun.owner == self.app.principal(parts))
+    }
+
+    fn primes(&self, id: &str) -> bool {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun.get(id).is_none_or(|begun| begun.primes)
+    }
+}
+
+impl SessionManager for LocalSessions {
+    type Error = LocalSessionManagerError;
+    type Transport = Counted<WorkerTransport<LocalSessionWorker>>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport)> {
+        let (id, transport) = self.sessions.create_session().await?;
+        Ok((id, Counted::session(transport, self.app.drain())))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage> {
+        if let ClientJsonRpcMessage::Request(request) = &message
+            && let ClientRequest::InitializeRequest(request) = &request.request
+        {
+            let owner = principal_of(&*self.app, &request.extensions);
+            let begun = Begun { owner, primes: primes(&request.params.protocol_version) };
+            self.begun.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id), begun);
+        }
+        self.sessions.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool> {
+        self.sessions.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<()> {
+        // The SDK closes every session in the end, whatever ended it.
+        self.begun.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.sessions.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
+        // Boxed here and below, because it does not borrow from the sessions and its type says that it does.
+        let events: Events = Box::pin(self.sessions.create_stream(id, message).await?);
+        Ok(primed(events, self.primes(id)))
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<()> {
+        self.sessions.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
+        // As the SDK begins such a stream, but with another time for each.
+        let first = stream::iter([ServerSseMessage::priming("0", jitter::reconnect())]);
+        let events: Events = Box::pin(first.chain(self.sessions.create_standalone_stream(id).await?));
+        Ok(primed(events, self.primes(id)))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
+        let events: Events = Box::pin(self.sessions.resume(id, last).await?);
+        Ok(primed(events, self.primes(id)))
+    }
+}

@@ -1,0 +1,278 @@
+//! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
+//!
+//! What a message becomes is said in `antiphon_transport::revise`; here are the bodies it comes in.
+
+use std::{convert::Infallible, time::Duration};
+
+use antiphon_transport::{
+    revise,
+    weight::{FACTOR, MemoryBudget, Weight, reject},
+};
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, stream};
+use http::{Extensions, HeaderMap, Method, StatusCode, header, request::Parts};
+
+use super::{HttpConfig, answer::Said};
+use antiphon_transport::{
+    headers::{METHOD, SESSION},
+    streamable::Room,
+};
+
+/// A request as the SDK is to read it.
+pub(super) struct Question {
+    pub(super) request: Request,
+    /// Whether [`answer`] must see what it is answered with.
+    pub(super) asks: bool,
+    /// Whether it begins a session.
+    pub(super) begins: bool,
+    /// The memory that its body takes.
+    pub(super) room: Option<Room>,
+}
+
+/// How much of a body is read, for how long, and how much memory all of them can take.
+#[derive(Clone, Debug)]
+pub(super) struct Bodies {
+    max_bytes: usize,
+    max_parsed: usize,
+    timeout: Duration,
+    budget: MemoryBudget,
+}
+
+impl Bodies {
+    pub(super) fn new(config: &HttpConfig) -> Self {
+        Self {
+            max_bytes: config.max_body_bytes,
+            max_parsed: config.max_parsed_bytes,
+            timeout: config.body_timeout,
+            budget: config.bodies.clone(),
+        }
+    }
+}
+
+/// A request whose body was read, if it has a message that can be read.
+#[derive(Debug)]
+pub struct Read(Content);
+
+#[derive(Debug)]
+enum Content {
+    Whole {
+        parts: Parts,
+        bytes: Bytes,
+        room: Option<Room>,
+    },
+    /// It has no message, or one that is too long or breaks off.
+    Not(Request),
+}
+
+/// Reads a request, or says why it is not answered.
+pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Response> {
+    if request.method() != Method::POST {
+        return Ok(Read(Content::Not(request)));
+    }
+    let (parts, body) = request.into_parts();
+    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > bodies.max_bytes as u64)
+    {
+        // What is said to be too long is not waited for.
+        let why = format!("Payload Too Large: request body exceeds {} bytes", bodies.max_bytes);
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, [(header::CONNECTION, "close")], why).into_response());
+    }
+    match tokio::time::timeout(bodies.timeout, collect(body, bodies)).await {
+        Ok(Collected::Whole(bytes, room)) => Ok(Read(Content::Whole { parts, bytes, room })),
+        Ok(Collected::Not(body)) => Ok(Read(Content::Not(Request::from_parts(parts, body)))),
+        Ok(Collected::NoRoom) => {
+            let after = [(header::RETRY_AFTER, "1")];
+            let why = "Service Unavailable: requests take too much memory at once; try again later, or raise `HttpConfig::with_max_bodies_bytes` on the server";
+            Err((StatusCode::SERVICE_UNAVAILABLE, after, why).into_response())
+        }
+        Ok(Collected::TooHeavy(error)) => {
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            Err((StatusCode::PAYLOAD_TOO_LARGE, json, error).into_response())
+        }
+        Err(_) => {
+            let close = [(header::CONNECTION, "close")];
+            Err((StatusCode::REQUEST_TIMEOUT, close, "the body took too long to arrive").into_response())
+        }
+    }
+}
+
+impl Read {
+    /// The method of the HTTP request.
+    pub fn method(&self) -> &Method {
+        match &self.0 {
+            Content::Whole { parts, .. } => &parts.method,
+            Content::Not(request) => request.method(),
+        }
+    }
+
+    /// The headers of the HTTP request.
+    pub fn headers(&self) -> &HeaderMap {
+        match &self.0 {
+            Content::Whole { parts, .. } => &parts.headers,
+            Content::Not(request) => request.headers(),
+        }
+    }
+
+    /// The extensions of the HTTP request.
+    pub fn extensions(&self) -> &Extensions {
+        match &self.0 {
+            Content::Whole { parts, .. } => &parts.extensions,
+            Content::Not(request) => request.extensions(),
+        }
+    }
+
+    /// The HTTP request and its message. `None` if it has no message, or one that cannot be read.
+    pub fn message(&self) -> Option<(&Parts, &Bytes)> {
+        match &self.0 {
+            Content::Whole { parts, bytes, .. } => Some((parts, bytes)),
+            Content::Not(_) => None,
+        }
+    }
+
+    pub(super) fn question(self, said: Said) -> Question {
+        let (mut parts, bytes, room) = match self.0 {
+            Content::Whole { parts, bytes, room } => (parts, bytes, room),
+            Content::Not(request) => return Question { request, asks: false, begins: false, room: None },
+        };
+        let asks = || revise::asks_for_capabilities(&bytes);
+        if !said.is_legacy {
+            // A request of 2026-07-28 says in a header what it is; the SDK refuses one whose body says otherwise.
+            let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
+            let begins = said.may_have_session && has_none(&parts) && asks();
+            let request = Request::from_parts(parts, Body::from(bytes));
+            return Question { request, asks: discovers, begins, room };
+        }
+        let asks = asks();
+        let begins = asks && has_none(&parts);
+        let body = match revise::server_in(&bytes) {
+            Some(revised) => {
+                parts.headers.insert(header::CONTENT_LENGTH, revised.len().into());
+                Body::from(revised)
+            }
+            None => Body::from(bytes),
+        };
+        Question { request: Request::from_parts(parts, body), asks, begins, room }
+    }
+}
+
+/// Whether it names no session.
+fn has_none(parts: &Parts) -> bool {
+    !parts.headers.contains_key(&SESSION)
+}
+
+/// What was read of a body.
+enum Collected {
+    Whole(Bytes, Option<Room>),
+    /// It is too long or breaks off: the same body again. The SDK has words for those.
+    Not(Body),
+    /// All bodies together take too much memory.
+    NoRoom,
+    /// It would take too much memory by itself: the error, as JSON.
+    TooHeavy(Vec<u8>),
+}
+
+async fn collect(body: Body, bodies: &Bodies) -> Collected {
+    let mut chunks = body.into_data_stream();
+    let mut read = Pieces::default();
+    let mut weight = Weight::default();
+    let Some(mut share) = bodies.budget.take(0) else { return Collected::NoRoom };
+    while let Some(chunk) = chunks.next().await {
+        match chunk {
+            Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
+                weight.add(&chunk);
+                read.push(chunk);
+                // What only becomes too heavy when it is parsed holds no more than what is allowed until then.
+                let holds = weight.parsed().min(bodies.max_parsed.max(weight.bytes() * FACTOR));
+                if !share.grow(holds) {
+                    return Collected::NoRoom;
+                }
+            }
+            other => {
+                let begun = stream::iter([Ok(read.into_bytes()), other]);
+                return Collected::Not(Body::from_stream(begun.chain(chunks)));
+            }
+        }
+    }
+    let bytes = read.into_bytes();
+    if let Err(too_heavy) = weight.check(bodies.max_parsed) {
+        return Collected::TooHeavy(reject(&bytes, -32600, &too_heavy.to_string()).1);
+    }
+    Collected::Whole(bytes, Some(Room::new(share, weight)))
+}
+
+/// The pieces of a body. Mostly there is one, and that is not copied.
+#[derive(Default)]
+struct Pieces {
+    first: Bytes,
+    /// All of them, where there are more.
+    all: BytesMut,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&piece);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() { self.first } else { self.all.freeze() }
+    }
+}
+
+/// The response to a question about capabilities, as the client is to read it. It ends by itself, so it
+/// need not stay a stream.
+pub(super) async fn answer(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+        return Response::builder()
+            .status(StatusCode::INTERNAL_SERVER_ERROR)
+            .body(Body::empty())
+            .unwrap_or_default();
+    };
+    let kind = parts.headers.get(header::CONTENT_TYPE);
+    let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let revised = if is_stream { events(&bytes) } else { revise::server_out(&bytes) };
+    let bytes = revised.map_or(bytes, Bytes::from);
+    // The length is known to whoever sends the body; a stream of events is sent as one.
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = if is_stream {
+        Body::from_stream(stream::iter([Ok::<_, Infallible>(bytes)]))
+    } else {
+        Body::from(bytes)
+    };
+    Response::from_parts(parts, body)
+}
+
+/// Revises each event. The SDK writes the data of one on one line.
+fn events(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut changed = false;
+    let mut revised = Vec::with_capacity(bytes.len());
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let data = line.strip_prefix(b"data:").and_then(|data| data.strip_suffix(b"\n"));
+        match data.and_then(revise::server_out) {
+            Some(data) => {
+                changed = true;
+                revised.extend_from_slice(b"data: ");
+                revised.extend_from_slice(&data);
+                revised.push(b'\n');
+            }
+            None => revised.extend_from_slice(line),
+        }
+    }
+    changed.then_some(revised)
+}

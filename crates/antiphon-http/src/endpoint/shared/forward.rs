@@ -1,0 +1,155 @@
+//! Answers that came to another replica than the one that asked.
+
+use std::{sync::Arc, time::Duration};
+
+use antiphon_store::{Error, Event, Result, Subscription};
+use bytes::Bytes;
+use rmcp::model::ClientJsonRpcMessage;
+use serde::{Deserialize, Serialize};
+
+use super::{Replicas, ids::Numbered, random_name};
+use antiphon_store::{PIECE, Pieces};
+
+/// How long an answer waits for the replica that asked. It takes milliseconds, or the replica is gone.
+const WAITS: Duration = Duration::from_secs(60);
+
+/// How often an answer is tried to be read, and how long to wait before the second try.
+const ATTEMPTS: u32 = 6;
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// An answer on its way.
+#[derive(Debug, Serialize, Deserialize)]
+struct Letter {
+    session: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pieces: Option<Pieces>,
+}
+
+impl Replicas {
+    fn own_topic(&self) -> String {
+        format!("replicas/{}", self.id)
+    }
+
+    pub(super) async fn subscribe_answers(&self) -> Result<Subscription> {
+        self.bus.subscribe(&self.own_topic()).await
+    }
+
+    /// Sends an answer to the replica that asked.
+    pub(super) async fn forward(
+        &self,
+        session: &str,
+        asked: &Numbered,
+        message: &ClientJsonRpcMessage,
+    ) -> Result<()> {
+        let replica = &asked.part.replica;
+        let mut letter = Letter { session: session.to_owned(), message: None, pieces: None };
+        let message = serde_json::to_string(message).expect("an answer was JSON");
+        if message.len() > PIECE / 2 {
+            letter.pieces = Some(Pieces::put(&*self.store, &message.into(), WAITS).await?);
+        } else {
+            letter.message = Some(message);
+        }
+        let letter: Bytes = serde_json::to_vec(&letter).expect("a letter is JSON").into();
+        let key = format!("answers/{replica}/{}{}", random_name(), random_name());
+        self.store.create(&key, letter, Some(WAITS)).await?;
+        self.bus.publish(&format!("replicas/{replica}"), key.into()).await
+    }
+
+    /// Gives an answer to whoever waits for it here.
+    pub(super) async fn deliver(&self, key: &str) -> Result<()> {
+        // Heard of twice, it is gone the second time.
+        let Some(record) = self.store.get(key).await? else { return Ok(()) };
+        let letter = serde_json::from_slice::<Letter>(&record.value).ok();
+        let pieces = letter.as_ref().and_then(|letter| letter.pieces.clone());
+        // Read before the letter is deleted: if that fails, the letter is there for another try.
+        let read = match &pieces {
+            Some(pieces) => pieces.get(&*self.store).await?,
+            None => None,
+        };
+        match self.store.delete(key, record.revision).await {
+            Ok(()) => {}
+            // Whoever else heard of it has delivered it.
+            Err(Error::Conflict { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        if let Some(pieces) = pieces {
+            // What is not deleted expires.
+            let _ = pieces.delete(&*self.store).await;
+        }
+        let letter = letter.map(|letter| {
+            let read = read.and_then(|bytes| String::from_utf8(bytes.into()).ok());
+            (letter.session, letter.message.or(read))
+        });
+        let message = letter.as_ref().and_then(|(_, message)| serde_json::from_str(message.as_deref()?).ok());
+        let (Some((session, _)), Some(message)) = (letter, message) else {
+            tracing::warn!("an answer from another replica cannot be read");
+            return Ok(());
+        };
+        for sessions in self.sessions() {
+            if let Some(part) = sessions.part(&session) {
+                sessions.answer(&part, message).await;
+                return Ok(());
+            }
+        }
+        tracing::info!("an answer came after its session had left this replica");
+        Ok(())
+    }
+}
+
+pub(super) async fn hear(replicas: Arc<Replicas>, mut letters: Subscription) {
+    loop {
+        let event = tokio::select! {
+            () = replicas.stopped.cancelled() => return,
+            event = letters.next() => event,
+        };
+        match event {
+            None => return,
+            Some(Event::Message(key)) => {
+                let Ok(key) = String::from_utf8(key.into()) else { continue };
+                // A large answer must not hold up a small one.
+                tokio::spawn(deliver(Arc::clone(&replicas), key));
+            }
+            Some(Event::Gap) => look_again(&replicas).await,
+        }
+    }
+}
+
+async fn deliver(replicas: Arc<Replicas>, key: String) {
+    let mut pause = PAUSE;
+    for _ in 0..ATTEMPTS {
+        match replicas.deliver(&key).await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::warn!(%error, "an answer from another replica could not be read; trying again");
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+    tracing::error!("an answer from another replica was lost: the store cannot be reached");
+}
+
+/// After word of an answer may have been missed.
+async fn look_again(replicas: &Arc<Replicas>) {
+    let prefix = format!("answers/{}/", replicas.id);
+    let mut after = None;
+    loop {
+        match replicas.store.list(&prefix, after.as_ref(), 64).await {
+            Ok(page) => {
+                for record in page.items {
+                    tokio::spawn(deliver(Arc::clone(replicas), record.key));
+                }
+                match page.next {
+                    Some(next) => after = Some(next),
+                    None => return,
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "answers from other replicas may wait in vain");
+                return;
+            }
+        }
+    }
+}

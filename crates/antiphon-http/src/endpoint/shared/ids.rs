@@ -1,0 +1,152 @@
+//! Ids that say whose they are.
+
+use std::{fmt, future::Future, str::FromStr};
+
+use rmcp::{
+    RoleServer,
+    model::{ClientJsonRpcMessage, NumberOrString, RequestId, ServerJsonRpcMessage, ServerNotification},
+    transport::{Transport, WorkerTransport, streamable_http_server::session::local::LocalSessionWorker},
+};
+
+use super::NAME;
+use antiphon_transport::drain::Counted;
+
+/// A part of a session: the replica it is at, and which of the replica's parts it is.
+///
+/// No two are ever the same, so neither are the ids that begin with them: an answer finds the one question
+/// it is for, in whatever replica, session and life of the session that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PartId {
+    pub(super) replica: String,
+    pub(super) number: u64,
+}
+
+impl fmt::Display for PartId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.replica, self.number)
+    }
+}
+
+/// Something numbered in a part: a request to the client, or a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Numbered {
+    pub(super) part: PartId,
+    pub(super) number: i64,
+}
+
+impl fmt::Display for Numbered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.part, self.number)
+    }
+}
+
+impl FromStr for Numbered {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut pieces = text.split('-');
+        // It comes from a client and becomes part of a name.
+        let is_replica =
+            |name: &&str| name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let replica = pieces.next().filter(is_replica).ok_or(())?.to_owned();
+        let number = pieces.next().and_then(|piece| piece.parse().ok()).ok_or(())?;
+        let part = PartId { replica, number };
+        let number = pieces.next().and_then(|piece| piece.parse().ok()).ok_or(())?;
+        if pieces.next().is_some() { Err(()) } else { Ok(Self { part, number }) }
+    }
+}
+
+/// The request that `message` answers, if it answers one of a replica's.
+pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
+    let id = match message {
+        ClientJsonRpcMessage::Response(response) => &response.id,
+        ClientJsonRpcMessage::Error(error) => error.id.as_ref()?,
+        _ => return None,
+    };
+    match id {
+        NumberOrString::String(id) => id.parse().ok(),
+        NumberOrString::Number(_) => None,
+    }
+}
+
+/// Gives an answer the id that the SDK knows the question by.
+pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
+    match message {
+        ClientJsonRpcMessage::Response(response) => response.id = RequestId::Number(number),
+        ClientJsonRpcMessage::Error(error) => error.id = Some(RequestId::Number(number)),
+        _ => {}
+    }
+}
+
+/// A session's transport that puts the part's name on what it asks.
+///
+/// The SDK numbers requests from 0 in every replica.
+pub(crate) struct Marked {
+    pub(super) inner: Counted<WorkerTransport<LocalSessionWorker>>,
+    pub(super) part: PartId,
+}
+
+impl Marked {
+    fn mark(&self, id: &mut RequestId) {
+        if let NumberOrString::Number(number) = *id {
+            let marked = Numbered { part: self.part.clone(), number }.to_string();
+            *id = RequestId::String(marked.into());
+        }
+    }
+}
+
+impl Transport<RoleServer> for Marked {
+    type Error = <WorkerTransport<LocalSessionWorker> as Transport<RoleServer>>::Error;
+
+    fn send(
+        &mut self,
+        mut message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        match &mut message {
+            ServerJsonRpcMessage::Request(request) => self.mark(&mut request.id),
+            ServerJsonRpcMessage::Notification(notification) => {
+                // A question that is withdrawn.
+                if let ServerNotification::CancelledNotification(cancelled) = &mut notification.notification
+                    && let Some(id) = &mut cancelled.params.request_id
+                {
+                    self.mark(id);
+                }
+            }
+            _ => {}
+        }
+        self.inner.send(message)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<ClientJsonRpcMessage>> + Send {
+        self.inner.receive()
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_read_as_it_was_written_and_nothing_else_is() {
+        let id = Numbered { part: PartId { replica: "abcdefghij".into(), number: 7 }, number: 12 };
+        assert_eq!(id.to_string(), "abcdefghij-7-12");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for other in [
+            "",
+            "0",
+            "abcdefghij-b-c",
+            "abcdefghij-1",
+            "abcdefghij-1-2-3",
+            "abc-1-2",
+            "abcdefgh/j-1-2",
+            "abcdefghij--1-2",
+            "abcdefghij-1-99999999999999999999",
+        ] {
+            assert_eq!(other.parse::<Numbered>(), Err(()), "{other}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The log of a session: what was sent in it, all streams together, by all replicas.
+
+use std::{collections::VecDeque, fmt, str::FromStr, sync::Arc};
+
+use antiphon_store::{Error, Result};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::record::Place;
+use antiphon_store::{PIECE, Pieces};
+
+/// A log is kept in segments; the last two stay, the others are deleted.
+const SEGMENT_EVENTS: u64 = 4096;
+const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// More segments than a session can have.
+const SEGMENTS: u64 = u32::MAX as u64;
+
+/// The stream that belongs to no request: what a client listens to with GET.
+pub(super) const COMMON: &str = "all";
+
+/// Where the reading of a log goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub(super) segment: u64,
+    pub(super) next: u64,
+}
+
+/// The id of an event: its stream, and where the log goes on after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EventId {
+    /// A request's stream, or `all-` and the replica it was listened to at.
+    pub(super) stream: String,
+    pub(super) after: Position,
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.stream, self.after.segment, self.after.next)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut pieces = text.rsplitn(3, '.');
+        let mut number = || pieces.next().and_then(|piece| piece.parse().ok()).ok_or(());
+        let (next, segment): (u64, u64) = (number()?, number()?);
+        let stream = pieces.next().ok_or(())?.to_owned();
+        // It comes from a client, and no log has such a place.
+        if next > SEGMENT_EVENTS || segment > SEGMENTS {
+            return Err(());
+        }
+        Ok(Self { stream, after: Position { segment, next } })
+    }
+}
+
+/// What is said of an entry before the message itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Head {
+    pub(super) stream: String,
+    /// How many bytes the segment has, with this entry.
+    total: u64,
+    /// The announcement of a change that this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) change: Option<String>,
+    /// From here on, this is who listens to what belongs to no request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) listener: Option<String>,
+    /// From here on, not all of the stream is kept.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) partial: bool,
+    /// Where the message is, if it is too large to be here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pieces: Option<Pieces>,
+}
+
+impl Head {
+    pub(super) fn of(stream: impl Into<String>) -> Self {
+        Self { stream: stream.into(), ..Self::default() }
+    }
+
+    /// Whether the log goes on in the next segment, after entry `next - 1` which has this head.
+    pub(super) fn is_last(&self, next: u64) -> bool {
+        next >= SEGMENT_EVENTS || self.total >= SEGMENT_BYTES
+    }
+}
+
+/// An entry, read.
+pub(super) fn decode(entry: &Bytes) -> Option<(Head, Bytes)> {
+    let end = entry.iter().position(|&byte| byte == b'\n')?;
+    Some((serde_json::from_slice(&entry[..end]).ok()?, entry.slice(end + 1..)))
+}
+
+fn encode(head: &Head, body: &[u8]) -> Bytes {
+    let mut entry = serde_json::to_vec(head).expect("a head is JSON");
+    entry.push(b'\n');
+    entry.extend_from_slice(body);
+    entry.into()
+}
+
+/// A session's log, as one replica writes it.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub(super) place: Arc<Place>,
+    tip: Mutex<Tip>,
+}
+
+/// Where this replica takes the log to end. It may be further on: an append tells.
+#[derive(Debug, Default)]
+struct Tip {
+    at: Position,
+    total: u64,
+    full: bool,
+    /// The last announcements of changes in the log.
+    changes: VecDeque<String>,
+}
+
+/// So many announcements are remembered; a change that comes later than this many others comes twice.
+const CHANGES: usize = 64;
+
+impl Tip {
+    fn passed(&mut self, head: Head) {
+        self.at.next += 1;
+        self.total = head.total;
+        self.full = head.is_last(self.at.next);
+        if let Some(change) = head.change {
+            if self.changes.len() == CHANGES {
+                self.changes.pop_front();
+            }
+            self.changes.push_back(change);
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn new(place: Arc<Place>, segment: u64) -> Self {
+        let at = Position { segment, next: 0 };
+        Self { place, tip: Mutex::new(Tip { at, ..Tip::default() }) }
+    }
+
+    /// A position that nothing which is yet to be written comes before.
+    pub(super) async fn tip(&self) -> Position {
+        self.tip.lock().await.at
+    }
+
+    /// Adds an entry, and returns where the log goes on after it. A change that is there already is not
+    /// added again.
+    pub(super) async fn append(&self, mut head: Head, body: Bytes) -> Result<Position> {
+        let store = &*self.place.replicas.store;
+        let mut inline = body;
+        let size = inline.len() as u64;
+        if inline.len() > PIECE {
+            head.pieces = Some(Pieces::put(store, &inline, self.place.ttl).await?);
+            inline = Bytes::new();
+        }
+        let mut tip = self.tip.lock().await;
+        let begun = loop {
+            if head.change.as_ref().is_some_and(|change| tip.changes.contains(change)) {
+                return Ok(tip.at);
+            }
+            if tip.full {
+                tip.at = Position { segment: tip.at.segment + 1, next: 0 };
+                (tip.total, tip.full) = (0, false);
+            }
+            head.total = tip.total + size + 64;
+            let log = self.place.segment(tip.at.segment);
+            match store.append(&log, tip.at.next, vec![encode(&head, &inline)]).await {
+                Ok(_) => break tip.at,
+                Err(Error::LogConflict { found, .. }) if found > tip.at.next => {
+                    self.catch_up(&mut tip, &log, found).await?;
+                }
+                // Somebody has deleted the log, and the session with it.
+                Err(error) => return Err(error),
+            }
+        };
+        tip.passed(head);
+        let at = tip.at;
+        drop(tip);
+        self.tell_of_more();
+        if begun.next == 0 && begun.segment > 0 {
+            self.drop_oldest(begun.segment);
+        }
+        Ok(at)
+    }
+
+    /// Reads what others have written.
+    async fn catch_up(&self, tip: &mut Tip, log: &str, found: u64) -> Result<()> {
+        // What is further back cannot be the same change.
+        tip.at.next = tip.at.next.max(found.saturating_sub(CHANGES as u64));
+        while tip.at.next < found {
+            let entries = self.place.replicas.store.read(log, tip.at.next, CHANGES).await?;
+            if entries.is_empty() {
+                return Err(Error::LogConflict { log: log.to_owned(), expected: found, found: tip.at.next });
+            }
+            for entry in &entries {
+                tip.passed(decode(entry).map(|(head, _)| head).unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes those who read on at other replicas.
+    fn tell_of_more(&self) {
+        let place = Arc::clone(&self.place);
+        tokio::spawn(async move {
+            if let Err(error) = place.replicas.bus.publish(&place.topic(), Bytes::new()).await {
+                tracing::debug!(%error, "streams of a session will go on late");
+            }
+        });
+    }
+
+    /// Keeps the segment that was begun and the one before.
+    fn drop_oldest(&self, begun: u64) {
+        let place = Arc::clone(&self.place);
+        tokio::spawn(async move {
+            let dropped = async {
+                place.change(|record| record.segment = record.segment.max(begun)).await?;
+                match begun.checked_sub(2) {
+                    Some(oldest) => place.replicas.store.delete_log(&place.segment(oldest)).await,
+                    None => Ok(()),
+                }
+            };
+            if let Err(error) = dropped.await {
+                tracing::warn!(%error, "old events of a session could not be deleted");
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_id_names_the_stream_and_the_place() {
+        let id = EventId { stream: "abc-1-2".into(), after: Position { segment: 3, next: 14 } };
+        assert_eq!(id.to_string(), "abc-1-2.3.14");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for other in
+            ["", "0", "0/1", "a.b.c", "a.1", "1.2", "a.18446744073709551615.0", "a.0.18446744073709551615"]
+        {
+            assert_eq!(other.parse::<EventId>(), Err(()), "{other}");
+        }
+    }
+}

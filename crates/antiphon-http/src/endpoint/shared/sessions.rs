@@ -1,0 +1,261 @@
+//! The sessions of 2025-11-25, at whatever replica their requests come in.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::Ordering},
+    time::Duration,
+};
+
+use http::request::Parts;
+use rmcp::{
+    model::ClientJsonRpcMessage,
+    transport::streamable_http_server::session::{
+        RestoreOutcome, SessionId, SessionManager as _,
+        local::{LocalSessionManagerError, SessionConfig},
+    },
+};
+
+use tokio::time::Instant;
+
+use super::{
+    Part, Replicas,
+    ids::{Marked, Numbered, PartId, answered, readdress},
+    lock,
+    log::EventId,
+    record::{Place, SessionRecord, caller, session_name},
+    recorder::StreamLimits,
+};
+use antiphon_transport::{
+    drain::Counted,
+    jitter,
+    session::{OfSession, SharedSession},
+};
+
+use super::super::{Application, HttpConfig};
+
+/// How long a session without an idle limit is kept after it was last used.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Sessions that are begun at one replica and go on at any.
+pub(crate) struct Sessions {
+    pub(super) app: Arc<dyn Application>,
+    pub(super) replicas: Arc<Replicas>,
+    /// By the names of the sessions.
+    parts: RwLock<HashMap<String, Arc<Part>>>,
+    /// Records that were read and whose sessions are about to be restored.
+    pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
+    /// One request at a time restores a session; the SDK fails those that come a moment later.
+    restoring: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    config: SessionConfig,
+    limits: StreamLimits,
+    ttl: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(app: Arc<dyn Application>, replicas: &Arc<Replicas>, config: &HttpConfig) -> Arc<Self> {
+        let mut session_config = SessionConfig::default();
+        session_config.keep_alive = config.session_idle;
+        let sessions = Arc::new(Self {
+            app,
+            replicas: Arc::clone(replicas),
+            parts: RwLock::default(),
+            read: Mutex::default(),
+            restoring: Mutex::default(),
+            config: session_config,
+            limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
+            // Refreshed when a third has passed, it is there for the idle limit at least.
+            ttl: config.session_idle.unwrap_or(DAY) * 3 / 2,
+        });
+        replicas.register(&sessions);
+        sessions
+    }
+
+    pub(super) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    pub(super) fn part(&self, name: &str) -> Option<Arc<Part>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(super) fn parts(&self) -> Vec<Arc<Part>> {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// How many sessions have a part here.
+    pub(crate) fn count(&self) -> usize {
+        self.parts.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(super) fn find(&self, id: &SessionId) -> Result<Arc<Part>, Failure> {
+        self.part(&session_name(id)).ok_or(Failure::Unknown)
+    }
+
+    pub(super) fn place(&self, name: String) -> Place {
+        Place::new(Arc::clone(&self.replicas), name, self.ttl)
+    }
+
+    /// Begins a part of a session that may have been begun elsewhere.
+    pub(super) async fn open(&self, id: SessionId, record: Option<SessionRecord>) -> Result<Marked, Failure> {
+        let number = self.replicas.parts.fetch_add(1, Ordering::Relaxed);
+        let part = PartId { replica: self.replicas.id.clone(), number };
+        let place = self.place(session_name(&id));
+        let name = place.name.clone();
+        let mut config = self.config.clone();
+        config.sse_retry = Some(jitter::reconnect());
+        let opened =
+            Arc::new(Part::new(part.clone(), Arc::clone(&id), place, record.as_ref(), config, self.limits));
+        let RestoreOutcome::Restored(inner) = opened.local.restore_session(id).await? else {
+            return Err(Failure::Unknown);
+        };
+        self.parts.write().unwrap_or_else(PoisonError::into_inner).insert(name, opened);
+        Ok(Marked { inner: Counted::session(inner, self.app.drain()), part })
+    }
+
+    /// Closes this replica's part of a session.
+    pub(super) async fn close(&self, part: &Arc<Part>) {
+        let name = &part.log.place.name;
+        {
+            let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
+            if parts.get(name).is_some_and(|open| Arc::ptr_eq(open, part)) {
+                parts.remove(name);
+            }
+        }
+        part.close().await;
+    }
+
+    /// Gives an answer to the question it is for, if that was asked in this part of the session.
+    pub(super) async fn answer(&self, part: &Part, mut message: ClientJsonRpcMessage) {
+        let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
+            tracing::info!("an answer is for no question of this session's");
+            return;
+        };
+        readdress(&mut message, asked.number);
+        if let Err(error) = part.local.accept_message(&part.session, message).await {
+            tracing::info!(%error, "an answer came too late");
+        }
+    }
+
+    /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
+    pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
+        let name = session_name(id);
+        let from = caller(&name, self.app.principal(parts).as_deref());
+        let of = match self.part(&name) {
+            Some(part) => part.caller().cloned(),
+            None => match self.place(name).load().await? {
+                Some(record) => record.caller,
+                None => return Ok(false),
+            },
+        };
+        Ok(of == from)
+    }
+
+    /// Held by the first request of a session that comes to this replica. Requests of other sessions do not wait.
+    pub(crate) async fn restoring(&self, id: &str) -> Option<Restoring<'_>> {
+        let name = session_name(id);
+        if self.part(&name).is_some() {
+            return None;
+        }
+        let turn = Arc::clone(lock(&self.restoring).entry(name.clone()).or_default());
+        let mut restoring = Restoring { sessions: self, name, held: None, turn: Arc::clone(&turn) };
+        restoring.held = Some(turn.lock_owned().await);
+        // Whoever waited has nothing left to restore, and need not hold up the next.
+        self.part(&restoring.name).is_none().then_some(restoring)
+    }
+
+    #[cfg(test)]
+    pub(super) fn restorations(&self) -> usize {
+        lock(&self.restoring).len()
+    }
+
+    /// Whether the request whose stream an event belongs to is worked on at this replica.
+    pub(crate) fn holds(&self, last: &str) -> bool {
+        let request = last.parse().ok().and_then(|last: EventId| last.stream.parse::<Numbered>().ok());
+        request.is_some_and(|request| request.part.replica == self.replicas.id)
+    }
+
+    /// Shares sessions with the other replicas, and is told of changes there.
+    pub(crate) async fn ready(&self) -> antiphon_store::Result<()> {
+        self.app.hear_changes().await?;
+        self.replicas.ready().await
+    }
+
+    pub(super) async fn initialized(
+        &self,
+        part: &Arc<Part>,
+        mut message: ClientJsonRpcMessage,
+    ) -> Result<(), Failure> {
+        // The client says so to one replica, and once; every part of its session must hear it, and once.
+        if part.begins() {
+            message.insert_extension(OfSession(Arc::clone(part) as Arc<dyn SharedSession>));
+            part.local.accept_message(&part.session, message).await?;
+        }
+        Ok(())
+    }
+}
+
+/// One request's turn to restore a session.
+pub(crate) struct Restoring<'a> {
+    sessions: &'a Sessions,
+    name: String,
+    held: Option<tokio::sync::OwnedMutexGuard<()>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Drop for Restoring<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut restoring = lock(&self.sessions.restoring);
+        // The map has one, and this is the other: nobody else waits.
+        if Arc::strong_count(&self.turn) == 2 {
+            restoring.remove(&self.name);
+        }
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("replicas", &self.replicas).finish_non_exhaustive()
+    }
+}
+
+/// Why the SDK is refused something.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Unknown,
+    Local(LocalSessionManagerError),
+    Store(antiphon_store::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("there is no such session or stream"),
+            Self::Local(_) => f.write_str("the session failed"),
+            Self::Store(_) => f.write_str("what replicas share cannot be reached"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unknown => None,
+            Self::Local(error) => Some(error),
+            Self::Store(error) => Some(error),
+        }
+    }
+}
+
+impl From<LocalSessionManagerError> for Failure {
+    fn from(error: LocalSessionManagerError) -> Self {
+        Self::Local(error)
+    }
+}
+
+impl From<antiphon_store::Error> for Failure {
+    fn from(error: antiphon_store::Error) -> Self {
+        Self::Store(error)
+    }
+}

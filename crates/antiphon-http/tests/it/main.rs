@@ -1,0 +1,3 @@
+//! `antiphon-http` without `antiphon`.
+
+mod auth;

@@ -1,0 +1,285 @@
+//! How a server ends: it takes nothing new, completes the requests in flight, and then stops.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, RequestId, ServerJsonRpcMessage,
+    },
+    transport::Transport,
+};
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// The code of the error that answers a request which the server cannot take now. JSON-RPC reserves it for servers.
+pub const TOO_MUCH: i32 = -32000;
+
+/// How long the answers of requests that were cut off have to reach their clients.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long a request may be on its way from a connection to where requests are counted.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
+
+/// The phases in which a server ends. Each has a token, and they are cancelled in this order.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    /// New sessions and requests are rejected, and streams without a request in flight end.
+    pub draining: CancellationToken,
+    /// The time for requests in flight is over: they are answered with an error.
+    cut_off: CancellationToken,
+    /// Nothing is in flight any more: sessions are closed, and the other replicas take over.
+    pub stopped: CancellationToken,
+    requests: Arc<Flights>,
+    connections: Arc<Flights>,
+}
+
+impl Drain {
+    /// Makes one that drains when `draining` is cancelled.
+    pub fn new(draining: CancellationToken) -> Self {
+        Self {
+            draining,
+            cut_off: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            requests: Arc::default(),
+            connections: Arc::default(),
+        }
+    }
+
+    /// Counts a request as in flight until the returned value is dropped.
+    pub fn request(&self) -> Flight {
+        Flight::new(&self.requests)
+    }
+
+    /// Counts a connection until the returned value is dropped.
+    pub fn connection(&self) -> Flight {
+        Flight::new(&self.connections)
+    }
+
+    /// Begins to drain. Requests in flight have `limit` to finish.
+    pub fn begin(&self, limit: Duration) {
+        self.draining.cancel();
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !limit.is_zero());
+        let Some(runtime) = runtime else {
+            self.cut_off.cancel();
+            return self.stopped.cancel();
+        };
+        let drain = self.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(ON_THE_WAY.min(limit)).await;
+            if tokio::time::timeout(limit.saturating_sub(ON_THE_WAY), drain.requests.none()).await.is_err() {
+                tracing::warn!("requests in flight were cut off: the server was asked to end {limit:?} ago");
+                drain.cut_off.cancel();
+                let _ = tokio::time::timeout(LAST_WORDS, drain.requests.none()).await;
+            }
+            drain.stopped.cancel();
+        });
+    }
+
+    /// Returns when the server has stopped and its connections are closed.
+    pub async fn ended(&self) {
+        self.stopped.cancelled().await;
+        let _ = tokio::time::timeout(4 * LAST_WORDS, self.connections.none()).await;
+    }
+}
+
+/// Counts what is in flight.
+#[derive(Debug, Default)]
+struct Flights {
+    count: AtomicUsize,
+    none: Notify,
+}
+
+impl Flights {
+    async fn none(&self) {
+        loop {
+            // Registered first, so that no end in between is missed.
+            let none = self.none.notified();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+/// One that is in flight, until it is dropped.
+#[derive(Debug)]
+pub struct Flight(Arc<Flights>);
+
+impl Flight {
+    fn new(flights: &Arc<Flights>) -> Self {
+        flights.count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(flights))
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
+}
+
+/// A transport that counts the requests which have no answer yet, and drains with the server.
+#[derive(Debug)]
+pub struct Counted<T> {
+    inner: T,
+    drain: Drain,
+    open: Arc<Open>,
+    /// Whether the connection itself ends with the last request. A session over HTTP outlives its connections.
+    ends: bool,
+    /// Whether the requests in flight were answered with an error.
+    is_cut_off: bool,
+}
+
+/// The requests of one connection that have no answer yet.
+#[derive(Debug, Default)]
+struct Open {
+    requests: Mutex<HashMap<RequestId, Flight>>,
+    none: Notify,
+}
+
+impl Open {
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Flight>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self, id: &RequestId) {
+        let mut requests = self.requests();
+        if requests.remove(id).is_some() && requests.is_empty() {
+            self.none.notify_one();
+        }
+    }
+}
+
+impl<T> Counted<T> {
+    /// A session over HTTP.
+    pub fn session(inner: T, drain: &Drain) -> Self {
+        Self { inner, drain: drain.clone(), open: Arc::default(), ends: false, is_cut_off: false }
+    }
+
+    /// A connection that ends when it has no more requests in flight and the server drains.
+    pub fn connection(inner: T, drain: &Drain) -> Self {
+        Self { inner, drain: drain.clone(), open: Arc::default(), ends: true, is_cut_off: false }
+    }
+
+    /// Whether a connection may end now.
+    fn is_over(&self) -> bool {
+        self.ends && self.drain.draining.is_cancelled() && self.open.requests().is_empty()
+    }
+}
+
+impl<T: Transport<RoleServer>> Counted<T> {
+    /// Takes a message, unless it is a request that comes too late.
+    fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        match &message {
+            ClientJsonRpcMessage::Request(request) => {
+                let is_ping = matches!(request.request, ClientRequest::PingRequest(_));
+                if self.ends && self.drain.draining.is_cancelled() && !is_ping {
+                    self.refuse(request.id.clone());
+                    return None;
+                }
+                self.open.requests().insert(request.id.clone(), self.drain.request());
+            }
+            ClientJsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // It gets no answer.
+                    self.open.close(id);
+                }
+            }
+            _ => {}
+        }
+        Some(message)
+    }
+
+    fn refuse(&mut self, id: RequestId) {
+        let message = "the server is shutting down; connect again and repeat the request";
+        let data = json!({"limit": "shutdown", "retryAfter": 1});
+        let error = ErrorData::new(ErrorCode(TOO_MUCH), message, Some(data));
+        let sending = self.inner.send(ServerJsonRpcMessage::error(error, Some(id)));
+        tokio::spawn(async move { drop(sending.await) });
+    }
+
+    /// Answers the requests in flight with an error.
+    fn cut_off(&mut self) {
+        self.is_cut_off = true;
+        let requests: Vec<_> = self.open.requests().drain().collect();
+        for (id, flight) in requests {
+            let message = "the server was shut down before the request was finished; repeat the request";
+            let error = ErrorData::internal_error(message, Some(json!({"reason": "shutdown"})));
+            let sending = self.inner.send(ServerJsonRpcMessage::error(error, Some(id)));
+            tokio::spawn(async move {
+                let _ = sending.await;
+                drop(flight);
+            });
+        }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Counted<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let answered = match &message {
+            ServerJsonRpcMessage::Response(response) => Some(response.id.clone()),
+            ServerJsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let is_late =
+            self.is_cut_off && answered.as_ref().is_some_and(|id| !self.open.requests().contains_key(id));
+        let sending = (!is_late).then(|| self.inner.send(message));
+        let open = Arc::clone(&self.open);
+        async move {
+            let sent = match sending {
+                Some(sending) => sending.await,
+                None => Ok(()),
+            };
+            if let Some(id) = answered {
+                open.close(&id);
+            }
+            sent
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            if self.is_over() {
+                return None;
+            }
+            let (draining, cut_off) = (self.drain.draining.clone(), self.drain.cut_off.clone());
+            let message = tokio::select! {
+                biased;
+                message = self.inner.receive() => Some(message?),
+                () = draining.cancelled(), if self.ends && !draining.is_cancelled() => None,
+                () = self.open.none.notified(), if self.ends => None,
+                () = cut_off.cancelled(), if !self.is_cut_off => {
+                    self.cut_off();
+                    None
+                }
+            };
+            if let Some(message) = message.and_then(|message| self.admit(message)) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}

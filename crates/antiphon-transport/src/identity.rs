@@ -1,0 +1,265 @@
+//! The authenticated caller of a request, and the reasons to reject one.
+//!
+//! A middleware such as `Auth` of `antiphon-http` puts an [`Identity`] into the extensions of a request. Transports and tools
+//! behind it read it from there.
+
+use std::{collections::BTreeSet, fmt, sync::Arc, time::SystemTime};
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+/// Who is calling, and what they may do.
+///
+/// The layer puts it into the request's extensions; a tool reads it with `Ctx::identity`. Cloning it clones the handle.
+#[derive(Clone, PartialEq)]
+pub struct Identity(Arc<Known>);
+
+#[derive(Clone, PartialEq)]
+struct Known {
+    principal: String,
+    scopes: BTreeSet<String>,
+    issuer: Option<String>,
+    subject: Option<String>,
+    client: Option<String>,
+    claims: Map<String, Value>,
+    ends: Option<SystemTime>,
+}
+
+impl Identity {
+    /// Somebody of this name, who may do nothing yet: for a middleware of your own.
+    pub fn new(principal: impl Into<String>) -> Self {
+        Self(Arc::new(Known {
+            principal: principal.into(),
+            scopes: BTreeSet::new(),
+            issuer: None,
+            subject: None,
+            client: None,
+            claims: Map::new(),
+            ends: None,
+        }))
+    }
+
+    /// Whoever a token is about, by what it says. `None` if it says of nobody.
+    ///
+    /// Their name is `<issuer>#<subject>`. An issuer has no `#` (RFC 8414), so no two issuers can make the same name, and
+    /// no key or certificate can have one of theirs by chance. A client that acts for nobody but itself, whose token has
+    /// no subject, is `<issuer>?client_id#<client>`: an issuer has no `?` either, so no user can have its name.
+    pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
+        let client = text("client_id").or_else(|| text("azp"));
+        let is_client = claims.get("sub").is_none_or(Value::is_null);
+        let subject = if is_client { client.clone() } else { text("sub") };
+        let subject = subject.filter(|subject| !subject.is_empty())?;
+        let principal =
+            if is_client { format!("{issuer}?client_id#{subject}") } else { format!("{issuer}#{subject}") };
+        Some(Self(Arc::new(Known {
+            principal,
+            scopes: granted(&claims),
+            issuer: Some(issuer.to_owned()),
+            subject: Some(subject),
+            client,
+            claims,
+            ends: None,
+        })))
+    }
+
+    /// Sets when the credentials end. A WebSocket or an event stream that was opened with them is closed then. Default:
+    /// they do not end by themselves.
+    #[must_use]
+    pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
+        Arc::make_mut(&mut self.0).ends = ends.into();
+        self
+    }
+
+    /// Sets what they may do.
+    #[must_use]
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Arc::make_mut(&mut self.0).scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the name of the caller.
+    #[must_use]
+    pub fn with_principal(mut self, principal: String) -> Self {
+        Arc::make_mut(&mut self.0).principal = principal;
+        self
+    }
+
+    /// The one name that seals, sessions, tasks and result sets are bound to.
+    pub fn principal(&self) -> &str {
+        &self.0.principal
+    }
+
+    /// What they may do.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        self.0.scopes.iter().map(String::as_str)
+    }
+
+    /// Whether they may do this.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.0.scopes.contains(scope)
+    }
+
+    /// The authorization server that vouches for them.
+    pub fn issuer(&self) -> Option<&str> {
+        self.0.issuer.as_deref()
+    }
+
+    /// Their name at the authorization server.
+    pub fn subject(&self) -> Option<&str> {
+        self.0.subject.as_deref()
+    }
+
+    /// The client they use, as the authorization server knows it.
+    pub fn client(&self) -> Option<&str> {
+        self.0.client.as_deref()
+    }
+
+    /// When the credentials end, with the tolerance for clocks that differ: the time from which on requests with them
+    /// are rejected. `None` if they do not end by themselves.
+    pub fn ends(&self) -> Option<SystemTime> {
+        self.0.ends
+    }
+
+    /// Whether the credentials have ended.
+    pub fn is_over(&self) -> bool {
+        self.0.ends.is_some_and(|ends| ends <= SystemTime::now())
+    }
+
+    /// Whether this is the same caller, who may do the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.principal == other.0.principal && self.0.scopes == other.0.scopes
+    }
+
+    /// What else their token, or its introspection, says.
+    pub fn claim(&self, name: &str) -> Option<&Value> {
+        self.0.claims.get(name)
+    }
+}
+
+/// The claims are about people, and stay out of logs.
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity")
+            .field("principal", &self.0.principal)
+            .field("scopes", &self.0.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The scopes of a token: `scope` as RFC 9068 and RFC 7662 have it, `scp` as some others do, either as words or as a list.
+fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
+    let mut scopes = BTreeSet::new();
+    for claim in ["scope", "scp"].iter().filter_map(|name| claims.get(*name)) {
+        match claim {
+            Value::String(words) => scopes.extend(words.split_ascii_whitespace().map(ToOwned::to_owned)),
+            Value::Array(list) => scopes.extend(list.iter().filter_map(Value::as_str).map(ToOwned::to_owned)),
+            _ => {}
+        }
+    }
+    scopes
+}
+
+/// Returns what is wrong with a scope, if anything is.
+pub fn scope_problem(scope: &str) -> Option<String> {
+    // RFC 6749, section 3.3.
+    let is_token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    if scope.is_empty() || !scope.bytes().all(is_token) {
+        return Some(format!("`{scope}` is no scope: a scope is one word, without quotes and backslashes"));
+    }
+    (scope == "offline_access").then(|| {
+        "`offline_access` is between a client and its authorization server; no resource needs it".into()
+    })
+}
+
+/// Why a request is turned away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It shows nothing of who is calling. Answered with `401`.
+    Missing,
+    /// What it shows cannot be read, and why. Answered with `400`.
+    Malformed(&'static str),
+    /// What it shows is not good, and what may be said of that. Answered with `401` and `invalid_token`.
+    Invalid(&'static str),
+    /// Whoever is calling may not do this; all the scopes that it needs. Answered with `403` and `insufficient_scope`.
+    Scope(Vec<String>),
+    /// Nobody can tell right now. Answered with `503`.
+    Unavailable,
+}
+
+impl Refusal {
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
+            Self::Malformed(_) => StatusCode::BAD_REQUEST,
+            Self::Scope(_) => StatusCode::FORBIDDEN,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// Its name among the errors of OAuth.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Missing => "unauthorized",
+            Self::Malformed(_) => "invalid_request",
+            Self::Invalid(_) => "invalid_token",
+            Self::Scope(_) => "insufficient_scope",
+            Self::Unavailable => "temporarily_unavailable",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("show who you are: the request has no credentials"),
+            Self::Malformed(why) | Self::Invalid(why) => f.write_str(why),
+            Self::Scope(needs) => write!(f, "this needs more than was granted: {}", needs.join(" ")),
+            Self::Unavailable => f.write_str("credentials cannot be checked right now; try again later"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(claims: Value) -> Option<Identity> {
+        let Value::Object(claims) = claims else { panic!("claims are an object") };
+        Identity::of_token("https://login.example", claims)
+    }
+
+    #[test]
+    fn scopes_are_read_as_words_and_as_lists() {
+        let read = |claims| of(claims).unwrap().scopes().map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert_eq!(read(json!({"sub": "ada", "scope": "b  a"})), ["a", "b"]);
+        assert_eq!(read(json!({"sub": "ada", "scp": ["c", 1], "scope": "a"})), ["a", "c"]);
+        assert_eq!(read(json!({"sub": "ada", "scope": 7})), [""; 0]);
+    }
+
+    #[test]
+    fn client_cannot_have_the_name_of_a_user() {
+        let client = of(json!({"client_id": "ci"})).unwrap();
+        assert_eq!(client.principal(), "https://login.example?client_id#ci");
+        assert_eq!((client.subject(), client.client()), (Some("ci"), Some("ci")));
+        for subject in ["ci", "?client_id#ci", "#ci"] {
+            assert_ne!(of(json!({"sub": subject})).unwrap().principal(), client.principal());
+        }
+    }
+
+    #[test]
+    fn token_about_nobody_is_nobodys() {
+        assert_eq!(of(json!({"scope": "a"})), None);
+        assert_eq!(of(json!({"sub": ""})), None);
+        assert_eq!(of(json!({"sub": 7, "client_id": "ci"})), None);
+        let ada = of(json!({"sub": "ada", "client_id": "cli", "email": "ada@example.com"})).unwrap();
+        assert_eq!((ada.principal(), ada.client()), ("https://login.example#ada", Some("cli")));
+        assert!(!format!("{ada:?}").contains("ada@example.com"), "{ada:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Who is calling over HTTP, and what they may do.
+//!
+//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP has it: it says where tokens for it are to be had
+//! (RFC 9728), takes those that were made for it and no others, and says which scopes a call lacks. It never makes a token.
+//!
+//! ```no_run
+//! use antiphon::{
+//!     auth::{Auth, Issuer},
+//!     prelude::*,
+//! };
+//!
+//! async fn report(ctx: &Ctx, _: ()) -> Result<String> {
+//!     Ok(format!("All is well, {}.", ctx.principal().unwrap_or("whoever you are")))
+//! }
+//!
+//! # async fn example() -> Result<()> {
+//! let auth = Auth::builder("https://mcp.example.com/mcp")
+//!     .with_issuer(Issuer::new("https://login.example.com"))
+//!     .with_scopes(["reports:read"])
+//!     .build()?;
+//! let server = Server::builder("reports", "1.0.0")
+//!     .with_auth(auth)
+//!     .tool(Tool::new("report", "Says how it is", report))
+//!     .build()?;
+//! server.serve_http("0.0.0.0:8000").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Four things show who is calling, in any mixture: the signed tokens of an [`Issuer`], tokens that are asked about by
+//! [`Introspection`], an [`ApiKey`], and the word of a [`Proxy`] that has checked a certificate. They come to one
+//! [`Identity`], and its [`principal`](Identity::principal) is the name that seals, sessions, tasks, result sets and links
+//! are bound to.
+//!
+//! Over standard input and output nobody is asked: whoever started the process is its user.
+//!
+//! The types are those of the crate `antiphon-http`, which also works before routers that have nothing to do with MCP.
+
+use std::{any::Any, future::ready, sync::Arc};
+
+use antiphon_http::Read;
+pub use antiphon_http::auth::{
+    ApiKey, Auth, AuthBuilder, AuthLayer, AuthService, BuildError, Identity, Introspection, Issuer, Proxy,
+    Refusal,
+};
+use antiphon_transport::{
+    headers::{METHOD, NAME},
+    identity::scope_problem,
+};
+use axum::{Router, response::Response, routing::MethodRouter};
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, Method};
+use serde::Deserialize;
+
+use super::{OperatorConfig, Server, ServerBuilder, Shared, operators};
+use crate::{
+    mcp::Authorize,
+    registry::Registry,
+    task::{Owner, Tasks},
+    tool::Tool,
+};
+
+impl ServerBuilder {
+    /// Has callers over HTTP show who they are, and holds them to scopes: the [tour](crate::auth) shows it.
+    ///
+    /// It is also who is calling: there is no need for [`with_principal`](Self::with_principal).
+    pub fn with_auth(mut self, auth: Auth) -> Self {
+        self.auth = Some(Arc::new(auth));
+        self
+    }
+}
+
+impl Shared {
+    /// How callers show who they are, where they have to.
+    fn auth(&self) -> Option<&Auth> {
+        let auth: &dyn Any = &**self.service.auth.as_ref()?;
+        auth.downcast_ref()
+    }
+}
+
+impl From<BuildError> for crate::BuildError {
+    fn from(error: BuildError) -> Self {
+        Self { problems: error.problems().to_vec() }
+    }
+}
+
+/// Puts the auth before the endpoint, and its metadata among the other routes, where the server has one.
+pub(super) fn protect(
+    shared: &Shared,
+    path: &str,
+    endpoint: MethodRouter,
+    others: Router,
+) -> (MethodRouter, Router) {
+    match shared.auth() {
+        Some(auth) => (endpoint.layer(auth.layer()), others.merge(auth.router_at(path))),
+        None => (endpoint, others),
+    }
+}
+
+impl OperatorConfig {
+    /// For whoever the server's [`Auth`] knows and has granted `scope`, on this machine.
+    pub fn with_scope(scope: impl Into<String>) -> Self {
+        let scope = scope.into();
+        Self::protected(move |server, routes| with_scope(server, routes, &scope))
+    }
+}
+
+fn with_scope(server: &Server, routes: Router, scope: &str) -> Result<Router, crate::BuildError> {
+    let auth = server.shared.auth().ok_or_else(|| {
+        operators::refuse(
+            "nobody can be granted a scope: give the server an auth with `ServerBuilder::with_auth`".into(),
+        )
+    })?;
+    if let Some(problem) = scope_problem(scope) {
+        return Err(operators::refuse(problem));
+    }
+    Ok(routes.layer(auth.layer().with_scopes([scope])))
+}
+
+impl Authorize for Auth {
+    fn authorize(
+        &self,
+        registry: &Registry,
+        identity: Option<&Identity>,
+        over_http: bool,
+        method: &str,
+        tool: Option<&Tool>,
+    ) -> Result<(), Refusal> {
+        let identity = match identity {
+            Some(identity) => identity,
+            None if over_http => return Err(Refusal::Missing),
+            None => return Ok(()),
+        };
+        let scopes = tool.map(|tool| tool.scopes.as_slice()).unwrap_or_default();
+        let known = || registry.tools().iter().flat_map(|tool| &tool.scopes).map(String::as_str).collect();
+        Self::authorize(self, identity, method, scopes, known)
+    }
+}
+
+/// The challenge to a request, if whoever sends it may not do what it asks for. `None` where nothing is to be asked.
+///
+/// That is looked at again where it is done, over every transport; here a request can still be answered with a challenge.
+pub(super) fn challenge(
+    shared: &Shared,
+    request: &Read,
+    is_legacy: bool,
+) -> Option<BoxFuture<'static, Option<Response>>> {
+    if let Some(challenge) = step_up(shared, request, is_legacy) {
+        return Some(Box::pin(ready(Some(challenge))));
+    }
+    step_up_task(shared, request)
+}
+
+fn step_up(shared: &Shared, request: &Read, is_legacy: bool) -> Option<Response> {
+    let auth = shared.auth()?;
+    if request.method() != Method::POST {
+        return None;
+    }
+    let registry = shared.service.registry();
+    if !auth.has_operation_scopes() && registry.tools().iter().all(|tool| tool.scopes.is_empty()) {
+        return None;
+    }
+    let said = if is_legacy { None } else { Called::of_headers(request.headers()) };
+    let Called { method, name } = said.or_else(|| Called::of_body(request.message()?.1))?;
+    let name = name.filter(|_| method == "tools/call");
+    let tool = name.and_then(|name| registry.tool(&name)).map(|tool| &**tool);
+    let identity = request.extensions().get::<Identity>();
+    let refusal = Authorize::authorize(auth, &registry, identity, true, &method, tool).err()?;
+    Some(auth.respond(&refusal))
+}
+
+/// The same for a request about a task, which needs what the task's tool needs. What is read of the request is owned: its
+/// body cannot be kept while the store is asked.
+fn step_up_task(shared: &Shared, request: &Read) -> Option<BoxFuture<'static, Option<Response>>> {
+    let auth = shared.auth()?.clone();
+    let service = Arc::clone(&shared.service);
+    let TaskAsked { method, id, owner, identity } =
+        service.has_scoped_tools().then(|| TaskAsked::of(shared, request)).flatten()?;
+    Some(Box::pin(async move {
+        // If the store fails, whoever answers the request says so.
+        let view = service.tasks.as_ref()?.get(&owner, &id).await.ok()??;
+        let registry = service.registry();
+        let tool = registry.tool(&view.tool).map(|tool| &**tool);
+        let refusal = Authorize::authorize(&auth, &registry, identity.as_ref(), true, &method, tool).err()?;
+        Some(auth.respond(&refusal))
+    }))
+}
+
+/// Which task a request is about, and who sends it.
+struct TaskAsked {
+    method: String,
+    id: String,
+    owner: Owner,
+    identity: Option<Identity>,
+}
+
+impl TaskAsked {
+    fn of(shared: &Shared, request: &Read) -> Option<Self> {
+        let (parts, bytes) = request.message()?;
+        let OfTask { method, params } = serde_json::from_slice(bytes).ok()?;
+        let id = params.task_id.filter(|_| method.starts_with("tasks/"))?;
+        let owner = Tasks::owner(shared.service.principal_of(parts).as_deref());
+        Some(Self { method, id, owner, identity: parts.extensions.get().cloned() })
+    }
+}
+
+/// A message about a task.
+#[derive(Deserialize)]
+struct OfTask {
+    method: String,
+    params: TaskId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskId {
+    #[serde(default)]
+    task_id: Option<String>,
+}
+
+/// What a message asks for, as far as scopes go.
+#[derive(Debug, PartialEq, Eq)]
+struct Called {
+    method: String,
+    name: Option<String>,
+}
+
+impl Called {
+    /// What a request of 2026-07-28 says in its headers. The SDK refuses one whose body says otherwise.
+    fn of_headers(headers: &HeaderMap) -> Option<Self> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
+        Some(Self { method: text(&METHOD)?, name: text(&NAME) })
+    }
+
+    /// What a message says in its body. `None` for what asks for nothing.
+    fn of_body(bytes: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Message {
+            method: String,
+            #[serde(default)]
+            params: Option<Params>,
+        }
+        #[derive(Deserialize)]
+        struct Params {
+            #[serde(default)]
+            name: Option<String>,
+        }
+        let Message { method, params } = serde_json::from_slice(bytes).ok()?;
+        Some(Self { method, name: params.and_then(|params| params.name) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_says_what_it_calls() {
+        let call = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"name":"b"}}}"#;
+        assert_eq!(
+            Called::of_body(call),
+            Some(Called { method: "tools/call".into(), name: Some("a".into()) })
+        );
+        let ping = br#"{"jsonrpc":"2.0","id":1,"method":"pi\u006eg"}"#;
+        assert_eq!(Called::of_body(ping), Some(Called { method: "ping".into(), name: None }));
+        for other in [&br#"{"jsonrpc":"2.0","id":1,"result":{}}"#[..], b"", b"[]", b"{", br#"{"method":7}"#] {
+            assert_eq!(Called::of_body(other), None);
+        }
+    }
+}
