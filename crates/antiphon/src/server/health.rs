@@ -24,6 +24,8 @@ use super::{Server, Shared};
 /// How long an answer is good for: probes that come in a crowd ask the stores once.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// Returns the figures, as Prometheus reads them.
+type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What a replica says of itself, for [`Server::health`].
@@ -41,18 +43,12 @@ type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Syn
 pub struct Health {
     timeout: Duration,
     checks: Vec<(String, Check)>,
-    #[cfg(feature = "prometheus")]
-    metrics: Option<crate::Prometheus>,
+    metrics: Option<Metrics>,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(2),
-            checks: Vec::new(),
-            #[cfg(feature = "prometheus")]
-            metrics: None,
-        }
+        Self { timeout: Duration::from_secs(2), checks: Vec::new(), metrics: None }
     }
 }
 
@@ -86,7 +82,8 @@ impl Health {
     /// Serves these figures at `/metrics`.
     #[cfg(feature = "prometheus")]
     pub fn with_metrics(mut self, metrics: &crate::Prometheus) -> Self {
-        self.metrics = Some(metrics.clone());
+        let metrics = metrics.clone();
+        self.metrics = Some(Arc::new(move || metrics.text()));
         self
     }
 }
@@ -123,17 +120,14 @@ impl Server {
     /// # }
     /// ```
     pub fn health(&self, health: Health) -> Router {
-        #[cfg(feature = "prometheus")]
         let metrics = health.metrics.clone();
         let watched = Arc::new(Watched { shared: Arc::clone(&self.shared), health, seen: Mutex::new(None) });
         let router =
             Router::new().route("/livez", get(alive)).route("/readyz", get(ready)).with_state(watched);
-        #[cfg(feature = "prometheus")]
-        let router = match metrics {
-            Some(metrics) => router.route("/metrics", get(async move || figures(&metrics))),
+        match metrics {
+            Some(metrics) => router.route("/metrics", get(async move || figures(metrics()))),
             None => router,
-        };
-        router
+        }
     }
 }
 
@@ -141,10 +135,9 @@ async fn alive() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-#[cfg(feature = "prometheus")]
-fn figures(metrics: &crate::Prometheus) -> Response {
+fn figures(text: String) -> Response {
     let format = [(axum::http::header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (format, metrics.text()).into_response()
+    (format, text).into_response()
 }
 
 struct Watched {

@@ -2,6 +2,8 @@
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 
+use super::Outcome;
+
 /// A metric: what it is called, and what it says.
 #[derive(Debug)]
 pub(super) struct Metric {
@@ -31,8 +33,8 @@ const BYTES: &[f64] =
     &[256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 262_144.0];
 
 macro_rules! metrics {
-    ($($(#[$when:meta])* $const:ident $name:literal $kind:expr, $unit:literal, $what:literal, [$($by:literal),*];)*) => {
-        $($(#[$when])* pub(super) const $const: Metric =
+    ($($const:ident $name:literal $kind:expr, $unit:literal, $what:literal, [$($by:literal),*];)*) => {
+        $(pub(super) const $const: Metric =
             Metric { name: $name, kind: $kind, unit: $unit, what: $what, by: &[$($by),*] };)*
         /// All of them, in the order of the reference.
         #[cfg(test)]
@@ -88,13 +90,10 @@ metrics! {
     EXPIRED "antiphon.runs.expired" Kind::Counter, "{run}",
         "runs that were ended because they waited for longer than `TaskConfig::max_wait`",
         ["mcp.method.name", "gen_ai.tool.name"];
-    #[cfg(any(test, feature = "results"))]
     RESULT_BYTES "antiphon.results.served" Kind::Counter, "By",
         "bytes of rows that were handed out of result sets", ["antiphon.action"];
-    #[cfg(any(test, feature = "results"))]
     RESULT_ROWS "antiphon.results.rows" Kind::Counter, "{row}",
         "rows that were handed out of result sets", ["antiphon.action"];
-    #[cfg(any(test, feature = "results"))]
     RESULT_ACTIONS "antiphon.results.actions" Kind::Counter, "{action}",
         "what was done with result sets, and what was refused",
         ["antiphon.action", "error.type"];
@@ -122,11 +121,8 @@ pub(super) struct Instruments {
     pub(super) unreadable: Counter<u64>,
     pub(super) repaired: Counter<u64>,
     pub(super) expired: Counter<u64>,
-    #[cfg(feature = "results")]
     pub(super) result_bytes: Counter<u64>,
-    #[cfg(feature = "results")]
     pub(super) result_rows: Counter<u64>,
-    #[cfg(feature = "results")]
     pub(super) result_actions: Counter<u64>,
 }
 
@@ -169,12 +165,32 @@ impl Instruments {
             unreadable: counter(&UNREADABLE),
             repaired: counter(&REPAIRED),
             expired: counter(&EXPIRED),
-            #[cfg(feature = "results")]
             result_bytes: counter(&RESULT_BYTES),
-            #[cfg(feature = "results")]
             result_rows: counter(&RESULT_ROWS),
-            #[cfg(feature = "results")]
             result_actions: counter(&RESULT_ACTIONS),
+        }
+    }
+}
+
+/// The values of labels.
+impl Outcome {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed(_) => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Drifted => "drifted",
+            Self::Dead => "dead",
+        }
+    }
+
+    pub(super) fn error(self) -> Option<&'static str> {
+        match self {
+            Self::Completed => None,
+            Self::Failed(kind) => Some(kind),
+            Self::Cancelled => Some("cancelled"),
+            Self::Drifted => Some("drift"),
+            Self::Dead => Some("dead"),
         }
     }
 }

@@ -87,26 +87,4 @@ impl Outcome {
             Err(kind) => Self::Failed(kind.name()),
         }
     }
-
-    #[cfg(feature = "telemetry")]
-    fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed(_) => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Drifted => "drifted",
-            Self::Dead => "dead",
-        }
-    }
-
-    #[cfg(feature = "telemetry")]
-    fn error(self) -> Option<&'static str> {
-        match self {
-            Self::Completed => None,
-            Self::Failed(kind) => Some(kind),
-            Self::Cancelled => Some("cancelled"),
-            Self::Drifted => Some("drift"),
-            Self::Dead => Some("dead"),
-        }
-    }
 }

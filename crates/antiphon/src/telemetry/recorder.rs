@@ -105,7 +105,7 @@ impl Recorder {
     }
 
     /// Somebody did something with a result set.
-    #[cfg(feature = "results")]
+    #[cfg_attr(not(feature = "results"), expect(dead_code, reason = "only result sets are told of here"))]
     pub(crate) fn results(&self, action: &'static str, rows: u64, bytes: u64, refused: Option<&'static str>) {
         self.tell(|it| {
             let mut about = vec![KeyValue::new("antiphon.action", action)];

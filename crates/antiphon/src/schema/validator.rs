@@ -1,0 +1,128 @@
+//! Checks values against their whole schema.
+
+use serde_json::{Map, Value};
+
+/// A compiled JSON Schema.
+#[derive(Debug)]
+pub(crate) struct Validator {
+    compiled: jsonschema::Validator,
+}
+
+/// At most this many problems are named; the rest would not help anybody.
+const PROBLEMS: usize = 10;
+
+impl Validator {
+    /// Compiles `schema`, or says what is wrong with it.
+    pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
+        jsonschema::options()
+            .build(&Value::Object(schema.clone()))
+            .map(|compiled| Self { compiled })
+            .map_err(|error| error.to_string())
+    }
+
+    /// One line a problem, each naming the field: `cell: 9 is greater than the maximum of 8`.
+    pub(crate) fn problems(&self, value: &Value) -> Vec<String> {
+        if self.compiled.is_valid(value) {
+            return Vec::new();
+        }
+        let mut problems = Vec::new();
+        for error in self.compiled.iter_errors(value) {
+            name_problems(&error, &mut problems);
+        }
+        problems.truncate(PROBLEMS);
+        problems
+    }
+
+    /// One line a problem, as a model is told: `cell: value is greater than the maximum of 8 (got 9)`.
+    /// What it wrote is at the end and cut off, so that a long value hides nothing.
+    pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
+        if self.compiled.is_valid(value) {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        for error in self.compiled.iter_errors(value) {
+            at_fault(&error, &mut |error| {
+                let got: String = error.instance().to_string().chars().take(GOT_CHARS).collect();
+                lines.push(format!(
+                    "{}: {} (got {got})",
+                    path(error).unwrap_or("(root)".into()),
+                    error.masked()
+                ));
+            });
+        }
+        lines.truncate(PROBLEMS);
+        lines
+    }
+}
+
+/// How much of a wrong value a model is shown.
+const GOT_CHARS: usize = 100;
+
+fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<String>) {
+    at_fault(error, &mut |error| {
+        problems.push(match path(error) {
+            None => error.to_string(),
+            Some(path) => format!("{path}: {error}"),
+        });
+    });
+}
+
+/// Where in the value, as people write it: `/items/0/name` is `items.0.name`.
+fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
+    let pointer = error.instance_path().to_string();
+    let path = pointer.strip_prefix('/')?;
+    Some(path.replace('/', ".").replace("~1", "/").replace("~0", "~"))
+}
+
+/// A value that fits none of several schemas is at fault where it came closest: an optional object
+/// with a wrong field has a wrong field, and is not "neither this nor null".
+fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
+    use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
+    if let AnyOf { context } | OneOfNotValid { context } = error.kind() {
+        let depth = |errors: &Vec<jsonschema::ValidationError<'_>>| {
+            errors
+                .iter()
+                .map(|error| error.instance_path().to_string().matches('/').count())
+                .min()
+                .unwrap_or(0)
+        };
+        let here = error.instance_path().to_string().matches('/').count();
+        if let Some(closest) =
+            context.iter().filter(|errors| depth(errors) > here).max_by_key(|errors| depth(errors))
+        {
+            return closest.iter().for_each(|error| at_fault(error, tell));
+        }
+    }
+    tell(error);
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::JsonSchema;
+    use serde_json::json;
+
+    use crate::schema::form;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct PickMove {
+        #[schemars(range(min = 0, max = 8))]
+        cell: u8,
+        mood: Mood,
+        tags: Vec<Mood>,
+    }
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Mood {
+        Calm,
+        Wild,
+    }
+
+    #[test]
+    fn a_problem_names_its_field() {
+        let form = form::<PickMove>().unwrap();
+        let problems = form.validator.problems(&json!({"cell": 9, "mood": "Calm", "tags": []}));
+        assert_eq!(problems, ["cell: 9 is greater than the maximum of 8"]);
+    }
+}
