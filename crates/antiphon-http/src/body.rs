@@ -19,14 +19,9 @@ pub(super) struct Held<G> {
 }
 
 impl<G> Held<G> {
-    pub(super) fn new(body: Body, kept: G) -> Self {
-        Self { body, _kept: kept, ends: None }
-    }
-
-    /// Ends the body after `age`, whether all of it was sent or not.
-    pub(super) fn until(mut self, age: Option<Duration>) -> Self {
-        self.ends = age.map(|age| Box::pin(tokio::time::sleep(age)));
-        self
+    /// Keeps `kept` until the body is sent. Ends the body after `age`, whether all of it was sent or not.
+    pub(super) fn new(body: Body, kept: G, age: Option<Duration>) -> Self {
+        Self { body, _kept: kept, ends: age.map(|age| Box::pin(tokio::time::sleep(age))) }
     }
 }
 
@@ -67,7 +62,7 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from("event")), n + 1))
         });
-        let held = Held::new(Body::from_stream(events), ()).until(Some(Duration::from_millis(3500)));
+        let held = Held::new(Body::from_stream(events), (), Some(Duration::from_millis(3500)));
         let sent = Body::new(held).into_data_stream().count().await;
         assert_eq!(sent, 3);
     }

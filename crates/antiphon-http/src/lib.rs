@@ -26,7 +26,7 @@ mod serve;
 mod shutdown;
 
 #[cfg(feature = "endpoint")]
-pub use self::endpoint::{Application, HttpConfig, Read, SharedSessions, endpoint};
+pub use self::endpoint::{Application, HttpConfig, Received, SharedSessions, endpoint};
 pub use self::{
     serve::{ServeConfig, serve},
     shutdown::shutdown_signal,

@@ -30,15 +30,7 @@
 //! # }
 //! ```
 //!
-//! A server of `antiphon` takes it with `ServerBuilder::with_auth`, which also checks the scopes of tools:
-//!
-//! ```ignore
-//! // `ignore`: this crate does not depend on `antiphon`. The guide "Authentication" has the whole program.
-//! let server = Server::builder("reports", "1.0.0")
-//!     .with_auth(auth)
-//!     .tool(Tool::new("report", "Says how it is", report).with_scopes(["reports:read"]))
-//!     .build()?;
-//! ```
+//! A server of `antiphon` takes it with `ServerBuilder::with_auth`, which also checks the scopes of tools.
 //!
 //! Four things show who is calling, in any mixture: the signed tokens of an [`Issuer`], tokens that are asked about by
 //! [`Introspection`], an [`ApiKey`], and the word of a [`Proxy`] that has checked a certificate. They come to one

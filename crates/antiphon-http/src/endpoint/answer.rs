@@ -130,7 +130,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         let age = self.stream_age.filter(|_| kind != Kind::Call);
         let age = age.map(|age| jitter::between(age * 3 / 4, age));
         let response = advised(ended(response, is_end), &streamable.shed);
-        response.map(|body| Body::new(Held::new(body, flight).until(age)))
+        response.map(|body| Body::new(Held::new(body, flight, age)))
     }
 }
 

@@ -20,7 +20,7 @@ use http::request::Parts;
 use rmcp::{ServerHandler, model::Extensions};
 
 use self::{answer::Endpoint, shared::Sessions};
-pub use self::{config::HttpConfig, request::Read, shared::SharedSessions};
+pub use self::{config::HttpConfig, request::Received, shared::SharedSessions};
 
 /// The server that an endpoint belongs to: what the endpoint must know of it beyond the SDK's handler.
 pub trait Application: Send + Sync + 'static {
@@ -43,8 +43,8 @@ pub trait Application: Send + Sync + 'static {
     }
 
     /// Checks whether the caller can send a request, and returns the response if not. `None` means that nothing is to be
-    /// checked. Default: `None`.
-    fn challenge(&self, request: &Read, is_legacy: bool) -> Option<BoxFuture<'static, Option<Response>>> {
+    /// checked. `is_legacy` says whether the request is of 2025-11-25 or before. Default: `None`.
+    fn challenge(&self, request: &Received, is_legacy: bool) -> Option<BoxFuture<'static, Option<Response>>> {
         let _ = (request, is_legacy);
         None
     }
@@ -65,6 +65,34 @@ pub trait Application: Send + Sync + 'static {
 ///
 /// `service` makes a handler for each session, and for each request outside of one. With `sessions`, replicas share the
 /// sessions of 2025-11-25; without, each session is kept by the process where it began.
+///
+/// A server of `antiphon` has it already: `Server::router`. This is for a handler of the SDK's own:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use antiphon_http::{Application, HttpConfig, endpoint};
+/// use antiphon_transport::drain::Drain;
+/// use rmcp::ServerHandler;
+/// use tokio_util::sync::CancellationToken;
+///
+/// struct App(Drain);
+///
+/// impl Application for App {
+///     fn drain(&self) -> &Drain {
+///         &self.0
+///     }
+/// }
+///
+/// struct Tools;
+///
+/// impl ServerHandler for Tools {}
+///
+/// let app = Arc::new(App(Drain::new(CancellationToken::new())));
+/// let config = HttpConfig::default();
+/// let router: axum::Router = axum::Router::new().route(&config.path, endpoint(app, || Tools, None, &config));
+/// # let _ = router;
+/// ```
 pub fn endpoint<S: ServerHandler>(
     app: Arc<dyn Application>,
     service: impl Fn() -> S + Clone + Send + Sync + 'static,

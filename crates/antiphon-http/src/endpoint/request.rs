@@ -56,7 +56,7 @@ impl Bodies {
 
 /// A request whose body was read, if it has a message that can be read.
 #[derive(Debug)]
-pub struct Read(Content);
+pub struct Received(Content);
 
 #[derive(Debug)]
 enum Content {
@@ -70,9 +70,9 @@ enum Content {
 }
 
 /// Reads a request, or says why it is not answered.
-pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Response> {
+pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, Response> {
     if request.method() != Method::POST {
-        return Ok(Read(Content::Not(request)));
+        return Ok(Received(Content::Not(request)));
     }
     let (parts, body) = request.into_parts();
     let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -83,8 +83,8 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Resp
         return Err((StatusCode::PAYLOAD_TOO_LARGE, [(header::CONNECTION, "close")], why).into_response());
     }
     match tokio::time::timeout(bodies.timeout, collect(body, bodies)).await {
-        Ok(Collected::Whole(bytes, room)) => Ok(Read(Content::Whole { parts, bytes, room })),
-        Ok(Collected::Not(body)) => Ok(Read(Content::Not(Request::from_parts(parts, body)))),
+        Ok(Collected::Whole(bytes, room)) => Ok(Received(Content::Whole { parts, bytes, room })),
+        Ok(Collected::Not(body)) => Ok(Received(Content::Not(Request::from_parts(parts, body)))),
         Ok(Collected::NoRoom) => {
             let after = [(header::RETRY_AFTER, "1")];
             let why = "Service Unavailable: requests take too much memory at once; try again later, or raise `HttpConfig::with_max_bodies_bytes` on the server";
@@ -101,7 +101,7 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Read, Resp
     }
 }
 
-impl Read {
+impl Received {
     /// The method of the HTTP request.
     pub fn method(&self) -> &Method {
         match &self.0 {

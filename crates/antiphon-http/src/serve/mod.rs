@@ -168,7 +168,7 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
         request.extensions_mut().insert(ConnectInfo(peer));
         let busy = open.busy();
         let answered = inner.call(request);
-        async move { Ok::<_, Infallible>(answered.await?.map(|body| Held::new(body, busy))) }
+        async move { Ok::<_, Infallible>(answered.await?.map(|body| Held::new(body, busy, None))) }
     });
     let io = TokioIo::new(Impatient::new(stream, config.stall));
     let mut builder = http1::Builder::new();

@@ -1,3 +1,4 @@
 //! `antiphon-http` without `antiphon`.
 
 mod auth;
+mod endpoint;

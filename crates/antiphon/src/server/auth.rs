@@ -38,7 +38,7 @@
 
 use std::{any::Any, future::ready, sync::Arc};
 
-use antiphon_http::Read;
+use antiphon_http::Received;
 pub use antiphon_http::auth::{
     ApiKey, Auth, AuthBuilder, AuthLayer, AuthService, BuildError, Identity, Introspection, Issuer, Proxy,
     Refusal,
@@ -142,7 +142,7 @@ impl Authorize for Auth {
 /// That is looked at again where it is done, over every transport; here a request can still be answered with a challenge.
 pub(super) fn challenge(
     shared: &Shared,
-    request: &Read,
+    request: &Received,
     is_legacy: bool,
 ) -> Option<BoxFuture<'static, Option<Response>>> {
     if let Some(challenge) = step_up(shared, request, is_legacy) {
@@ -151,7 +151,7 @@ pub(super) fn challenge(
     step_up_task(shared, request)
 }
 
-fn step_up(shared: &Shared, request: &Read, is_legacy: bool) -> Option<Response> {
+fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Response> {
     let auth = shared.auth()?;
     if request.method() != Method::POST {
         return None;
@@ -171,7 +171,7 @@ fn step_up(shared: &Shared, request: &Read, is_legacy: bool) -> Option<Response>
 
 /// The same for a request about a task, which needs what the task's tool needs. What is read of the request is owned: its
 /// body cannot be kept while the store is asked.
-fn step_up_task(shared: &Shared, request: &Read) -> Option<BoxFuture<'static, Option<Response>>> {
+fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static, Option<Response>>> {
     let auth = shared.auth()?.clone();
     let service = Arc::clone(&shared.service);
     let TaskAsked { method, id, owner, identity } =
@@ -195,7 +195,7 @@ struct TaskAsked {
 }
 
 impl TaskAsked {
-    fn of(shared: &Shared, request: &Read) -> Option<Self> {
+    fn of(shared: &Shared, request: &Received) -> Option<Self> {
         let (parts, bytes) = request.message()?;
         let OfTask { method, params } = serde_json::from_slice(bytes).ok()?;
         let id = params.task_id.filter(|_| method.starts_with("tasks/"))?;

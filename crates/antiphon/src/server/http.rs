@@ -36,7 +36,7 @@ impl Application for Shared {
     #[cfg(feature = "auth")]
     fn challenge(
         &self,
-        request: &antiphon_http::Read,
+        request: &antiphon_http::Received,
         is_legacy: bool,
     ) -> Option<BoxFuture<'static, Option<axum::response::Response>>> {
         super::auth::challenge(self, request, is_legacy)
