@@ -112,7 +112,7 @@ impl Ctx {
     /// It is the request's and not the run's: a later round may come with another token of the same caller's, and a task
     /// has none. Take what decides the tool's way in a [`step`](Self::step), or go by [`principal`](Self::principal).
     #[cfg(feature = "auth")]
-    pub fn identity(&self) -> Option<&crate::auth::Identity> {
+    pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
