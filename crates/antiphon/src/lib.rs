@@ -106,6 +106,7 @@ pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
 #[cfg(feature = "auth")]
 pub use crate::server::auth;
 #[cfg(feature = "http")]
+#[doc(inline)]
 pub use crate::server::{
     Health, HttpConfig, MemoryBudget, OperatorConfig, ServeConfig, serve, shutdown_signal,
 };

@@ -39,6 +39,7 @@
 use std::{any::Any, future::ready, sync::Arc};
 
 use antiphon_http::Received;
+#[doc(inline)]
 pub use antiphon_http::auth::{
     ApiKey, Auth, AuthBuilder, AuthLayer, AuthService, BuildError, Identity, Introspection, Issuer, Proxy,
     Refusal,

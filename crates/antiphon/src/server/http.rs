@@ -3,9 +3,11 @@
 use std::{any::Any, future::Future, sync::Arc, time::Duration};
 
 use antiphon_http::{Application, SharedSessions, endpoint};
+#[doc(inline)]
 pub use antiphon_http::{HttpConfig, ServeConfig, serve, shutdown_signal};
 use antiphon_store::Backend;
 use antiphon_transport::drain::Drain;
+#[doc(inline)]
 pub use antiphon_transport::weight::MemoryBudget;
 use axum::Router;
 use futures_util::future::BoxFuture;
