@@ -42,11 +42,11 @@ async fn send(path: &str, secret: Option<&str>) -> Response<Body> {
     if let Some(secret) = secret {
         request = request.header(header::AUTHORIZATION, format!("Bearer {secret}"));
     }
-    app().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    app().oneshot(request.body(Body::empty()).expect("a request")).await.expect("a response")
 }
 
 async fn text(response: Response<Body>) -> String {
-    String::from_utf8(to_bytes(response.into_body(), 4096).await.unwrap().to_vec()).unwrap()
+    String::from_utf8(to_bytes(response.into_body(), 4096).await.expect("a body").to_vec()).expect("text")
 }
 
 #[tokio::test]

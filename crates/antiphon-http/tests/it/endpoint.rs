@@ -50,7 +50,8 @@ async fn post(router: &Router, user: &str, session: Option<&str>, message: Value
     if let Some(session) = session {
         request = request.header("mcp-session-id", session);
     }
-    router.clone().oneshot(request.body(Body::from(message.to_string())).unwrap()).await.unwrap()
+    let request = request.body(Body::from(message.to_string())).expect("a request");
+    router.clone().oneshot(request).await.expect("a response")
 }
 
 async fn begin(router: &Router) -> String {
@@ -60,8 +61,8 @@ async fn begin(router: &Router) -> String {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
     let response = post(router, "ada", None, message).await;
     assert_eq!(response.status(), StatusCode::OK);
-    let session = response.headers()["mcp-session-id"].to_str().unwrap().to_owned();
-    let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    let session = response.headers()["mcp-session-id"].to_str().expect("an ID").to_owned();
+    let body = to_bytes(response.into_body(), 1 << 20).await.expect("a body");
     assert!(String::from_utf8_lossy(&body).contains("2025-11-25"));
     session
 }
