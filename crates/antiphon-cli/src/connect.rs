@@ -3,15 +3,16 @@
 use std::{collections::BTreeMap, path::Path};
 
 use antiphon_host::ServerInfo;
+use antiphon_transport::revision;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    app::App,
     config::{Definition, is_name},
     doctor::words,
     exit::{Misused, Outcome},
+    global::App,
     print,
     target::{Reach, Revision},
 };
@@ -125,8 +126,8 @@ impl Connect {
         definition.env.extend(pairs(&self.env, '=', "`NAME=value`")?);
         definition.headers.extend(pairs(&self.reach.header, ':', "`Name: value`")?);
         definition.revision = match self.reach.revision {
-            Some(Revision::Modern) => Some("2026-07-28".to_owned()),
-            Some(Revision::Legacy) => Some("2025-11-25".to_owned()),
+            Some(Revision::Modern) => Some(revision::ROUNDS.to_owned()),
+            Some(Revision::Legacy) => Some(revision::SESSION.to_owned()),
             None => definition.revision,
         };
         Ok(definition)

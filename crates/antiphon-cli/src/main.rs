@@ -1,7 +1,6 @@
 //! The `antiphon` command.
 #![expect(clippy::print_stderr, reason = "a command prints")]
 
-mod app;
 mod call;
 mod completions;
 mod config;
@@ -9,6 +8,7 @@ mod connect;
 mod doctor;
 mod doorway;
 mod exit;
+mod global;
 mod new;
 mod person;
 mod print;
@@ -32,8 +32,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::{
-    app::{App, Global},
     exit::Outcome,
+    global::{App, Global},
 };
 
 /// Talk to MCP servers: call their tools, answer what they ask, look at their results and runs.

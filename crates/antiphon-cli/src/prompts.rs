@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    app::App,
     call::show_block,
     exit::{Misused, Outcome},
+    global::App,
     person::{Answering, Person, Watched},
     print::{clean, first_line, print, table, trimmed},
     target::Target,

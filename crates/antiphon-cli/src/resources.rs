@@ -7,9 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    app::App,
     call::{save, show_resource},
     exit::Outcome,
+    global::App,
     person::{Answering, Person, Watched},
     print::{clean, first_line, print, table, trimmed},
     target::Target,

@@ -1,13 +1,13 @@
 //! `antiphon seal`.
 
-use antiphon::{InspectError, KeyRing, SealConfig, SealedCall, SealedRun};
+use antiphon::seal::{InspectError, KeyRing, SealConfig, SealedCall, SealedRun};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print, stdin,
 };
 
@@ -37,7 +37,7 @@ struct Inspect {
     /// The server's keys, `1=<64 hex digits>`, several with commas. Better in the environment than on the command line.
     #[arg(long, env = "ANTIPHON_KEYS", hide_env_values = true)]
     keys: Option<String>,
-    /// The server's name, or its `SealConfig::audience`.
+    /// The server's name, or its `SealConfig::with_audience`.
     #[arg(long)]
     server: String,
     /// The tool that was called; of a prompt its name, of a resource its URI.

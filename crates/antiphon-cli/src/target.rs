@@ -1,6 +1,7 @@
 //! Which server is meant.
 
 use antiphon_host::{Endpoint, HttpEndpoint, Lifecycle};
+use antiphon_transport::revision;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -43,10 +44,10 @@ const AUTHORIZATION: &str = "Authorization";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Revision {
     /// Without sessions: the server asks in its answers.
-    #[value(name = "2026-07-28")]
+    #[value(name = revision::ROUNDS)]
     Modern,
     /// With a session: the server asks while the call is under way.
-    #[value(name = "2025-11-25")]
+    #[value(name = revision::SESSION)]
     Legacy,
 }
 

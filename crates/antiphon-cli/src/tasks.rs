@@ -1,14 +1,15 @@
 //! `antiphon tasks`.
 
 use antiphon_host::{Connection, Error, TaskInfo};
+use antiphon_transport::revision;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::{
-    app::App,
     call::{follow, print_result},
     exit::Outcome,
+    global::App,
     person::{Answering, Person, Watched},
     print::{clean, print, table, trimmed},
     target::Target,
@@ -102,7 +103,7 @@ async fn list(app: &App, connection: &Connection) -> Result<Outcome> {
         eprintln!("hint: keep the ids that `antiphon call --task` says, and look with `antiphon tasks show`");
         Ok(Outcome::Nothing)
     };
-    if connection.server().await.revision.as_str() >= "2026-07-28" {
+    if connection.server().await.revision.as_str() >= revision::ROUNDS {
         return unlisted("servers of 2026-07-28 have no list of tasks");
     }
     let tasks = match connection.tasks().await {

@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    app::App,
     call::{self, flags::Flag, follow},
     exit::Outcome,
+    global::App,
     person::{self, field::Kind},
     print::{clean, first_line, print, table, trimmed},
     target::Target,

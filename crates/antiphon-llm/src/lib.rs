@@ -59,8 +59,8 @@ pub use crate::{
     error::{Error, Result},
     limits::{Budget, Budgeted},
     message::{
-        Block, Content, Conversation, IntoBlocks, MediaBlock, Message, NotOpenAi, Role, TextBlock, ToolCall,
-        ToolResultBlock, ToolUseBlock,
+        Block, Content, Conversation, IntoBlocks, MediaBlock, Message, OpenAiHistoryError, Role, TextBlock,
+        ToolCall, ToolResultBlock, ToolUseBlock,
     },
     model::{BoxFuture, Model},
     reply::{Reply, USAGE_META, Usage, stop},

@@ -33,7 +33,7 @@ impl LinkKeys {
 
     /// Adds a key that opens links but makes none.
     #[must_use]
-    pub fn with_spare(mut self, id: u8, secret: [u8; 32]) -> Self {
+    pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }

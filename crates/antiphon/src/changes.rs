@@ -6,7 +6,7 @@ use antiphon_transport::session::ChangeId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-use crate::elicitation::MAX_ELICITATION_ID;
+use crate::url_elicitation::MAX_ELICITATION_ID;
 
 /// Tells clients that lists or resources have changed: those with a 2025-11-25 session at once,
 /// those on 2026-07-28 over the subscriptions they keep open.

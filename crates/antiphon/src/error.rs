@@ -1,23 +1,46 @@
+#[cfg(any(feature = "anyhow", feature = "eyre"))]
+use std::any::Any;
 use std::{error::Error as StdError, fmt, time::Duration};
 
 use antiphon_llm::Reply;
 use antiphon_replay::Drift;
 use serde::{Deserialize, Serialize};
 
-use crate::elicitation::UrlElicitation;
+use crate::url_elicitation::UrlElicitation;
 
 /// What a tool, prompt or resource returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a run, or a part of it, did not come to a result.
 ///
-/// Any error becomes one by `?`; it is then an *answer to the model* (`isError: true`, with the
-/// error's text), and a durable run may try again. [`terminal`](Self::terminal) says that trying
-/// again is pointless. A few kinds are answered with a JSON-RPC error instead, because MCP gives them
-/// a code of their own; [`ErrorKind`] says which.
+/// `?` converts every error into one: each type that implements [`std::error::Error`], `anyhow::Error`, `eyre::Report`,
+/// `Box<dyn Error + Send + Sync>`, and text. The model then gets the error's text (`isError: true`), and a task may try
+/// again. [`terminal`](Self::terminal) says that trying again is pointless. MCP has JSON-RPC errors with their own codes
+/// for a few kinds. [`ErrorKind`] says which.
 ///
-/// Like `anyhow::Error` it does not implement [`std::error::Error`] itself, which is what lets `?`
-/// take every error there is.
+/// # Into other error types
+///
+/// Like `anyhow::Error`, this type does not implement [`std::error::Error`]. `?` converts it into
+///
+/// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`),
+/// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>` call [`into_boxed`](Self::into_boxed).
+///
+/// An error that comes back from one of these keeps its kind, so a tool can return `anyhow::Result`:
+///
+/// ```
+/// # #[cfg(feature = "anyhow")] mod example {
+/// use antiphon::prelude::*;
+/// use anyhow::Context as _;
+///
+/// # #[derive(Deserialize, JsonSchema)] struct Confirm { sure: bool }
+/// async fn remove(ctx: &Ctx, _: ()) -> anyhow::Result<String> {
+///     let port: u16 = "80".parse().context("the port is not a number")?;
+///     let Confirm { sure } = ctx.elicit("Are you sure?").await?.accepted()?;
+///     Ok(format!("{port} {sure}"))
+/// }
+/// # fn tool() -> Tool { Tool::new("remove", "Removes it", remove) }
+/// # }
+/// ```
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -75,7 +98,7 @@ pub enum ErrorKind {
     /// It took longer than it may.
     Timeout(Duration),
     /// Nobody answered a question for as long as one may stay unanswered
-    /// ([`Limits::answer_timeout`](crate::Limits::answer_timeout)).
+    /// ([`Limits::with_answer_timeout`](crate::Limits::with_answer_timeout)).
     Unanswered,
     /// The caller gave up.
     Cancelled,
@@ -294,6 +317,11 @@ impl Error {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
+    /// Converts the error into a boxed standard error. `?` on it gives this error again.
+    pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
+        Box::new(Boxed(self))
+    }
+
     /// Says that trying again is pointless.
     #[must_use]
     pub fn terminal(mut self) -> Self {
@@ -307,14 +335,122 @@ impl Error {
     }
 }
 
-impl<E: StdError + Send + Sync + 'static> From<E> for Error {
-    fn from(source: E) -> Self {
-        let source: Box<dyn StdError + Send + Sync> = Box::new(source);
+impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let mut error = Some(error);
+        // These lose their type when they are boxed, and with it the kind of an `Error` inside.
+        let inside = Inside::None;
+        #[cfg(feature = "anyhow")]
+        let inside = inside.or_else(|| {
+            let slot = (&mut error as &mut dyn Any).downcast_mut::<Option<anyhow::Error>>();
+            Inside::find(slot, anyhow::Error::downcast_ref, anyhow::Error::downcast)
+        });
+        #[cfg(feature = "eyre")]
+        let inside = inside.or_else(|| {
+            let slot = (&mut error as &mut dyn Any).downcast_mut::<Option<eyre::Report>>();
+            Inside::find(slot, eyre::Report::downcast_ref, eyre::Report::downcast)
+        });
+        let terminal = match inside {
+            Inside::Kind(error) => return error,
+            Inside::Terminal => true,
+            Inside::None => false,
+        };
+        let source = error.take().expect("an error whose kind is not inside it is still there").into();
+        let source = match source.downcast::<Boxed>() {
+            Ok(boxed) => return boxed.0,
+            Err(source) => source,
+        };
         let kind = match source.downcast_ref::<SampleValidationError>() {
             Some(error) => ErrorKind::SampleValidation(Box::new(error.clone())),
             None => ErrorKind::Tool(source.to_string()),
         };
-        Self(Box::new(Inner { kind, source: Some(source), terminal: false }))
+        Self(Box::new(Inner { kind, source: Some(source), terminal }))
+    }
+}
+
+/// The [`Error`] that an error of another crate was made from.
+enum Inside {
+    None,
+    /// One of the tool's own, which takes the text around it, and is terminal.
+    #[cfg_attr(
+        not(any(feature = "anyhow", feature = "eyre")),
+        expect(dead_code, reason = "there are no such crates")
+    )]
+    Terminal,
+    /// One of another kind. The text around it is lost.
+    #[cfg_attr(
+        not(any(feature = "anyhow", feature = "eyre")),
+        expect(dead_code, reason = "there are no such crates")
+    )]
+    Kind(Error),
+}
+
+#[cfg(any(feature = "anyhow", feature = "eyre"))]
+impl Inside {
+    fn or_else(self, other: impl FnOnce() -> Self) -> Self {
+        if matches!(self, Self::None) { other() } else { self }
+    }
+
+    fn find<R>(
+        slot: Option<&mut Option<R>>,
+        look: impl FnOnce(&R) -> Option<&Boxed>,
+        take: impl FnOnce(R) -> Result<Boxed, R>,
+    ) -> Self {
+        let Some(slot) = slot else { return Self::None };
+        let Some(Boxed(error)) = slot.as_ref().and_then(look) else { return Self::None };
+        if matches!(error.kind(), ErrorKind::Tool(_)) {
+            return if error.is_terminal() { Self::Terminal } else { Self::None };
+        }
+        match slot.take().map(take) {
+            Some(Ok(Boxed(error))) => Self::Kind(error),
+            Some(Err(other)) => {
+                *slot = Some(other);
+                Self::None
+            }
+            None => Self::None,
+        }
+    }
+}
+
+/// An [`Error`] that implements [`std::error::Error`].
+struct Boxed(Error);
+
+impl fmt::Display for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.0.kind)
+    }
+}
+
+impl fmt::Debug for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Boxed {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        // The text of the source is the error's own.
+        self.0.0.source.as_ref()?.source()
+    }
+}
+
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Self {
+        Box::new(Boxed(error))
+    }
+}
+
+#[cfg(feature = "anyhow")]
+impl From<Error> for anyhow::Error {
+    fn from(error: Error) -> Self {
+        Self::new(Boxed(error))
+    }
+}
+
+#[cfg(feature = "eyre")]
+impl From<Error> for eyre::Report {
+    fn from(error: Error) -> Self {
+        Self::new(Boxed(error))
     }
 }
 

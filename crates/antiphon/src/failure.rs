@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    elicitation::UrlElicitation,
     error::{Capability, Error, ErrorKind, SampleValidationError},
+    url_elicitation::UrlElicitation,
 };
 
 /// The code that marks [`ErrorKind::Model`] in a journal. No JSON-RPC code is this small.

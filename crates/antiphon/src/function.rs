@@ -1,7 +1,11 @@
-//! Async functions of a context and one more thing, whatever their futures borrow.
+//! The functions that are served: async functions of a context, of state, and of arguments.
 
-use std::{future::Future, pin::Pin};
+use std::{
+    any::{TypeId, type_name},
+    future::Future,
+};
 
+use antiphon_llm::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -10,52 +14,181 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// An `async fn(&Ctx, A) -> Result<Out>`.
+/// A function that a tool, prompt or resource calls.
 ///
-/// Every such function is one; there is nothing to implement. The trait exists because the future of
-/// such a function borrows the context, which a plain `Fn` bound cannot say.
+/// These are functions already, so there is nothing to implement:
+///
+/// - `async fn(&Ctx, Arguments) -> Result<Out, E>`,
+/// - the same with one to three [`State`]s between context and arguments,
+/// - a method, or a closure over a value: see [`bind`].
+///
+/// `E` is any error that `?` converts into an [`Error`](crate::Error): `antiphon::Error`, `anyhow::Error`, your own.
+///
+/// `M` tells these forms apart and is always inferred.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be served",
-    label = "must be an `async fn(&Ctx, Arguments) -> antiphon::Result<..>`",
-    note = "the arguments' type derives `Deserialize` and `JsonSchema`; a function without arguments takes `_: ()`",
-    note = "a closure cannot capture: pass what it needs with `ServerBuilder::with_state` and read it with `ctx.state::<T>()`"
+    message = "this function cannot be a tool, a prompt or a resource",
+    label = "expected `async fn(&Ctx, Arguments) -> Result<Output>`",
+    note = "it is async, takes `&Ctx` first and its arguments last, and returns a `Result`",
+    note = "the type of the arguments derives `Deserialize` and `JsonSchema`; without arguments write `_: ()`",
+    note = "state comes between the two: `async fn(&Ctx, State<Pool>, Arguments)`, given with `ServerBuilder::with_state`",
+    note = "a method, or a closure that captures a value, is made with `antiphon::bind(value, function)`"
 )]
-pub trait Function<'a, A>: Send + Sync {
+pub trait Function<'a, A, M>: Send + Sync {
     /// What it returns.
     type Out;
-    /// Its future.
-    type Future: Future<Output = Result<Self::Out>> + Send + 'a;
     /// Calls it.
-    fn call(&self, ctx: &'a Ctx, arguments: A) -> Self::Future;
-}
-
-impl<'a, A, F, Fut, R> Function<'a, A> for F
-where
-    F: Fn(&'a Ctx, A) -> Fut + Send + Sync,
-    Fut: Future<Output = Result<R>> + Send + 'a,
-{
-    type Out = R;
-    type Future = Fut;
-
-    fn call(&self, ctx: &'a Ctx, arguments: A) -> Fut {
-        self(ctx, arguments)
+    fn call(&self, ctx: &'a Ctx, arguments: A) -> BoxFuture<'a, Result<Self::Out>>;
+    /// The types of state that it takes.
+    fn states() -> Vec<StateType> {
+        Vec::new()
     }
 }
 
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Something the server was given for its tools, as a parameter of a tool.
+///
+/// Give it with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
+/// [`ServerBuilder::build`](crate::ServerBuilder::build) reports every tool whose state is missing. The value is cloned
+/// for each call, so use a type that is cheap to clone: a pool, a client, an `Arc`.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use antiphon::{State, prelude::*};
+///
+/// struct Plants(Vec<String>);
+///
+/// async fn list_plants(_: &Ctx, State(plants): State<Arc<Plants>>, _: ()) -> Result<String> {
+///     Ok(plants.0.join(", "))
+/// }
+///
+/// let tool = || Tool::new("list_plants", "Lists the plants", list_plants);
+/// let plants = Arc::new(Plants(vec!["fern".into()]));
+/// assert!(Server::builder("greenhouse", "1.0.0").with_state(plants).tool(tool()).build().is_ok());
+/// // Without the state, the server is not built.
+/// assert!(Server::builder("greenhouse", "1.0.0").tool(tool()).build().is_err());
+/// ```
+///
+/// [`Ctx::state`] borrows the same value without cloning it, and is checked when the tool is called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State<T>(pub T);
+
+/// A type of state that a function takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateType {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
+}
+
+impl StateType {
+    fn of<T: 'static>() -> Self {
+        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
+}
+
+/// Implements [`Function`] for functions with these states.
+macro_rules! functions {
+    ($($state:ident),*) => {
+        impl<'a, A, F, Fut, R, E, $($state),*> Function<'a, A, ($(State<$state>,)*)> for F
+        where
+            F: Fn(&'a Ctx, $(State<$state>,)* A) -> Fut + Send + Sync,
+            Fut: Future<Output = Result<R, E>> + Send + 'a,
+            E: Into<Error>,
+            $($state: Clone + Send + Sync + 'static,)*
+        {
+            type Out = R;
+
+            fn call(&self, ctx: &'a Ctx, arguments: A) -> BoxFuture<'a, Result<R>> {
+                $(
+                    #[expect(non_snake_case, reason = "the value is named after its type")]
+                    let $state = match ctx.state::<$state>() {
+                        Ok(state) => State(state.clone()),
+                        Err(error) => return Box::pin(async move { Err(error) }),
+                    };
+                )*
+                let future = self(ctx, $($state,)* arguments);
+                Box::pin(async move { future.await.map_err(Into::into) })
+            }
+
+            fn states() -> Vec<StateType> {
+                vec![$(StateType::of::<$state>()),*]
+            }
+        }
+    };
+}
+
+functions!();
+functions!(S1);
+functions!(S1, S2);
+functions!(S1, S2, S3);
+
+/// Gives a function a value of its own: a method its receiver, a closure what it would capture.
+///
+/// The function takes the value first, then the context and the arguments. The value is cloned for each call. A closure
+/// that captures cannot be a tool itself, because its future would borrow the closure.
+///
+/// ```
+/// use antiphon::{bind, prelude::*};
+///
+/// #[derive(Clone)]
+/// struct Greenhouse {
+///     plants: Vec<String>,
+/// }
+///
+/// impl Greenhouse {
+///     async fn list(self, _: &Ctx, _: ()) -> Result<String> {
+///         Ok(self.plants.join(", "))
+///     }
+/// }
+///
+/// let greenhouse = Greenhouse { plants: vec!["fern".into()] };
+/// let count = async |greenhouse: Greenhouse, _: &Ctx, _: ()| -> Result<String> {
+///     Ok(greenhouse.plants.len().to_string())
+/// };
+/// let tools = [
+///     Tool::new("list", "Lists the plants", bind(greenhouse.clone(), Greenhouse::list)),
+///     Tool::new("count", "Counts the plants", bind(greenhouse, count)),
+/// ];
+/// # let _ = tools;
+/// ```
+pub fn bind<T, F>(value: T, function: F) -> Bound<T, F> {
+    Bound { value, function }
+}
+
+/// A function with a value of its own. See [`bind`].
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<T, F> {
+    value: T,
+    function: F,
+}
+
+impl<'a, A, T, F, Fut, R, E> Function<'a, A, Bound<T, ()>> for Bound<T, F>
+where
+    T: Clone + Send + Sync + 'static,
+    F: Fn(T, &'a Ctx, A) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<R, E>> + Send + 'a,
+    E: Into<Error>,
+{
+    type Out = R;
+
+    fn call(&self, ctx: &'a Ctx, arguments: A) -> BoxFuture<'a, Result<R>> {
+        let future = (self.function)(self.value.clone(), ctx, arguments);
+        Box::pin(async move { future.await.map_err(Into::into) })
+    }
+}
 
 /// A function whose arguments are JSON.
 pub(crate) type Erased<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
 
-/// Forgets a function's types.
-pub(crate) fn erase<A, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
+/// Forgets a function's types, except those of its state.
+pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> (Erased<T>, Vec<StateType>)
 where
     A: DeserializeOwned + Send + 'static,
     R: 'static,
     T: 'static,
-    F: for<'a> Function<'a, A, Out = R> + 'static,
+    F: for<'a> Function<'a, A, M, Out = R> + 'static,
 {
-    Box::new(move |ctx, arguments| match A::deserialize(arguments) {
+    let states = <F as Function<'static, A, M>>::states();
+    let erased: Erased<T> = Box::new(move |ctx, arguments| match A::deserialize(arguments) {
         Ok(arguments) => {
             let future = function.call(ctx, arguments);
             Box::pin(async move { future.await.and_then(convert) })
@@ -64,5 +197,61 @@ where
             let error = Error::new(ErrorKind::InvalidArguments(vec![error.to_string()]));
             Box::pin(async move { Err(error) })
         }
-    })
+    });
+    (erased, states)
 }
+
+/// Functions that cannot be tools. Each has its own example, so that each fails by itself.
+///
+/// Without a context:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// async fn tool(_: ()) -> Result<String> { Ok(String::new()) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// Without arguments:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// async fn tool(_: &Ctx) -> Result<String> { Ok(String::new()) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// Not async:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// fn tool(_: &Ctx, _: ()) -> Result<String> { Ok(String::new()) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// Without a `Result`:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// async fn tool(_: &Ctx, _: ()) -> String { String::new() }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// With the context by value:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// async fn tool(_: Ctx, _: ()) -> Result<String> { Ok(String::new()) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// With a result that a model cannot read:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// struct Plant;
+/// async fn tool(_: &Ctx, _: ()) -> Result<Plant> { Ok(Plant) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+///
+/// With state that cannot be cloned:
+/// ```compile_fail,E0277
+/// # use antiphon::prelude::*;
+/// struct Pool;
+/// async fn tool(_: &Ctx, _: State<Pool>, _: ()) -> Result<String> { Ok(String::new()) }
+/// Tool::new("tool", "Fails", tool);
+/// ```
+#[cfg(doctest)]
+struct WrongFunctions;

@@ -39,10 +39,14 @@
 //! - [`Ctx`]: what a tool may ask, do and say. The rules of replay are in its docs.
 //! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: functions that are served.
 //! - [`Server`]: puts them together and serves them, over stdio, HTTP or any stream.
-//! - [`SealConfig`], [`KeyRing`], [`Limits`], [`Quota`]: what a deployment sets.
+//! - [`State`], [`bind`]: a pool or a client for tools.
+//! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: what a deployment sets.
+//! - [`elicitation`], [`sampling`], [`exchange`]: what questions and answers look like.
 //! - [`auth`] *(feature `auth`)*: who is calling, and what they may do.
 //! - [`testing`] *(feature `testing`)*: a client that answers by script, and a way
 //!   to move a tool to a fresh replica at every question.
+//! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: the other crates of Antiphon that a server uses. A server
+//!   needs no other line in its `Cargo.toml` for them.
 //!
 //! # Features
 //!
@@ -50,11 +54,16 @@
 //! |---|---|---|
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
 //! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
+//! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error`; the feature `eyre` does the same for `eyre::Report` |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
 //! | `auth` | | [`auth`]: callers over HTTP show who they are, with OAuth tokens, keys or certificates, and are held to scopes |
-//! | `results` | | [`Ctx::dual_response`]: answers of more rows than a model can read; [`ResultTools`]: going on from them, and a viewer |
-//! | `telemetry` | | [`ServerBuilder::with_telemetry`]: spans and OpenTelemetry metrics |
-//! | `prometheus` | | [`Prometheus`]: metrics to be scraped, on OpenTelemetry's own exporter |
+//! | `websocket`, `sse` | | the other transports over HTTP |
+//! | `postgres`, `redis`, `nats` | | backends that replicas share: [`store`]. `tls` adds TLS to PostgreSQL and Redis |
+//! | `providers` | | models of OpenAI, Anthropic, Gemini and Ollama: [`llm`] |
+//! | `results` | | [`Ctx::dual_response`]: answers with more rows than a model can read. `rest` adds their routes |
+//! | `snapshot` | | result sets whose rows are saved. `aws`, `azure`, `gcp`, `sql`, `xlsx` add object stores, queries and workbooks |
+//! | `postgres`, `mysql`, `sqlite` | | with `results` or `snapshot`: rows from these databases |
+//! | `telemetry`, `prometheus` | | spans and OpenTelemetry metrics; `/metrics` |
 //! | `testing` | | [`testing`] |
 //!
 //! # Why not otherwise
@@ -69,72 +78,61 @@
 
 mod base;
 mod changes;
-mod ctx;
+pub mod ctx;
 pub mod elicitation;
 mod error;
-mod exchange;
+pub mod exchange;
 mod failure;
 mod function;
 #[cfg(feature = "__fuzz")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "http")]
+pub mod http;
 mod keep;
-mod limits;
+pub mod limits;
 mod mcp;
 pub mod model;
 mod output;
-mod prompt;
+pub mod prompt;
 mod protocol;
 mod registry;
-mod resource;
+pub mod resource;
 #[cfg(feature = "results")]
-mod results;
+pub mod results;
 mod run;
 pub mod sampling;
 mod schema;
-mod seal;
+pub mod seal;
 mod server;
-mod task;
-mod telemetry;
+pub mod task;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tool;
+pub mod tool;
 mod trace;
+mod url_elicitation;
 
-#[cfg(feature = "results")]
-pub use crate::results::{RESULT_META, RESULT_VIEWER, ResultTools};
+pub use antiphon_llm as llm;
+#[cfg(feature = "snapshot")]
+pub use antiphon_snapshot as snapshot;
+pub use antiphon_store as store;
+pub use antiphon_transport as transport;
+
 #[cfg(feature = "auth")]
 pub use crate::server::auth;
-#[cfg(feature = "http")]
 #[doc(inline)]
-pub use crate::server::{
-    Health, HttpConfig, MemoryBudget, OperatorConfig, ServeConfig, serve, shutdown_signal,
-};
-#[cfg(feature = "prometheus")]
-pub use crate::telemetry::Prometheus;
-#[cfg(feature = "telemetry")]
-pub use crate::telemetry::Telemetry;
 pub use crate::{
     changes::Changes,
-    ctx::{
-        Answer, Branch, Ctx, Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, Progress,
-        Prompted, Root, Roots, Sample, SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema,
-        SampledTools, SampledValue, Sleep, Step, ToolCalls, UrlElicited,
-    },
-    error::{BuildError, Capability, Error, ErrorKind, Result, SampleMethod, SampleValidationError},
-    exchange::{AnyExchange, ElicitExchange, Exchange, History, HistoryError, OpenExchange, SampleExchange},
-    function::Function,
-    limits::{Limits, Quota, Rate},
-    prompt::{Completion, IntoPrompt, Prompt},
+    ctx::{Ctx, Elicited, Progress},
+    error::{BuildError, Capability, Error, ErrorKind, Result},
+    function::{State, bind},
+    limits::Limits,
+    prompt::Prompt,
     protocol::Level,
-    resource::{Contents, IntoContents, Resource, ResourceTemplate},
-    seal::{InspectError, KeyRing, KeyRingError, SealConfig, SealedCall, SealedEntry, SealedRun},
+    resource::{Resource, ResourceTemplate},
     server::{ServeError, Server, ServerBuilder},
-    task::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs, TaskConfig, TaskStatus},
-    tool::{
-        ELICITS_META, IntoToolOutput, Json, RESERVED_TOOL, RetryPolicy, TaskPolicy, Tool, ToolCall,
-        ToolOutput, ToolResult, handoff,
-    },
+    tool::{Json, Tool, ToolOutput, ToolResult},
 };
 
 /// What almost every tool needs.
@@ -142,7 +140,7 @@ pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
 
-    pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, Tool};
+    pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, State, Tool};
 }
 
 /// The README's example is compiled, too.

@@ -2,6 +2,7 @@
 
 use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
+use antiphon_llm::BoxFuture;
 use rmcp::model::{Prompt as Definition, PromptArgument};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     error::Result,
-    function::{BoxFuture, Erased, Function, erase},
+    function::{Erased, Function, StateType, erase},
     model::{Icon, PromptMessage, Role},
     schema,
     tool::Arguments,
@@ -36,6 +37,8 @@ use crate::{
 pub struct Prompt {
     pub(crate) definition: Definition,
     pub(crate) get: Erased<Vec<PromptMessage>>,
+    /// The types of state that its function takes.
+    pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) completions: BTreeMap<String, Completer>,
 }
@@ -54,11 +57,11 @@ pub struct Completion {
 
 impl Prompt {
     /// A prompt whose messages `function` makes.
-    pub fn new<A, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    pub fn new<A, M, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoPrompt + 'static,
-        F: for<'a> Function<'a, A, Out = R> + 'static,
+        F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let schema = schema::of_arguments::<A>();
         let required = schema.get("required").and_then(Value::as_array);
@@ -76,11 +79,13 @@ impl Prompt {
             })
             .collect();
         let arguments = (!arguments.is_empty()).then_some(arguments);
+        let (get, states) = erase(function, |messages: R| Ok(messages.into_messages()));
         Self {
             // A schema made from a type is always one.
             arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()).unwrap_or_default(),
             definition: Definition::new(name.into(), Some(description.into()), arguments),
-            get: erase(function, |messages: R| Ok(messages.into_messages())),
+            get,
+            states,
             completions: BTreeMap::new(),
         }
     }

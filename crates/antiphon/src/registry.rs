@@ -9,6 +9,7 @@ use rmcp::model::ServerConfig;
 use serde_json::{Map, Value};
 
 use crate::{
+    function::StateType,
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
     tool::Tool,
@@ -52,6 +53,10 @@ impl fmt::Debug for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.registry().fmt(f)
     }
+}
+
+fn missing_state(what: &str, state: &str) -> String {
+    format!("{what}: it takes `State<{state}>`, and the server has no such state; give it with `with_state`")
 }
 
 /// Things with a name, in order.
@@ -123,6 +128,25 @@ impl Registry {
 
     pub(crate) fn add_template(&mut self, template: ResourceTemplate) {
         self.templates.push(Arc::new(template));
+    }
+
+    /// What takes a state that is not among those `given`, one line each.
+    pub(crate) fn missing_states(&self, is_given: impl Fn(&StateType) -> bool) -> Vec<String> {
+        let tools = self.tools.items.iter().map(|it| (format!("tool `{}`", it.name()), &it.states));
+        let prompts =
+            self.prompts.items.iter().map(|it| (format!("prompt `{}`", it.definition.name), &it.states));
+        let resources =
+            self.resources.items.iter().map(|it| (format!("resource `{}`", it.definition.uri), &it.states));
+        let templates = self
+            .templates
+            .iter()
+            .map(|it| (format!("resource `{}`", it.definition.uri_template), &it.states));
+        let all = tools.chain(prompts).chain(resources).chain(templates);
+        let missing = all.flat_map(|(what, states)| {
+            let missing = states.iter().filter(|state| !is_given(state)).map(|state| state.name);
+            missing.map(|name| missing_state(&what, name)).collect::<Vec<_>>()
+        });
+        missing.collect()
     }
 
     pub(crate) fn info(&self, describe: impl FnOnce(&Self) -> ServerConfig) -> &ServerConfig {

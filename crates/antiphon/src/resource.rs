@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     error::Result,
-    function::{Erased, Function, erase},
+    function::{Erased, Function, StateType, erase},
     model::{Annotations, Icon, ResourceContents},
     prompt::{Completer, Completion},
 };
@@ -30,21 +30,20 @@ use crate::{
 pub struct Resource {
     pub(crate) definition: Definition,
     pub(crate) read: Erased<Contents>,
+    /// The types of state that its function takes.
+    pub(crate) states: Vec<StateType>,
     pub(crate) listed: bool,
 }
 
 impl Resource {
     /// A resource at `uri` that `function` reads.
-    pub fn new<R, F>(uri: impl Into<String>, name: impl Into<String>, function: F) -> Self
+    pub fn new<M, R, F>(uri: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         R: IntoContents + 'static,
-        F: for<'a> Function<'a, (), Out = R> + 'static,
+        F: for<'a> Function<'a, (), M, Out = R> + 'static,
     {
-        Self {
-            definition: Definition::new(uri, name),
-            read: erase(function, |contents: R| Ok(contents.into_contents())),
-            listed: true,
-        }
+        let (read, states) = erase(function, |contents: R| Ok(contents.into_contents()));
+        Self { definition: Definition::new(uri, name), read, states, listed: true }
     }
 
     /// Sets the name people see.
@@ -111,23 +110,27 @@ impl Resource {
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
+    /// The types of state that its function takes.
+    pub(crate) states: Vec<StateType>,
     pub(crate) pattern: Pattern,
     pub(crate) completions: BTreeMap<String, Completer>,
 }
 
 impl ResourceTemplate {
     /// Resources at `uri_template` that `function` reads.
-    pub fn new<A, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
+    pub fn new<A, M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoContents + 'static,
-        F: for<'a> Function<'a, A, Out = R> + 'static,
+        F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let uri_template = uri_template.into();
+        let (read, states) = erase(function, |contents: R| Ok(contents.into_contents()));
         Self {
             pattern: Pattern::new(&uri_template),
             definition: TemplateDefinition::new(uri_template, name),
-            read: erase(function, |contents: R| Ok(contents.into_contents())),
+            read,
+            states,
             completions: BTreeMap::new(),
         }
     }

@@ -1,17 +1,25 @@
-//! What is said to a model, and what it says: MCP's sampling types, without a deprecation in them.
+//! Questions to models: requests, replies, and which model answers.
 //!
-//! These are the types of [`antiphon_llm`]: a client and a provider are asked in the same words.
-//! 2026-07-28 deprecates that *clients* sample; what models are asked, it does not.
+//! [`Ctx::sample`](crate::Ctx::sample) and its relatives return these types. Messages and replies are those of
+//! [`llm`](crate::llm), for clients and for providers alike. 2026-07-28 deprecates sampling by *clients*. A server with a
+//! model of its own is not affected.
 
 pub use antiphon_llm::{
     Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,
-    MediaBlock, Message, Model, ModelHint, ModelPreferences, NotOpenAi, Reply, Request, Role, TextBlock,
-    ToolChoice, ToolDefinition, ToolResultBlock, ToolUseBlock, Usage, stop,
+    MediaBlock, Message, Model, ModelHint, ModelPreferences, OpenAiHistoryError, Reply, Request, Role,
+    TextBlock, ToolChoice, ToolDefinition, ToolResultBlock, ToolUseBlock, Usage, stop,
 };
 
-pub use crate::run::route::{SamplingPolicy, VIA_META, Via};
+pub use crate::{
+    ctx::{
+        PromptInput, Sample, SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools,
+        SampledValue, ToolCalls,
+    },
+    error::{SampleMethod, SampleValidationError},
+    run::route::{SamplingPolicy, VIA_META, Via},
+};
 
-/// What a model can be asked for: the parameter of [`Sample`](crate::Sample), for those who have to
+/// What a model can be asked for: the parameter of [`Sample`], for those who have to
 /// name it.
 pub mod mode {
     pub use crate::ctx::{

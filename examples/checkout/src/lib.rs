@@ -6,7 +6,7 @@
 
 use std::{fs::OpenOptions, io::Write as _, path::PathBuf};
 
-use antiphon::{ErrorKind, ServerBuilder, prelude::*};
+use antiphon::{ErrorKind, ServerBuilder, State, prelude::*};
 
 /// What to order.
 #[derive(Deserialize, JsonSchema)]
@@ -29,8 +29,7 @@ struct Note {
     note: String,
 }
 
-async fn checkout(ctx: &Ctx, order: Order) -> Result<String> {
-    let bank = ctx.state::<Ledger>()?;
+async fn checkout(ctx: &Ctx, State(bank): State<Ledger>, order: Order) -> Result<String> {
     let Address { address } = ctx.elicit("Where should it go?").await?.accepted()?;
 
     let entry = format!("charge {} {} {address}", order.price, order.item);

@@ -5,8 +5,12 @@
 
 use std::time::Duration;
 
-use antiphon::{HttpConfig, Limits, SealConfig, shutdown_signal};
-use antiphon_store::{Backend, QueueConfig};
+use antiphon::store::{Backend, QueueConfig};
+use antiphon::{
+    Limits,
+    http::{HttpConfig, shutdown_signal},
+    seal::SealConfig,
+};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
@@ -23,7 +27,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let mut limits = Limits::default();
     if let Some(millis) = value("--beat-ms") {
-        limits = limits.with_claim_beat(Duration::from_millis(millis.parse()?));
+        limits = limits.with_claim_heartbeat(Duration::from_millis(millis.parse()?));
     }
     let url = value("--store").unwrap_or("memory:");
     let space = value("--space").unwrap_or("checkout");

@@ -1,10 +1,10 @@
 //! An order is charged and shipped once, however badly the day goes.
 
+use antiphon::store::{Memory, QueueConfig};
 use antiphon::{
     Result,
     testing::{Answers, Replicas},
 };
-use antiphon_store::{Memory, QueueConfig};
 use serde_json::json;
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use antiphon::{ServerBuilder, TaskPolicy, prelude::*};
+use antiphon::{ServerBuilder, State, prelude::*, task::TaskPolicy};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -48,8 +48,7 @@ enum Act {
     Pad(u64),
 }
 
-async fn errand(ctx: &Ctx, errand: Errand) -> Result<String> {
-    let effects = ctx.state::<Effects>()?;
+async fn errand(ctx: &Ctx, State(effects): State<Effects>, errand: Errand) -> Result<String> {
     let name = &errand.name;
     for (number, act) in errand.acts.iter().enumerate() {
         let place = format!("act-{number}");
@@ -90,7 +89,7 @@ fn pad(kib: u64) -> String {
 }
 
 /// The ledger, which takes reports and returns nothing but a receipt.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Effects {
     ledger: String,
     replica: String,

@@ -9,18 +9,22 @@ mod traces;
 
 use std::{future::Future, time::Duration};
 
-use antiphon::{
-    Health, HttpConfig, Limits, Prometheus, Quota, Rate, SealConfig, ServeConfig, Server, TaskConfig,
-    Telemetry,
-    auth::{ApiKey, Auth, Introspection},
-    sampling::Budget,
-};
-use antiphon_results::{DualResponseServer, DualResponseServerOptions, SharedStore};
-use antiphon_snapshot::Snapshots;
-use antiphon_store::{Backend, QueueConfig};
-use antiphon_transport::{
+use antiphon::results::{DualResponseServer, DualResponseServerOptions, SharedStore};
+use antiphon::snapshot::Snapshots;
+use antiphon::store::{Backend, QueueConfig};
+use antiphon::transport::{
     sse::{self, SseConfig},
     websocket::{self, WebSocketConfig},
+};
+use antiphon::{
+    Limits, Server,
+    auth::{ApiKey, Auth, Introspection},
+    http::{Health, HttpConfig, ServeConfig},
+    limits::{Quota, Rate},
+    sampling::Budget,
+    seal::SealConfig,
+    task::TaskConfig,
+    telemetry::{Prometheus, Telemetry},
 };
 use anyhow::Context as _;
 use axum::Router;
@@ -55,9 +59,9 @@ pub async fn serve(
     let life = Duration::from_secs(settings.task_life);
     let tasks = TaskConfig::default()
         .with_ttl(life)
-        .with_beat(lease / 6)
+        .with_heartbeat_interval(lease / 6)
         .with_workers(settings.workers)
-        .with_backlog(settings.backlog)
+        .with_max_queued(settings.backlog)
         .with_repair_interval(Duration::from_secs(settings.repair_interval))
         .with_audit_interval(Duration::from_secs(settings.audit_interval));
     let drain = Duration::from_secs(settings.drain);
@@ -86,9 +90,9 @@ pub async fn serve(
     // The port of the clients is open before `/readyz` can say that the server is ready.
     let clients = bind(&settings.listen).await?;
     // Probes and metrics have their own port, which no load balancer leads to. It is open to the very end.
-    let mut health = server.health(Health::default().with_metrics(&metrics));
+    let mut health = server.health_router(Health::default().with_metrics(&metrics));
     if let Some(token) = &settings.operators {
-        health = health.merge(server.operators(token)?);
+        health = health.merge(server.operator_router(token)?);
     }
     let listener = bind(&settings.health).await?;
     let watched = tokio::spawn(async move { axum::serve(listener, health).await });
@@ -132,7 +136,7 @@ fn over_websocket(server: Server, config: WebSocketConfig) -> Router {
     websocket::router(config, move |transport| {
         let server = server.clone();
         async move {
-            if let Err(error) = server.serve_over(transport).await {
+            if let Err(error) = server.serve_transport(transport).await {
                 tracing::warn!(%error, "a WebSocket connection ended badly");
             }
         }
@@ -144,7 +148,7 @@ fn over_sse(server: Server, config: SseConfig) -> Router {
     sse::router(config, move |transport| {
         let server = server.clone();
         async move {
-            if let Err(error) = server.serve_over(transport).await {
+            if let Err(error) = server.serve_transport(transport).await {
                 tracing::warn!(%error, "an HTTP+SSE session ended badly");
             }
         }

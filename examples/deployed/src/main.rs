@@ -1,6 +1,6 @@
 //! Serves the onboarding as a deployment does. `deploy/` has its image, and three replicas of it.
 
-use antiphon::shutdown_signal;
+use antiphon::http::shutdown_signal;
 use deployed::{Settings, Traces, serve};
 
 // With glibc's own a process that is long-lived grows by what lies freed between its threads.

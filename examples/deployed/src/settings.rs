@@ -1,4 +1,4 @@
-use antiphon::KeyRing;
+use antiphon::seal::KeyRing;
 use anyhow::Context as _;
 
 /// What the environment says.

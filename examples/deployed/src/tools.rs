@@ -1,9 +1,9 @@
 //! What it offers beside the onboarding: something quick, something long, something with more rows than a model reads,
 //! something that asks a model.
 
-use antiphon::{ServerBuilder, TaskPolicy, prelude::*};
-use antiphon_llm::{BoxFuture, Model, Reply, Request, Usage};
-use antiphon_results::{CreateOptions, DualResponse, DualResponseServer, Rows, Source, snapshot::Intake};
+use antiphon::llm::{BoxFuture, Model, Reply, Request, Usage};
+use antiphon::results::{CreateOptions, DualResponse, DualResponseServer, Rows, Source, snapshot::Intake};
+use antiphon::{ServerBuilder, prelude::*, task::TaskPolicy};
 use checkout::Ledger;
 use futures_util::stream;
 use serde_json::json;
@@ -82,8 +82,8 @@ async fn advise(ctx: &Ctx, advise: Advise) -> Result<String> {
 struct Mentor;
 
 impl Model for Mentor {
-    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, antiphon_llm::Result<Reply>> {
-        let question = request.messages.last().map(antiphon_llm::Message::text).unwrap_or_default();
+    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, antiphon::llm::Result<Reply>> {
+        let question = request.messages.last().map(antiphon::llm::Message::text).unwrap_or_default();
         let usage = Usage { input_tokens: 20, output_tokens: 30 };
         let reply = Reply::new("mentor", format!("It depends: {question}").as_str()).with_usage(usage);
         Box::pin(std::future::ready(Ok(reply)))

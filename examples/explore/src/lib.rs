@@ -15,12 +15,12 @@ pub mod sales;
 
 use std::time::Duration;
 
-use antiphon::{ResultTools, prelude::*};
-use antiphon_results::{
+use antiphon::results::{
     Access, CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, LinkKeys,
     LinkOptions, ResultLimits, Source,
 };
-use antiphon_snapshot::Snapshots;
+use antiphon::snapshot::Snapshots;
+use antiphon::{prelude::*, results::ResultTools};
 
 /// What to look for.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -46,7 +46,7 @@ const HOUR: Duration = Duration::from_hours(1);
 /// # Errors
 ///
 /// When the base URL is none.
-pub fn results(base_url: &str, snapshots: Snapshots) -> antiphon_results::Result<DualResponseServer> {
+pub fn results(base_url: &str, snapshots: Snapshots) -> antiphon::results::Result<DualResponseServer> {
     let mut limits = ResultLimits::default();
     limits.link_life = HOUR;
     let options = DualResponseServerOptions::new(base_url)
@@ -91,7 +91,7 @@ pub struct Shown {
 /// # Errors
 ///
 /// When the rows cannot be written.
-pub async fn show(results: &DualResponseServer, rows: u64) -> antiphon_results::Result<Shown> {
+pub async fn show(results: &DualResponseServer, rows: u64) -> antiphon::results::Result<Shown> {
     let options = CreateOptions::new("Sales", Source::snapshot(sales::sales(rows))).complete();
     let set = results.create_response(options).await?;
     let options = LinkOptions::default().with_life(HOUR);

@@ -5,8 +5,8 @@
 //! look at the set, its id, and a link to it. `--data` is where rows are written: a folder, or `s3://…`, `gs://…`, `az://…`.
 //! Without it they are kept in memory.
 
-use antiphon::{HttpConfig, ServeConfig, shutdown_signal};
-use antiphon_snapshot::Snapshots;
+use antiphon::http::{HttpConfig, ServeConfig, shutdown_signal};
+use antiphon::snapshot::Snapshots;
 use anyhow::Context as _;
 use explore::{results, server, show};
 use serde_json::json;

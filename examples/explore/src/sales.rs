@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use antiphon_snapshot::{
+use antiphon::snapshot::{
     Batches,
     arrow::{
         array::{

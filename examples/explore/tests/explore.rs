@@ -7,18 +7,19 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use antiphon::{
-    RESULT_META, Result, Server,
-    testing::{Client, Revision},
-};
-use antiphon_results::{Access, DualResponseServer, PageOptions};
-use antiphon_snapshot::{
+use antiphon::results::{Access, DualResponseServer, PageOptions};
+use antiphon::snapshot::{
     Snapshots,
     arrow::{
         array::{Array as _, AsArray as _},
         compute::concat_batches,
         datatypes::{Decimal128Type, Float64Type, Int64Type, TimestampMicrosecondType},
     },
+};
+use antiphon::{
+    Result, Server,
+    results::RESULT_META,
+    testing::{Client, Revision},
 };
 use explore::sales::{made, schema};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 //! authorization server, `--key ada=<sha256 of her key>`. With `--introspection <client>` and the client's secret in
 //! `GUARDED_SECRET`, opaque tokens are taken, too.
 
-use antiphon::{HttpConfig, shutdown_signal};
+use antiphon::http::{HttpConfig, shutdown_signal};
 use anyhow::Context as _;
 use guarded::Trusted;
 use tokio::net::TcpListener;

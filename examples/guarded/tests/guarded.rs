@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use antiphon::HttpConfig;
+use antiphon::http::HttpConfig;
 use antiphon_host::{Error, Form, Host, HttpEndpoint, Shown};
 use guarded::{READ, Trusted};
 use serde_json::json;

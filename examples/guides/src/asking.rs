@@ -1,4 +1,4 @@
-use antiphon::{History, prelude::*, sampling::ToolDefinition, testing::Answers};
+use antiphon::{exchange::History, prelude::*, sampling::ToolDefinition, testing::Answers};
 use serde_json::json;
 
 // ANCHOR: schema

@@ -1,8 +1,8 @@
+use antiphon::results::DualResponseServerOptions;
 use antiphon::{
-    HttpConfig, OperatorConfig,
     auth::{ApiKey, AuthBuilder, Proxy},
+    http::{HttpConfig, OperatorConfig},
 };
-use antiphon_results::DualResponseServerOptions;
 use axum::{Router, routing::get};
 
 async fn read_report(_: &Ctx, _: ()) -> Result<String> {
@@ -57,8 +57,8 @@ fn behind_a_proxy(auth: AuthBuilder) -> AuthBuilder {
 // ANCHOR: routes
 fn routes(server: &Server, auth: &Auth) -> Result<Router> {
     // Operators are those who were granted it,
-    let operators = OperatorConfig::with_scope("runs:operate").with_allowed_hosts(["mcp.example.com"]);
-    let admin = server.operators(operators)?;
+    let operators = OperatorConfig::scope("runs:operate").with_allowed_hosts(["mcp.example.com"]);
+    let admin = server.operator_router(operators)?;
     // and so is whatever else you serve.
     let exports = Router::new().route("/export", get(export)).layer(auth.layer().with_scopes(["export"]));
     Ok(server.router(HttpConfig::default()).nest("/admin", admin).merge(exports))

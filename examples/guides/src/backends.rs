@@ -1,10 +1,14 @@
-use antiphon_store::nats::{Nats, NatsConfig};
+use antiphon::store::nats::{Nats, NatsConfig};
 
 // ANCHOR: postgres
-use antiphon::{KeyRing, SealConfig, ServerBuilder, prelude::*};
-use antiphon_store::{
+use antiphon::store::{
     Backend, QueueConfig,
     postgres::{Postgres, PostgresConfig},
+};
+use antiphon::{
+    ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
 };
 
 async fn trips() -> Result<ServerBuilder> {

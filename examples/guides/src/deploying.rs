@@ -1,8 +1,11 @@
+use antiphon::store::Backend;
 use antiphon::{
-    Health, HttpConfig, KeyRing, Prometheus, SealConfig, ServeConfig, ServerBuilder, prelude::*,
-    shutdown_signal,
+    ServerBuilder,
+    http::{Health, HttpConfig, ServeConfig, shutdown_signal},
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    telemetry::Prometheus,
 };
-use antiphon_store::Backend;
 use axum::Router;
 use tokio::net::TcpListener;
 
@@ -21,7 +24,7 @@ fn with_sessions_on_all_replicas(trips: ServerBuilder, backend: Backend) -> Serv
 
 // ANCHOR: health
 fn probes(server: &Server, metrics: &Prometheus) -> Router {
-    server.health(Health::default().with_metrics(metrics))
+    server.health_router(Health::default().with_metrics(metrics))
 }
 // ANCHOR_END: health
 

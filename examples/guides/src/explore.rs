@@ -1,11 +1,11 @@
-use antiphon_results::{Access, CreateOptions, DualResponse, DualResponseServer, LinkOptions, Rows, Source};
+use antiphon::results::{Access, CreateOptions, DualResponse, DualResponseServer, LinkOptions, Rows, Source};
 
 async fn search_sales(ctx: &Ctx, _: ()) -> Result<DualResponse> {
     ctx.dual_response(CreateOptions::new("Sales", Source::rows(Rows::new()))).await
 }
 
 // ANCHOR: server
-use antiphon::{ResultTools, ServerBuilder, prelude::*};
+use antiphon::{ServerBuilder, prelude::*, results::ResultTools};
 
 fn explore(results: DualResponseServer) -> ServerBuilder {
     Server::builder("explore", "1.0.0")

@@ -1,9 +1,9 @@
 use antiphon::Server;
+use antiphon::transport::websocket::{self, WebSocketConfig};
 use antiphon_host::{
     Approval, Connection, Endpoint, Event, Form, Host, Page, Result, Root, Shown, model::CallToolResult,
 };
 use antiphon_llm::Model;
-use antiphon_transport::websocket::{self, WebSocketConfig};
 use axum::Router;
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn over_websocket(server: Server) -> Router {
     websocket::router(WebSocketConfig::default().with_tasks(true), move |transport| {
         let server = server.clone();
         async move {
-            let _ = server.serve_over(transport).await;
+            let _ = server.serve_transport(transport).await;
         }
     })
 }

@@ -12,6 +12,7 @@ mod migrating;
 mod models;
 mod pages;
 mod results;
+mod server;
 mod tasks;
 mod telemetry;
 mod testing;

@@ -10,7 +10,12 @@ async fn render(_: &Ctx, _: ()) -> Result<String> {
 // ANCHOR: limits
 use std::time::Duration;
 
-use antiphon::{Limits, Quota, Rate, ServerBuilder, prelude::*, sampling::Budget};
+use antiphon::{
+    Limits, ServerBuilder,
+    limits::{Quota, Rate},
+    prelude::*,
+    sampling::Budget,
+};
 
 fn reports() -> ServerBuilder {
     let each_caller = Quota::default()

@@ -1,11 +1,11 @@
 // ANCHOR: model
 use std::time::Duration;
 
-use antiphon::{ServerBuilder, prelude::*};
-use antiphon_llm::{
+use antiphon::llm::{
     Budget, Budgeted,
     providers::{Anthropic, ProviderConfig},
 };
+use antiphon::{ServerBuilder, prelude::*};
 
 fn game() -> Result<ServerBuilder> {
     let config = ProviderConfig::new(std::env::var("ANTHROPIC_API_KEY")?)

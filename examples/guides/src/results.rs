@@ -1,5 +1,5 @@
+use antiphon::results::{DualResponseServerOptions, Owner, client::FetchAllOptions};
 use antiphon_host::{Connection, Endpoint, Host};
-use antiphon_results::{DualResponseServerOptions, Owner, client::FetchAllOptions};
 use serde_json::json;
 
 // ANCHOR: owner

@@ -1,5 +1,5 @@
 use antiphon::ErrorKind;
-use antiphon_store::Backend;
+use antiphon::store::Backend;
 use axum::Router;
 
 #[derive(Deserialize, JsonSchema)]
@@ -30,7 +30,12 @@ async fn send_welcome(_: &str) -> Result<()> {
 // ANCHOR: onboard
 use std::time::Duration;
 
-use antiphon::{KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
+};
 
 async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
     let account: String = ctx.step("account", || create_account(&new.name)).await?; // recorded
@@ -64,6 +69,6 @@ async fn approved(ctx: &Ctx, account: &str) -> Result<Approval> {
 // ANCHOR: operators
 /// A bearer token, this machine's names, no values.
 fn operators(server: &Server, token: &str) -> Result<Router> {
-    Ok(server.operators(token)?)
+    Ok(server.operator_router(token)?)
 }
 // ANCHOR_END: operators

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
+use antiphon::llm::Scripted;
 use antiphon::{ServerBuilder, prelude::*};
-use antiphon_llm::Scripted;
 
 fn my_server() -> ServerBuilder {
     Server::builder("mine", "1.0.0")

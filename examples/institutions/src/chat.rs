@@ -1,11 +1,11 @@
 //! A chat: the model calls tools, the person sees every row.
 
-use antiphon_host::{Connection, model::CallToolResult};
-use antiphon_llm::{Block, Content, Message, Model, Request, ToolDefinition};
-use antiphon_results::{
+use antiphon::llm::{Block, Content, Message, Model, Request, ToolDefinition};
+use antiphon::results::{
     Row,
     client::{FetchAllOptions, ParsedDualResponse},
 };
+use antiphon_host::{Connection, model::CallToolResult};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ pub mod chat;
 pub mod data;
 
 use antiphon::prelude::*;
-use antiphon_results::{
+use antiphon::results::{
     ColumnDefinition, CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, Source,
     source::SqlQuery,
 };
@@ -48,7 +48,7 @@ async fn search_institutions(ctx: &Ctx, search: Search) -> Result<DualResponse> 
 pub fn results(
     options: DualResponseServerOptions,
     pool: PgPool,
-) -> antiphon_results::Result<DualResponseServer> {
+) -> antiphon::results::Result<DualResponseServer> {
     let query = SqlQuery::postgres(
         pool,
         "SELECT id, name, state, control, enrollment FROM institutions

@@ -3,9 +3,9 @@
 //! `institutions --database postgres://… [--http 127.0.0.1:3001] [--base-url http://…/resources] [--store redis://…]`.
 //! Without `--store` result sets are kept in memory; with it, start as many as you like behind one base URL.
 
-use antiphon::{HttpConfig, ServeConfig, shutdown_signal};
-use antiphon_results::{DualResponseServerOptions, SharedStore};
-use antiphon_store::{Backend, QueueConfig};
+use antiphon::http::{HttpConfig, ServeConfig, shutdown_signal};
+use antiphon::results::{DualResponseServerOptions, SharedStore};
+use antiphon::store::{Backend, QueueConfig};
 use anyhow::Context as _;
 use institutions::{data, results, server};
 use sqlx::postgres::PgPoolOptions;

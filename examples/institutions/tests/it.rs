@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon::HttpConfig;
+use antiphon::http::HttpConfig;
 use antiphon_host::{Endpoint, Host};
 use antiphon_llm::{Reply, Scripted};
 use antiphon_results::{

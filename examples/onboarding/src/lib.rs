@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use antiphon::{ErrorKind, Progress, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    ErrorKind, Progress, ServerBuilder,
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+};
 
 /// Whom to take on.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +34,7 @@ pub struct Approval {
 
 async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
     let account: String = ctx.step("account", || create_account(&new.name)).await?;
-    ctx.notify(Progress::of(1, 3).message("the account is there; a manager has to approve"));
+    ctx.progress(Progress::of(1, 3).message("the account is there; a manager has to approve"));
     let approval = match ctx.elicit::<Approval>(format!("May {} start?", new.name)).await {
         // Cancelled while nobody answered: what was begun is taken back.
         Err(error) if matches!(error.kind(), ErrorKind::Cancelled) => {
@@ -43,7 +47,7 @@ async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
         ctx.step("close account", || close_account(&account)).await?;
         return Ok(format!("{} does not start", new.name));
     }
-    ctx.notify(Progress::of(2, 3).message("the first week has begun"));
+    ctx.progress(Progress::of(2, 3).message("the first week has begun"));
     ctx.sleep(Duration::from_secs(new.first_week)).await?;
     ctx.step("welcome", || send_welcome(&account)).await?;
     Ok(format!("{} has desk {} and the account {account}", new.name, approval.desk))

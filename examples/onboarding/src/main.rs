@@ -3,8 +3,11 @@
 //! `onboarding --store postgres://localhost/hr --keys 1=<64 hex digits> --http 127.0.0.1:8000`, as often as you like, on
 //! other ports. With `--operators 127.0.0.1:9000 --token <24 letters or more>`, `antiphon runs` shows what is going on.
 
-use antiphon::{HttpConfig, SealConfig, ServeConfig, shutdown_signal};
-use antiphon_store::{Backend, QueueConfig};
+use antiphon::store::{Backend, QueueConfig};
+use antiphon::{
+    http::{HttpConfig, ServeConfig, shutdown_signal},
+    seal::SealConfig,
+};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
@@ -25,8 +28,8 @@ async fn main() -> anyhow::Result<()> {
     let server = onboarding::server().with_backend(backend).with_seal(seal).build()?;
     if let Some(address) = value("--operators") {
         let token = value("--token").context("operators need a token: pass --token")?;
-        let (listener, router) = (TcpListener::bind(address).await?, server.operators(token)?);
-        tokio::spawn(antiphon::serve(listener, router, ServeConfig::default(), shutdown_signal()));
+        let (listener, router) = (TcpListener::bind(address).await?, server.operator_router(token)?);
+        tokio::spawn(antiphon::http::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }
     let address = value("--http").unwrap_or("127.0.0.1:8000");
     let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use antiphon::store::{Backend, Memory, QueueConfig};
 use antiphon::{
-    KeyRing, SealConfig, Server,
+    Server,
+    seal::{KeyRing, SealConfig},
     testing::{Client, Revision},
 };
-use antiphon_store::{Backend, Memory, QueueConfig};
 use serde_json::{Value, json};
 
 async fn connect(server: &Server) -> Client {

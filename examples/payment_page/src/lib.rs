@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use axum::{
     Router,
     extract::{Path, State},

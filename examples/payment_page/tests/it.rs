@@ -3,7 +3,7 @@
 
 use std::{future::IntoFuture as _, net::SocketAddr, time::Duration};
 
-use antiphon::ServeConfig;
+use antiphon::http::ServeConfig;
 use antiphon_host::{Connection, Endpoint, Event, Host, Lifecycle, Page};
 use payment_page::{Shop, app};
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let app = app(Shop::new(format!("http://{address}").parse().unwrap())).unwrap();
-    tokio::spawn(antiphon::serve(listener, app, ServeConfig::default(), std::future::pending()));
+    tokio::spawn(antiphon::http::serve(listener, app, ServeConfig::default(), std::future::pending()));
     address
 }
 

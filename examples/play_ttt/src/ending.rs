@@ -1,6 +1,6 @@
 //! What is made of a game when it is over.
 
-use antiphon::{IntoToolOutput, ToolOutput, prelude::*};
+use antiphon::{ToolOutput, prelude::*, tool::IntoToolOutput};
 use serde_json::{Map, Value};
 
 use crate::board::{Board, Mark};

@@ -8,8 +8,8 @@ mod ending;
 use std::time::Duration;
 
 use antiphon::{
-    ElicitKey, ErrorKind, History, Level, ServerBuilder, TaskConfig, handoff, prelude::*,
-    sampling::ToolDefinition,
+    ErrorKind, Level, ServerBuilder, elicitation::ElicitKey, exchange::History, prelude::*,
+    sampling::ToolDefinition, task::TaskConfig, tool::handoff,
 };
 use serde_json::{Map, Value, json};
 
@@ -131,7 +131,7 @@ impl Game {
     async fn ask_model(&mut self, ctx: &Ctx) -> Result<usize> {
         let (board, model, free) = (self.board, self.you.other(), self.board.free());
         ctx.log(Level::Info, "the model is thinking");
-        ctx.notify(Progress::of(board.played(), 9).message("The model is thinking"));
+        ctx.progress(Progress::of(board.played(), 9).message("The model is thinking"));
         let system = format!("You play tic-tac-toe as {model} against {}. Three in a line win.", self.you);
         let plan = ctx
             .sample_tools(

@@ -8,9 +8,12 @@
 //! `antiphon runs` shows what is going on.
 #![expect(clippy::print_stderr, reason = "whoever starts it wants to know where it listens")]
 
-use antiphon::{HttpConfig, SealConfig, ServeConfig, shutdown_signal};
-use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
-use antiphon_store::{Backend, QueueConfig};
+use antiphon::llm::providers::{OpenAiCompatible, ProviderConfig};
+use antiphon::store::{Backend, QueueConfig};
+use antiphon::{
+    http::{HttpConfig, ServeConfig, shutdown_signal},
+    seal::SealConfig,
+};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
@@ -40,8 +43,8 @@ async fn main() -> anyhow::Result<()> {
     let server = server.build()?;
     if let Some(address) = value("--operators") {
         let token = value("--token").context("operators need a token: pass --token")?;
-        let (listener, router) = (listen(address).await?, server.operators(token)?);
-        tokio::spawn(antiphon::serve(listener, router, ServeConfig::default(), shutdown_signal()));
+        let (listener, router) = (listen(address).await?, server.operator_router(token)?);
+        tokio::spawn(antiphon::http::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }
     let Some(address) = value("--http") else { return Ok(server.serve_stdio().await?) };
     let listener = listen(address).await?;

@@ -1,6 +1,6 @@
 //! A tool that asks two questions in a row and three at once, then books.
 
-use antiphon::{SealConfig, ServerBuilder, ToolOutput, prelude::*};
+use antiphon::{ServerBuilder, ToolOutput, prelude::*, seal::SealConfig};
 
 #[derive(Deserialize, JsonSchema)]
 struct PlanTrip {

@@ -3,7 +3,7 @@
 //! `tour --stdio`, or `tour --http 127.0.0.1:8000`. Replicas share a key ring: `--keys 2=<64 hex
 //! digits>,1=<64 hex digits>`; the first seals, all of them open.
 
-use antiphon::{HttpConfig, SealConfig};
+use antiphon::{http::HttpConfig, seal::SealConfig};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 

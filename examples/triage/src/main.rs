@@ -2,8 +2,8 @@
 //!
 //! It works with a client that samples. With one that does not, it asks the server at `MODEL_URL`, if
 //! that is set: any server that speaks as OpenAI's does, such as llama.cpp.
+use antiphon::llm::providers::{OpenAiCompatible, ProviderConfig};
 use antiphon::prelude::*;
-use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
 
 #[derive(Deserialize, JsonSchema)]
 struct Report {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use antiphon_transport::{fuzzing::judge, revise};
 use axum::{Router, body::Body, http::Request};
 use serde::de::IgnoredAny;
@@ -64,7 +64,7 @@ const LAST: &[u8] = b"\n{\"jsonrpc\":\"2.0\",\"id\":\"last\",\"method\":\"ping\"
 /// Whoever speaks MCP is answered, whatever was said before.
 async fn over_a_pipe(bytes: &[u8]) {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let serving = tokio::spawn(server().serve(far));
+    let serving = tokio::spawn(server().serve_stream(far));
     let (reader, mut writer) = tokio::io::split(near);
     let written = async {
         for part in [HELLO, bytes, LAST] {

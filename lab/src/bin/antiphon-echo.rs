@@ -1,7 +1,11 @@
 //! An echo tool on Antiphon, set up like `bare-echo`. With `--telemetry metrics` it counts, with `--telemetry spans` it
 //! traces, too.
 
-use antiphon::{HttpConfig, Prometheus, Telemetry, prelude::*};
+use antiphon::{
+    http::HttpConfig,
+    prelude::*,
+    telemetry::{Prometheus, Telemetry},
+};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::{
     error::OTelSdkResult,

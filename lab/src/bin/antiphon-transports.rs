@@ -1,6 +1,6 @@
 //! An echo tool on Antiphon, over every transport: `--stdio`, or all the others at `--http ADDRESS`.
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use antiphon_transport::{
     sse::{self, SseConfig},
     websocket::{self, WebSocketConfig},
@@ -26,11 +26,11 @@ async fn main() -> anyhow::Result<()> {
     let (over_websocket, over_sse) = (server.clone(), server.clone());
     let websocket = websocket::router(WebSocketConfig::default(), move |transport| {
         let server = over_websocket.clone();
-        async move { drop(server.serve_over(transport).await) }
+        async move { drop(server.serve_transport(transport).await) }
     });
     let sse = sse::router(SseConfig::default(), move |transport| {
         let server = over_sse.clone();
-        async move { drop(server.serve_over(transport).await) }
+        async move { drop(server.serve_transport(transport).await) }
     });
     let router = server
         .router(HttpConfig::default().with_sessions(false))

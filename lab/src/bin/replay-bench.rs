@@ -8,8 +8,9 @@ use std::{
 };
 
 use antiphon::{
-    KeyRing, Limits, SealConfig,
+    Limits,
     prelude::*,
+    seal::{KeyRing, SealConfig},
     testing::{Client, Revision},
 };
 use antiphon_replay::{Advance, Journal, Machine, Op, Turn};
@@ -62,7 +63,7 @@ async fn long(ctx: &Ctx, count: Count) -> Result<String> {
 fn server() -> Result<Server> {
     Ok(Server::builder("long", "1.0.0")
         .with_seal(SealConfig::default().with_keys(KeyRing::new(1, [1; 32])).with_max_bytes(1 << 20))
-        .with_limits(Limits::default().with_rounds(10_000))
+        .with_limits(Limits::default().with_max_rounds(10_000))
         .tool(Tool::new("long", "Takes long", long))
         .build()?)
 }

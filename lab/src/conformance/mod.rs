@@ -143,7 +143,7 @@ impl Suite {
             .stdout(log.try_clone()?)
             .stderr(log)
             .status()
-            .context("could not start the suite; remove conformance/suite/node_modules and try again")?;
+            .context("could not start the suite; remove lab/conformance/suite/node_modules and try again")?;
         Ok(status.success())
     }
 

@@ -67,7 +67,7 @@ fn endpoint(server: &Server) -> Endpoint {
     Endpoint::new("in-process", move || {
         let (near, far) = tokio::io::duplex(1 << 16);
         let server = server.clone();
-        tokio::spawn(async move { server.serve(far).await });
+        tokio::spawn(async move { server.serve_stream(far).await });
         std::future::ready(Ok::<_, std::io::Error>(near))
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use antiphon::SealConfig;
+use antiphon::seal::SealConfig;
 use anyhow::{Context as _, Result};
 use rmcp::{
     ClientHandler, ClientLifecycleMode, ClientServiceExt as _, ErrorData, RoleClient,
@@ -61,7 +61,7 @@ async fn connect(
     mode: ClientLifecycleMode,
 ) -> Result<(Traveller, RunningService<RoleClient, Traveller>)> {
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(async move { server.serve(far).await });
+    tokio::spawn(async move { server.serve_stream(far).await });
     let traveller = Traveller::default();
     let client = traveller.clone().serve_with_lifecycle(near, mode).await?;
     Ok((traveller, client))

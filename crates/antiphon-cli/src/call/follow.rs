@@ -6,6 +6,7 @@ use antiphon_host::{
     Connection, Error, TaskHandle, TaskInfo, TaskStatus,
     model::{CallToolResult, Tool},
 };
+use antiphon_transport::revision;
 use anyhow::Result;
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -35,7 +36,7 @@ pub(super) enum Ended {
 pub(super) async fn call(connection: &Connection, person: &Person, making: Making<'_>) -> Result<Ended> {
     let Making { server, tool, arguments, as_task, detach, timeout, log_level } = making;
     let info = connection.server().await;
-    let modern = info.revision.as_str() >= "2026-07-28";
+    let modern = info.revision.as_str() >= revision::ROUNDS;
     person.terminal().screen.show_logs_from(log_level.unwrap_or("off"));
     let mut call = connection.call(&tool.name, arguments);
     if let Some(level) = log_level {

@@ -23,8 +23,8 @@ pub(crate) use self::{
     show::{block as show_block, print_result, resource as show_resource},
 };
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     person::{Answering, Person, Watched},
     print::{clean, line, print},
     target::Target,

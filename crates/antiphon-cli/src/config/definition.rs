@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use antiphon_host::Lifecycle;
+use antiphon_transport::revision;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +62,14 @@ impl Definition {
     pub(crate) fn lifecycle(&self) -> Result<Lifecycle> {
         Ok(match self.revision.as_deref() {
             None => Lifecycle::Auto,
-            Some("2026-07-28") => Lifecycle::Modern,
-            Some("2025-11-25" | "2025-06-18" | "2025-03-26" | "2024-11-05") => Lifecycle::Legacy,
+            Some(revision::ROUNDS) => Lifecycle::Modern,
+            Some(known) if revision::VERSIONS.contains(&known) => Lifecycle::Legacy,
             Some(other) => {
-                let message = format!("`{other}` is no revision of MCP; write 2026-07-28 or 2025-11-25");
+                let message = format!(
+                    "`{other}` is not a revision of MCP; write {} or {}",
+                    revision::ROUNDS,
+                    revision::SESSION
+                );
                 return Err(Misused(message).into());
             }
         })

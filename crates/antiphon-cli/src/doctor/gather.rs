@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use antiphon_host::{Connection, Endpoint, Error as HostError, Form, HostBuilder, Lifecycle, Page, Shown};
 use antiphon_llm::{BoxFuture, Error as ModelError, Model, Reply, Request};
+use antiphon_transport::revision;
 use anyhow::Result;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -13,8 +14,8 @@ use super::{
     web, words,
 };
 use crate::{
-    app::App,
     config::{Definition, Kind},
+    global::App,
     secrets,
     target::{Reach, Revision},
 };
@@ -58,7 +59,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &Reach) -> Result<Rep
     };
     // Each, unless one is asked for.
     let wanted = |lifecycle| reach.revision.is_none_or(|it| Revision::lifecycle(Some(it)) == lifecycle);
-    let revisions = [("2026-07-28", Lifecycle::Modern), ("2025-11-25", Lifecycle::Legacy)];
+    let revisions = [(revision::ROUNDS, Lifecycle::Modern), (revision::SESSION, Lifecycle::Legacy)];
     for (asked, lifecycle) in revisions.into_iter().filter(|(_, lifecycle)| wanted(*lifecycle)) {
         let (attempt, connection) = attempt(&endpoint, url, asked, lifecycle).await;
         report.attempts.push(attempt);

@@ -14,7 +14,7 @@ use self::{
     checks::{Finding, Level},
     report::Report,
 };
-use crate::{app::App, exit::Outcome, print, target::Reach};
+use crate::{exit::Outcome, global::App, print, target::Reach};
 
 /// Find out what a server declares and what will work with it. No tool is called.
 #[derive(Debug, Args)]

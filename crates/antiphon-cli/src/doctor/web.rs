@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon_transport::revision;
 use reqwest::{Client, RequestBuilder, redirect::Policy};
 use serde_json::json;
 
@@ -41,13 +42,17 @@ const SESSION: &str = "mcp-session-id";
 async fn end(client: &Client, url: &str, definition: &Definition, reach: &Reach, answer: &reqwest::Response) {
     if let Some(id) = answer.headers().get(SESSION) {
         let request = with_headers(client.delete(url), definition, reach);
-        let _ = request.header(SESSION, id.clone()).header("MCP-Protocol-Version", "2025-11-25").send().await;
+        let _ = request
+            .header(SESSION, id.clone())
+            .header("MCP-Protocol-Version", revision::SESSION)
+            .send()
+            .await;
     }
 }
 
 fn initialize(client: &Client, url: &str) -> RequestBuilder {
     let about = json!({"name": "antiphon-doctor", "version": env!("CARGO_PKG_VERSION")});
-    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": about});
+    let params = json!({"protocolVersion": revision::SESSION, "capabilities": {}, "clientInfo": about});
     client
         .post(url)
         .header("Accept", "application/json, text/event-stream")

@@ -14,8 +14,8 @@ use serde_json::json;
 
 use self::project::Project;
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print,
 };
 

@@ -20,7 +20,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use self::{answers::Answers, terminal::Terminal};
-use crate::{app::App, config::ModelChoice, exit::Outcome, print::clean};
+use crate::{config::ModelChoice, exit::Outcome, global::App, print::clean};
 
 /// How what a server asks is answered.
 #[derive(Clone, Debug, Args)]

@@ -7,7 +7,7 @@ use indicatif::HumanBytes;
 use serde_json::json;
 
 use super::{page::Manifest, set::Set, table};
-use crate::{app::App, exit::Outcome, print};
+use crate::{exit::Outcome, global::App, print};
 
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     let remote = set.reach().await?;

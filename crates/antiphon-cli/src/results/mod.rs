@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use self::{export::Export, open::Open, query::Query, set::Set, view::View};
 pub(crate) use self::{open::address, set::Remote};
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print,
 };
 

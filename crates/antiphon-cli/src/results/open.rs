@@ -14,7 +14,7 @@ use super::{
     page::WRITING,
     set::{Remote, Set},
 };
-use crate::{app::App, doorway::Doorway, exit::Outcome, print};
+use crate::{doorway::Doorway, exit::Outcome, global::App, print};
 
 /// How long a person may look before the link ends, if the server allows it.
 const LIFE: Duration = Duration::from_hours(1);

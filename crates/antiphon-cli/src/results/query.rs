@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::{page::WRITING, set::Set, table};
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print, stdin,
 };
 

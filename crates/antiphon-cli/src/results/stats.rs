@@ -7,7 +7,7 @@ use comfy_table::{Cell, CellAlignment, Color};
 use serde_json::Value;
 
 use super::{set::Set, table};
-use crate::{app::App, exit::Outcome, print};
+use crate::{exit::Outcome, global::App, print};
 
 /// How wide the picture of a column is at most.
 const WIDTH: usize = 24;

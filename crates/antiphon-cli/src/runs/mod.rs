@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use self::endpoint::Endpoint;
 use crate::{
-    app::App,
     exit::Outcome,
+    global::App,
     print::{line, print},
 };
 

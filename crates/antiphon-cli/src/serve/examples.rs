@@ -1,6 +1,10 @@
 //! The examples that can be served.
 
-use antiphon::{HttpConfig, KeyRing, SealConfig, ServeConfig, ServerBuilder, shutdown_signal};
+use antiphon::{
+    ServerBuilder,
+    http::{HttpConfig, ServeConfig, shutdown_signal},
+    seal::{KeyRing, SealConfig},
+};
 use antiphon_results::DualResponseServerOptions;
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, Result};
@@ -9,8 +13,8 @@ use tokio::net::TcpListener;
 
 use super::Serve;
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print,
 };
 

@@ -6,7 +6,7 @@ mod examples;
 use anyhow::Result;
 use clap::Args;
 
-use crate::{app::App, config::ModelChoice, exit::Outcome};
+use crate::{config::ModelChoice, exit::Outcome, global::App};
 
 /// Serve one of the examples. Alone: list them.
 #[derive(Debug, Args)]

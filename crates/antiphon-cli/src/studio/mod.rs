@@ -18,14 +18,14 @@ use std::{
     sync::Arc,
 };
 
-use antiphon::ServeConfig;
+use antiphon::http::ServeConfig;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use self::sessions::Sessions;
-use crate::{app::App, config::ModelChoice, doorway::Doorway, exit::Outcome, print, target::Reach};
+use crate::{config::ModelChoice, doorway::Doorway, exit::Outcome, global::App, print, target::Reach};
 
 /// Open a page in the browser to call tools, answer what they ask, and watch their runs.
 ///
@@ -83,7 +83,7 @@ impl Studio {
             }
             opened.ok()
         };
-        antiphon::serve(listener, router, ServeConfig::default(), std::future::pending()).await;
+        antiphon::http::serve(listener, router, ServeConfig::default(), std::future::pending()).await;
         Ok(Outcome::Done)
     }
 }

@@ -7,11 +7,12 @@ use std::sync::{
 
 use antiphon_host::{Connection, Event, HostLimits, model::Tool};
 use antiphon_llm::Model;
+use antiphon_transport::revision;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{asks::Asks, call, desk::Desk, feed::Feed, refusal::Refusal, viewer::Viewer};
-use crate::{app::App, target::Target};
+use crate::{global::App, target::Target};
 
 /// A person watches, and ends what goes round in circles.
 const ROUNDS: u32 = 1_000;
@@ -156,7 +157,7 @@ impl Session {
 /// Whether the server asks while a call is under way, not in its answers.
 pub(super) fn is_legacy(revision: &str) -> bool {
     // Revisions are dates, so they sort as text.
-    revision < "2026-07-28"
+    revision < revision::ROUNDS
 }
 
 /// Tells the page what the server tells.

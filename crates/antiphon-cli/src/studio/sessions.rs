@@ -7,14 +7,15 @@ use std::{
 };
 
 use antiphon_llm::Model;
+use antiphon_transport::revision;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{refusal::Refusal, session::Session};
 use crate::{
-    app::App,
     config::{Config, Kind},
     exit::Misused,
+    global::App,
     target::{Reach, Revision, Target},
 };
 
@@ -60,8 +61,8 @@ impl Sessions {
             "servers": servers,
             "first": self.first.as_ref().map(|(server, _)| server),
             "revision": revision.map(|revision| match revision {
-                Revision::Modern => "2026-07-28",
-                Revision::Legacy => "2025-11-25",
+                Revision::Modern => revision::ROUNDS,
+                Revision::Legacy => revision::SESSION,
             }),
             "model": self.model.as_deref().map(Model::name),
         })
@@ -78,8 +79,8 @@ impl Sessions {
         };
         reach.revision = match revision {
             None => None,
-            Some("2026-07-28") => Some(Revision::Modern),
-            Some("2025-11-25") => Some(Revision::Legacy),
+            Some(revision::ROUNDS) => Some(Revision::Modern),
+            Some(revision::SESSION) => Some(Revision::Legacy),
             Some(other) => {
                 let message = format!("`{other}` is no revision of MCP; 2026-07-28 and 2025-11-25 are");
                 return Err(Refusal::new(StatusCode::BAD_REQUEST, message));

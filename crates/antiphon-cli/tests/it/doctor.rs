@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon::{TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+};
 use axum::http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::json;

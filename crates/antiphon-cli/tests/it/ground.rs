@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::Stdio};
 
-use antiphon::{HttpConfig, Server, prelude::*};
+use antiphon::{Server, http::HttpConfig, prelude::*};
 use antiphon_results::{
     CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, Rows, Source,
 };

@@ -500,7 +500,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
     Options:
           --keys <KEYS>            The server's keys, `1=<64 hex digits>`, several with commas. Better
                                    in the environment than on the command line [env: ANTIPHON_KEYS]
-          --server <SERVER>        The server's name, or its `SealConfig::audience`
+          --server <SERVER>        The server's name, or its `SealConfig::with_audience`
           --tool <TOOL>            The tool that was called; of a prompt its name, of a resource its URI
           --arguments <ARGUMENTS>  The arguments of the call, as JSON [default: {}]
           --principal <PRINCIPAL>  Who called, where the server tells callers apart

@@ -3,8 +3,9 @@
 use std::{process::Output, time::Duration};
 
 use antiphon::{
-    Server, TaskConfig, TaskPolicy,
+    Server,
     prelude::*,
+    task::{TaskConfig, TaskPolicy},
     testing::{Client, Revision},
 };
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ impl Served {
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = server.operators(TOKEN).unwrap();
+        let router = server.operator_router(TOKEN).unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { server, url }
     }
@@ -146,5 +147,5 @@ async fn who_is_no_operator_sees_nothing() {
     let output = served.runs_with("a-token-of-somebody-elses-altogether", &["list"]).await;
     assert_eq!(output.status.code(), Some(6));
     assert_eq!(text(&output), "error: the server does not take this token\n");
-    assert!(served.server.operators("short").is_err());
+    assert!(served.server.operator_router("short").is_err());
 }

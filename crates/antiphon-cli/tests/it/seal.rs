@@ -1,8 +1,9 @@
 //! `antiphon seal`.
 
 use antiphon::{
-    SealConfig, Server,
+    Server,
     prelude::*,
+    seal::SealConfig,
     testing::{Client, Revision},
 };
 use insta::assert_snapshot;

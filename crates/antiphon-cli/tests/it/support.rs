@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use antiphon::{HttpConfig, Server};
+use antiphon::{Server, http::HttpConfig};
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, net::TcpListener, process::Command};
 

@@ -1,6 +1,10 @@
 //! A server that has something of everything to talk about.
 
-use antiphon::{Level, Prompt, Resource, TaskConfig, TaskPolicy, ToolOutput, prelude::*};
+use antiphon::{
+    Level, Prompt, Resource, ToolOutput,
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+};
 use serde_json::{Map, Value, json};
 
 #[derive(Deserialize, JsonSchema)]
@@ -35,7 +39,7 @@ async fn order(ctx: &Ctx, _: ()) -> Result<String> {
 
 async fn long(ctx: &Ctx, _: ()) -> Result<String> {
     for done in 1..=3 {
-        ctx.notify(Progress::of(f64::from(done), 3.0).message(format!("file {done}")));
+        ctx.progress(Progress::of(f64::from(done), 3.0).message(format!("file {done}")));
     }
     ctx.log(Level::Debug, "too small to matter");
     ctx.log_from("disk", Level::Warning, json!({"free": 3}));

@@ -197,7 +197,7 @@ async fn a_dual_response_is_a_table_and_a_hint() {
     let results = DualResponseServerOptions::new(format!("{base}/resources"));
     let results = DualResponseServer::new(results).unwrap();
     let server = Server::builder("s", "1").with_results(results).tool(Tool::new("report", "Reports", report));
-    let router = server.build().unwrap().router(antiphon::HttpConfig::default());
+    let router = server.build().unwrap().router(antiphon::http::HttpConfig::default());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     let url = format!("{base}/mcp");
     let said = antiphon(&["call", &url, "report"]).await.ended(0);

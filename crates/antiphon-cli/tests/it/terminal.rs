@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{TaskPolicy, prelude::*};
+use antiphon::{prelude::*, task::TaskPolicy};
 use serde_json::{Value, json};
 
 use crate::{
@@ -122,12 +122,12 @@ async fn a_person_looks_at_samples_and_pages_before_they_go_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn progress_is_a_bar_and_a_task_that_is_left_goes_on() {
     let hang = async |ctx: &Ctx, _: ()| -> Result<String> {
-        ctx.notify(Progress::of(1.0, 2.0).message("halfway"));
+        ctx.progress(Progress::of(1.0, 2.0).message("halfway"));
         tokio::time::sleep(Duration::from_hours(1)).await;
         Ok("late".into())
     };
     let server = Server::builder("slow", "1.0.0")
-        .with_tasks(antiphon::TaskConfig::default())
+        .with_tasks(antiphon::task::TaskConfig::default())
         .tool(Tool::new("hang", "Never ends", hang).with_tasks(TaskPolicy::Never))
         .tool(Tool::new("later", "Never ends, as a task", hang).with_tasks(TaskPolicy::Always))
         .build()

@@ -10,11 +10,12 @@ use std::{
 };
 
 use antiphon::{
-    Level, Prompt, Resource, ResourceTemplate, Server, TaskConfig, TaskPolicy, Tool,
+    Level, Prompt, Resource, ResourceTemplate, Server, Tool,
     elicitation::UrlElicitation,
     model::{ContentBlock, ResourceLink},
     prelude::*,
     sampling::ToolDefinition,
+    task::{TaskConfig, TaskPolicy},
 };
 use serde_json::{Value, json};
 
@@ -133,9 +134,9 @@ impl Pages {
 
 async fn work(ctx: &Ctx, _: ()) -> Result<String> {
     ctx.log(Level::Debug, "too quiet");
-    ctx.notify(Progress::of(1.0, 2.0));
+    ctx.progress(Progress::of(1.0, 2.0));
     ctx.log(Level::Info, "half-way");
-    ctx.notify(Progress::of(2.0, 2.0));
+    ctx.progress(Progress::of(2.0, 2.0));
     Ok("worked".into())
 }
 
@@ -218,8 +219,10 @@ pub(crate) fn server() -> Server {
 }
 
 fn build(pages: Pages, open: Arc<AtomicBool>) -> Server {
-    let reverse = async |_: &Ctx, Text { input }: Text| Ok(reversed(&input));
-    let structured = async |_: &Ctx, Text { input }: Text| Ok(Json(Reversed { foo: reversed(&input) }));
+    let reverse = async |_: &Ctx, Text { input }: Text| -> Result<String> { Ok(reversed(&input)) };
+    let structured = async |_: &Ctx, Text { input }: Text| -> Result<Json<Reversed>> {
+        Ok(Json(Reversed { foo: reversed(&input) }))
+    };
     Server::builder("contract", "1.0.0")
         .with_instructions("instructions")
         .with_tasks(
@@ -253,15 +256,23 @@ fn build(pages: Pages, open: Arc<AtomicBool>) -> Server {
         .tool(Tool::new("nap", "Takes a while", nap))
         .tool(Tool::new("vanish", "Is gone, or takes a while", vanish))
         .tool(Tool::new("roots", "Asks where the person works", roots))
-        .prompt(Prompt::new("prompt", "description", async |_: &Ctx, Name { name }: Name| {
-            Ok(format!("Hello, {name}!"))
+        .prompt(Prompt::new(
+            "prompt",
+            "description",
+            async |_: &Ctx, Name { name }: Name| -> Result<String> { Ok(format!("Hello, {name}!")) },
+        ))
+        .resource(Resource::new("test://text", "text", async |_: &Ctx, _: ()| -> Result<String> {
+            Ok("the text".to_owned())
         }))
-        .resource(Resource::new("test://text", "text", async |_: &Ctx, _: ()| Ok("the text".to_owned())))
         .resource_template(
-            ResourceTemplate::new("test://number/{name}", "number", async |_: &Ctx, Name { name }: Name| {
-                Ok(format!("number {name}"))
-            })
-            .completes("name", |_: antiphon::Completion| async { Ok(vec!["1".to_owned(), "2".to_owned()]) }),
+            ResourceTemplate::new(
+                "test://number/{name}",
+                "number",
+                async |_: &Ctx, Name { name }: Name| -> Result<String> { Ok(format!("number {name}")) },
+            )
+            .completes("name", |_: antiphon::prompt::Completion| async {
+                Ok(vec!["1".to_owned(), "2".to_owned()])
+            }),
         )
         .build()
         .expect("the contract's server can be built")

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{HttpConfig, Server};
+use antiphon::{Server, http::HttpConfig};
 use antiphon_host::{Connection, Endpoint, Host, HostBuilder, Lifecycle};
 use antiphon_transport::{
     sse::{self, SseConfig},
@@ -238,7 +238,7 @@ fn in_process(wires: &Wires, frames: Option<Frames>) -> Endpoint {
             None => wires.join(wire, end),
         }
         let server = server.clone();
-        tokio::spawn(async move { server.serve(far).await });
+        tokio::spawn(async move { server.serve_stream(far).await });
         std::future::ready(Ok::<_, std::io::Error>(near))
     })
 }
@@ -264,7 +264,7 @@ async fn over_websocket(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
     let server = fixture::server();
     let config = WebSocketConfig::default().with_tasks(true);
     let address =
-        serve(websocket::router(config, move |transport| serve_over(server.clone(), transport))).await;
+        serve(websocket::router(config, move |transport| serve_transport(server.clone(), transport))).await;
     let address = wires.before(address).await;
     (Endpoint::websocket(format!("ws://{address}/ws")), Some(address))
 }
@@ -272,18 +272,19 @@ async fn over_websocket(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
 async fn over_sse(wires: &Wires) -> (Endpoint, Option<SocketAddr>) {
     let server = fixture::server();
     let config = SseConfig::default().with_tasks(true);
-    let address = serve(sse::router(config, move |transport| serve_over(server.clone(), transport))).await;
+    let address =
+        serve(sse::router(config, move |transport| serve_transport(server.clone(), transport))).await;
     let address = wires.before(address).await;
     (Endpoint::sse(format!("http://{address}/sse")), Some(address))
 }
 
-async fn serve_over<T, E, A>(server: Server, transport: T)
+async fn serve_transport<T, E, A>(server: Server, transport: T)
 where
     T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
     // A host that goes is how every test ends.
-    let _ = server.serve_over(transport).await;
+    let _ = server.serve_transport(transport).await;
 }
 
 async fn serve(router: axum::Router) -> SocketAddr {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use antiphon::{History, prelude::*};
+use antiphon::{exchange::History, prelude::*};
 use antiphon_host::{
     Approval, BoxFuture, Defaults, Error as HostError, Form, Host, HostLimits, Refused, Root, Shown,
 };
@@ -193,7 +193,7 @@ async fn a_server_that_keeps_asking_is_given_up() {
             let _ = ctx.elicit::<Pick>("Again?").await?;
         }
     }
-    let limits = antiphon::Limits::default().with_rounds(100);
+    let limits = antiphon::Limits::default().with_max_rounds(100);
     let server = Server::builder("s", "1")
         .tool(Tool::new("endless", "Asks", endless))
         .with_limits(limits)

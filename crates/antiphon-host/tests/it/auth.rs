@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use antiphon_host::{
     AuthConfig, CredentialError, CredentialStore, Error as HostError, Host, HttpEndpoint, Lifecycle,
     StoredCredentials, Unattended,
@@ -61,7 +61,7 @@ impl Guarded {
         let guarded = Self { base, works, seen };
         let server = Server::builder("guarded", "1")
             .with_state(Arc::clone(&guarded.works))
-            .tool(Tool::new("work", "Works", async |ctx: &Ctx, _: ()| {
+            .tool(Tool::new("work", "Works", async |ctx: &Ctx, _: ()| -> Result<String> {
                 Ok(ctx.state::<Arc<AtomicUsize>>()?.fetch_add(1, Ordering::SeqCst).to_string())
             }))
             .build()

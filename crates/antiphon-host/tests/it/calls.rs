@@ -26,7 +26,7 @@ async fn blocks(_: &Ctx, _: ()) -> Result<antiphon::ToolOutput> {
 
 async fn work(ctx: &Ctx, _: ()) -> Result<String> {
     for i in 1..=3 {
-        ctx.notify(Progress::of(f64::from(i), 3.0));
+        ctx.progress(Progress::of(f64::from(i), 3.0));
         ctx.log(Level::Info, format!("step {i}"));
         tokio::task::yield_now().await;
     }
@@ -55,8 +55,12 @@ fn server(noticed: &Arc<tokio::sync::Notify>) -> Server {
         .tool(Tool::new("blocks", "Has all blocks", blocks))
         .tool(Tool::new("work", "Works", work))
         .tool(Tool::new("slow", "Never ends", slow))
-        .prompt(Prompt::new("hello", "Says hello", async |_: &Ctx, _: ()| Ok("Hello!".to_owned())))
-        .resource(Resource::new("test://a", "a", async |_: &Ctx, _: ()| Ok("A".to_owned())))
+        .prompt(Prompt::new("hello", "Says hello", async |_: &Ctx, _: ()| -> Result<String> {
+            Ok("Hello!".to_owned())
+        }))
+        .resource(Resource::new("test://a", "a", async |_: &Ctx, _: ()| -> Result<String> {
+            Ok("A".to_owned())
+        }))
         .build()
         .unwrap()
 }
@@ -198,7 +202,7 @@ fn fragile(server: &Server) -> (Endpoint, Arc<Mutex<Vec<tokio::task::AbortHandle
         let (near, mut wire) = tokio::io::duplex(1 << 16);
         let (mut end, far) = tokio::io::duplex(1 << 16);
         let server = server.clone();
-        tokio::spawn(async move { server.serve(far).await });
+        tokio::spawn(async move { server.serve_stream(far).await });
         let piping = tokio::spawn(async move { tokio::io::copy_bidirectional(&mut wire, &mut end).await });
         pipes.lock().unwrap().push(piping.abort_handle());
         std::future::ready(Ok::<_, std::io::Error>(near))

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use antiphon::{HttpConfig, ServeConfig, prelude::*};
+use antiphon::{
+    http::{HttpConfig, ServeConfig},
+    prelude::*,
+};
 use antiphon_host::{Endpoint, Host, Lifecycle};
 use antiphon_transport::{
     sse::{self, SseConfig},
@@ -40,11 +43,11 @@ async fn call_in_flight_is_answered_over_every_transport_by_a_server_that_is_ask
         let (one, other) = (server.clone(), server.clone());
         let over_websocket = websocket::router(WebSocketConfig::default(), move |transport| {
             let server = one.clone();
-            async move { drop(server.serve_over(transport).await) }
+            async move { drop(server.serve_transport(transport).await) }
         });
         let over_sse = sse::router(SseConfig::default(), move |transport| {
             let server = other.clone();
-            async move { drop(server.serve_over(transport).await) }
+            async move { drop(server.serve_transport(transport).await) }
         });
         let app = server.router(HttpConfig::default()).merge(over_websocket).merge(over_sse);
         let (stop, stopped) = oneshot::channel::<()>();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use antiphon_host::{Error as HostError, Host, HttpEndpoint, Lifecycle};
 use axum::{
     Router,
@@ -31,9 +31,14 @@ async fn serve(router: Router) -> String {
 fn server() -> Server {
     let schema =
         json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
-    let tool = Tool::raw("where", "Says where", schema, async |_: &Ctx, arguments: Map<String, Value>| {
-        Ok(arguments["region"].as_str().unwrap_or_default().to_owned())
-    });
+    let tool = Tool::raw(
+        "where",
+        "Says where",
+        schema,
+        async |_: &Ctx, arguments: Map<String, Value>| -> Result<String> {
+            Ok(arguments["region"].as_str().unwrap_or_default().to_owned())
+        },
+    );
     Server::builder("s", "1").tool(tool).build().unwrap()
 }
 

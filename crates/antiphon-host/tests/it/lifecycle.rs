@@ -11,7 +11,7 @@ use crate::support::endpoint;
 
 fn server() -> Server {
     Server::builder("s", "1")
-        .tool(Tool::new("hi", "Says hi", async |_: &Ctx, _: ()| Ok("hi".to_owned())))
+        .tool(Tool::new("hi", "Says hi", async |_: &Ctx, _: ()| -> Result<String> { Ok("hi".to_owned()) }))
         .build()
         .unwrap()
 }
@@ -71,7 +71,7 @@ async fn a_server_that_takes_long_to_start_is_asked_for_the_newest_all_the_same(
         let (near, far) = tokio::io::duplex(1 << 16);
         tokio::spawn(async move {
             tokio::time::sleep(LONG).await;
-            server().serve(far).await
+            server().serve_stream(far).await
         });
         std::future::ready(Ok::<_, std::io::Error>(near))
     });

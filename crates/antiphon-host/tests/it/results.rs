@@ -1,6 +1,6 @@
 //! Dual responses, from the tool to the last row.
 
-use antiphon::{HttpConfig, prelude::*};
+use antiphon::{http::HttpConfig, prelude::*};
 use antiphon_host::{Endpoint, Host};
 use antiphon_results::{
     CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, Rows, Source,
@@ -91,7 +91,9 @@ async fn headers_are_not_for_whoever_is_connected_to() {
 
 #[tokio::test]
 async fn plain_result_is_no_dual_response() {
-    let tool = Tool::new("plain", "Says something", async |_: &Ctx, _: ()| Ok("hello".to_owned()));
+    let tool = Tool::new("plain", "Says something", async |_: &Ctx, _: ()| -> Result<String> {
+        Ok("hello".to_owned())
+    });
     let server = Server::builder("s", "1").tool(tool).build().unwrap();
     let connection = Host::builder("h", "1").build().connect(endpoint(&server)).await.unwrap();
     let result = connection.call("plain", json!({})).await.unwrap();

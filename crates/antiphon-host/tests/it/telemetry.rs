@@ -27,7 +27,7 @@ async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
 fn server() -> Server {
     Server::builder("greeter", "1.0.0")
         .tool(Tool::new("greet", "Greets", greet))
-        .with_telemetry(antiphon::Telemetry::global())
+        .with_telemetry(antiphon::telemetry::Telemetry::global())
         .build()
         .unwrap()
 }

@@ -90,7 +90,7 @@ pub trait Application: Send + Sync + 'static {
 ///
 /// let app = Arc::new(App(Drain::new(CancellationToken::new())));
 /// let config = HttpConfig::default();
-/// let router: axum::Router = axum::Router::new().route(&config.path, endpoint(app, || Tools, None, &config));
+/// let router: axum::Router = axum::Router::new().route(config.path(), endpoint(app, || Tools, None, &config));
 /// # let _ = router;
 /// ```
 pub fn endpoint<S: ServerHandler>(

@@ -87,7 +87,7 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, 
         Ok(Collected::Not(body)) => Ok(Received(Content::Not(Request::from_parts(parts, body)))),
         Ok(Collected::NoRoom) => {
             let after = [(header::RETRY_AFTER, "1")];
-            let why = "Service Unavailable: requests take too much memory at once; try again later, or raise `HttpConfig::with_max_bodies_bytes` on the server";
+            let why = "Service Unavailable: requests take too much memory at once; try again later, or raise `HttpConfig::with_body_memory` on the server";
             Err((StatusCode::SERVICE_UNAVAILABLE, after, why).into_response())
         }
         Ok(Collected::TooHeavy(error)) => {

@@ -30,68 +30,71 @@ use crate::body::Held;
 
 /// What a connection may take of a server.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ServeConfig {
-    /// How long a client may take to send the head of a request, and how long it may stay without sending one.
-    /// Default: 75 seconds, more than the 60 for which proxies keep a connection that they may use again.
-    pub head_timeout: Duration,
-    /// The longest head of a request, in bytes; more is answered with 431. Default: 64 KiB.
-    pub head_bytes: usize,
-    /// How long a client may take nothing of what is sent to it. Default: 60 seconds.
-    pub stall: Duration,
-    /// How many connections there may be at a time. One more takes the place of the oldest that has no request in
-    /// hand; if all have, it is answered with 503. Default: 4096.
-    pub connections: usize,
-    /// How long requests in hand may go on once the server is asked to end. Default: 30 seconds.
-    pub drain: Duration,
+    header_timeout: Duration,
+    max_header_bytes: usize,
+    write_timeout: Duration,
+    max_connections: usize,
+    drain: Duration,
 }
 
 impl Default for ServeConfig {
     fn default() -> Self {
         Self {
-            head_timeout: Duration::from_secs(75),
-            head_bytes: 64 * 1024,
-            stall: Duration::from_secs(60),
-            connections: 4096,
+            header_timeout: Duration::from_secs(75),
+            max_header_bytes: 64 * 1024,
+            write_timeout: Duration::from_secs(60),
+            max_connections: 4096,
             drain: Duration::from_secs(30),
         }
     }
 }
 
 impl ServeConfig {
-    /// Sets how long a client may take to send the head of a request, or to send none.
+    /// Sets how long a client can take to send the headers of a request, and how long a connection can stay idle. Default: 75
+    /// seconds.
+    ///
+    /// That is more than the 60 seconds for which proxies keep a connection to use it again.
     #[must_use]
-    pub fn with_head_timeout(mut self, timeout: Duration) -> Self {
-        self.head_timeout = timeout;
+    pub fn with_header_timeout(mut self, header_timeout: Duration) -> Self {
+        self.header_timeout = header_timeout;
         self
     }
 
-    /// Sets the longest head of a request, in bytes.
+    /// Sets the longest request headers, in bytes. Longer ones are answered with 431. Default: 64 KiB.
     #[must_use]
-    pub fn with_head_bytes(mut self, bytes: usize) -> Self {
-        self.head_bytes = bytes;
+    pub fn with_max_header_bytes(mut self, max_header_bytes: usize) -> Self {
+        self.max_header_bytes = max_header_bytes;
         self
     }
 
-    /// Sets how long a client may take nothing of what is sent to it.
+    /// Sets how long a client can read nothing of what is sent to it. Default: 60 seconds.
     #[must_use]
-    pub fn with_stall(mut self, stall: Duration) -> Self {
-        self.stall = stall;
+    pub fn with_write_timeout(mut self, write_timeout: Duration) -> Self {
+        self.write_timeout = write_timeout;
         self
     }
 
-    /// Sets how many connections there may be at a time.
+    /// Sets how many connections there can be at the same time, at least 1. Default: 4096.
+    ///
+    /// A new connection beyond that replaces the oldest one without a request in flight. If there is none, it is answered with
+    /// 503.
     #[must_use]
-    pub fn with_connections(mut self, connections: usize) -> Self {
-        self.connections = connections.max(1);
+    pub fn with_max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections.max(1);
         self
     }
 
-    /// Sets how long requests in hand may go on once the server is asked to end.
+    /// Sets how long requests in flight can go on after the server is asked to end. Default: 30 seconds.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
+    }
+
+    /// How long requests in flight can go on after the server is asked to end.
+    pub fn drain(&self) -> Duration {
+        self.drain
     }
 }
 
@@ -119,7 +122,7 @@ pub async fn serve(
     config: ServeConfig,
     shutdown: impl Future<Output = ()>,
 ) {
-    let connections = Connections::new(config.connections);
+    let connections = Connections::new(config.max_connections);
     let drain = config.drain;
     let config = Arc::new(config);
     let mut shutdown = pin!(shutdown);
@@ -170,12 +173,12 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
         let answered = inner.call(request);
         async move { Ok::<_, Infallible>(answered.await?.map(|body| Held::new(body, busy, None))) }
     });
-    let io = TokioIo::new(Impatient::new(stream, config.stall));
+    let io = TokioIo::new(Impatient::new(stream, config.write_timeout));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(config.head_timeout)
-        .max_header_size(config.head_bytes);
+        .header_read_timeout(config.header_timeout)
+        .max_header_size(config.max_header_bytes);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     // A set polls only what was woken: the connection moves all the time, and to look at a token takes a lock.
     let mut requests = FuturesUnordered::from_iter([seat.request(Leave::Soon), seat.request(Leave::Now)]);

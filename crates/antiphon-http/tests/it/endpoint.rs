@@ -38,7 +38,7 @@ impl ServerHandler for Plain {}
 fn router(sessions: Option<&SharedSessions>, drain: &Drain) -> Router {
     let config = HttpConfig::default();
     let app = Arc::new(App(drain.clone()));
-    Router::new().route(&config.path, endpoint(app, || Plain, sessions, &config))
+    Router::new().route(config.path(), endpoint(app, || Plain, sessions, &config))
 }
 
 async fn post(router: &Router, user: &str, session: Option<&str>, message: Value) -> Response<Body> {

@@ -5,7 +5,7 @@ mod openai;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::{Map, Value};
 
-pub use self::openai::{Conversation, NotOpenAi};
+pub use self::openai::{Conversation, OpenAiHistoryError};
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ pub struct Conversation {
 /// Why a history could not be taken in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message {index}: {problem}")]
-pub struct NotOpenAi {
+pub struct OpenAiHistoryError {
     /// Which message, counted from 0.
     pub index: usize,
     /// What is wrong with it.
@@ -41,16 +41,16 @@ impl Conversation {
     /// let result = json!(history.messages[2]);
     /// assert_eq!(result["role"], "user");
     /// assert_eq!(result["content"][0]["toolUseId"], "1");
-    /// # Ok::<(), antiphon_llm::NotOpenAi>(())
+    /// # Ok::<(), antiphon_llm::OpenAiHistoryError>(())
     /// ```
     ///
     /// # Errors
     ///
     /// When a message is of no kind that is known.
-    pub fn from_openai(messages: &[Value]) -> Result<Self, NotOpenAi> {
+    pub fn from_openai(messages: &[Value]) -> Result<Self, OpenAiHistoryError> {
         let mut conversation = Self::default();
         for (index, message) in messages.iter().enumerate() {
-            conversation.take(message).map_err(|problem| NotOpenAi { index, problem })?;
+            conversation.take(message).map_err(|problem| OpenAiHistoryError { index, problem })?;
         }
         Ok(conversation)
     }

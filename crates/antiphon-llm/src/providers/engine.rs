@@ -16,7 +16,7 @@ use rig_core::{
 use rig_reqwest::{ReqwestClient, reqwest};
 
 use super::{
-    choose::choose,
+    choose_model::choose,
     config::{Key, ModelConfig, Needs, ProviderConfig, StructuredOutput},
     convert::Media,
     failure::Failure,

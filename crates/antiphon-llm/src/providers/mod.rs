@@ -19,7 +19,7 @@
 //! They need a Tokio runtime with time and I/O.
 
 mod anthropic;
-mod choose;
+mod choose_model;
 mod config;
 mod convert;
 mod engine;

@@ -152,7 +152,7 @@ impl SseConfig {
 
     /// Sets the budget of memory that this endpoint shares with others. Default: one of 64 MiB for the process.
     #[must_use]
-    pub fn with_bodies(mut self, budget: MemoryBudget) -> Self {
+    pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }

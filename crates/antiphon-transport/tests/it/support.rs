@@ -266,7 +266,7 @@ pub(crate) async fn serve(kind: Kind, tweaks: Tweaks) -> Served {
                 .with_max_message_bytes(tweaks.max_message_bytes)
                 .with_max_open_requests(tweaks.max_open_requests)
                 .with_max_connections(tweaks.max_connections)
-                .with_bodies(tweaks.bodies)
+                .with_body_budget(tweaks.bodies)
                 .with_queue(tweaks.queue)
                 .with_ping(tweaks.ping, tweaks.idle)
                 .with_send_timeout(tweaks.send_timeout);
@@ -277,7 +277,7 @@ pub(crate) async fn serve(kind: Kind, tweaks: Tweaks) -> Served {
                 .with_max_message_bytes(tweaks.max_message_bytes)
                 .with_max_open_requests(tweaks.max_open_requests)
                 .with_max_sessions(tweaks.max_connections)
-                .with_bodies(tweaks.bodies)
+                .with_body_budget(tweaks.bodies)
                 .with_queue(tweaks.queue)
                 .with_keep_alive(tweaks.ping)
                 .with_send_timeout(tweaks.send_timeout)

@@ -64,7 +64,7 @@ impl Ctx {
         let body = async move {
             if depth > limit {
                 return Err(Error::new(ErrorKind::Limit(format!(
-                    "branches are nested deeper than {limit}; raise `Limits::branch_depth` if they must be"
+                    "branches are nested deeper than {limit}; raise `Limits::with_branch_depth` if they must be"
                 ))));
             }
             body(&child).await

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Ctx, ask::Ask};
 use crate::{
-    elicitation::{CONTEXT_META, KEY_META},
     error::{Error, ErrorKind, Result},
     exchange::ElicitExchange,
     schema::{self, Form},
+    url_elicitation::{CONTEXT_META, KEY_META},
 };
 
 /// What a person made of a question.
@@ -160,7 +160,7 @@ impl Ctx {
     /// # Examples
     ///
     /// ```
-    /// # use antiphon::{ElicitKey, prelude::*};
+    /// # use antiphon::{elicitation::ElicitKey, prelude::*};
     /// #[derive(Deserialize, JsonSchema)]
     /// struct PickMove {
     ///     cell: u8,
@@ -179,7 +179,7 @@ impl Ctx {
     /// A key of another form does not compile:
     ///
     /// ```compile_fail
-    /// # use antiphon::{ElicitKey, prelude::*};
+    /// # use antiphon::{elicitation::ElicitKey, prelude::*};
     /// # #[derive(Deserialize, JsonSchema)] struct PickMove { cell: u8 }
     /// # #[derive(Deserialize, JsonSchema)] struct PickCard { card: String }
     /// const PICK_CARD: ElicitKey<PickCard> = ElicitKey::new("pickCard");

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::{Ctx, ask::Ask};
 use crate::{
-    elicitation::KEY_META,
     error::Result,
     protocol::{Note, Revision},
+    url_elicitation::KEY_META,
 };
 
 impl Ctx {

@@ -26,7 +26,7 @@ impl Ctx {
     ///
     /// async fn guess(ctx: &Ctx, _: ()) -> Result<String> {
     ///     let secret: u32 = ctx.step("secret", || async { Ok(42) }).await?;
-    ///     ctx.fold("guess", 1, async |ctx, tries: u32| {
+    ///     ctx.loop_with_state("guess", 1, async |ctx, tries: u32| {
     ///         let Guess { guess } = ctx.elicit(format!("Guess {tries}?")).await?.accepted()?;
     ///         Ok(if guess == secret {
     ///             ControlFlow::Break(format!("{tries} tries"))
@@ -36,7 +36,7 @@ impl Ctx {
     ///     }).await
     /// }
     /// ```
-    pub fn fold<'a, S, T, F>(
+    pub fn loop_with_state<'a, S, T, F>(
         &'a self,
         name: &str,
         state: S,

@@ -23,9 +23,9 @@ pub use self::{
     notes::Progress,
     roots::{Root, Roots},
     sample::{
-        CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, Prompted, Sample,
-        SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools, SampledValue,
-        Schema, ToolCalls, Tools,
+        CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, ParseError, Plain, PromptInput,
+        Sample, SampleConfig, Sampled, SampledCalls, SampledParsed, SampledSchema, SampledTools,
+        SampledValue, Schema, ToolCalls, Tools,
     },
     sleep::Sleep,
     step::Step,

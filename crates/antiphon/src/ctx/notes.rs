@@ -46,12 +46,12 @@ impl Ctx {
     /// # async fn example(ctx: &Ctx, _: ()) -> Result<()> {
     /// let files = ["a.csv", "b.csv"];
     /// for (read, file) in files.iter().enumerate() {
-    ///     ctx.notify(Progress::of(read, files.len()).message(format!("reading {file}")));
+    ///     ctx.progress(Progress::of(read, files.len()).message(format!("reading {file}")));
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn notify(&self, progress: impl Into<Progress>) {
+    pub fn progress(&self, progress: impl Into<Progress>) {
         if self.run.persistence().is_some() || self.run.client.has_progress_token() {
             let Progress { done, total, message } = progress.into();
             self.run.note(Note::Progress { progress: done, total, message });

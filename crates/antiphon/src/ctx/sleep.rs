@@ -34,7 +34,7 @@ impl Ctx {
         Sleep { ctx: self, timer: Timer::new(&self.take_key("sleep"), duration), over: false }
     }
 
-    /// Has the run become a task here, if the tool's [policy](crate::TaskPolicy) and the client let it: the client is
+    /// Has the run become a task here, if the tool's [policy](crate::task::TaskPolicy) and the client let it: the client is
     /// answered with the task's id at the tool's next await, and need not wait any longer.
     ///
     /// Where it cannot, nothing happens: the tool goes on as it would have.
@@ -43,12 +43,12 @@ impl Ctx {
     /// # use antiphon::prelude::*;
     /// # async fn convert() -> Result<u64> { Ok(1) }
     /// async fn import(ctx: &Ctx, _: ()) -> Result<String> {
-    ///     ctx.promote();
+    ///     ctx.continue_as_task();
     ///     let rows = ctx.step("convert", convert).await?;
     ///     Ok(format!("{rows} rows"))
     /// }
     /// ```
-    pub fn promote(&self) {
+    pub fn continue_as_task(&self) {
         self.run.want_promotion();
     }
 }

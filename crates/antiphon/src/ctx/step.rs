@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use antiphon_llm::BoxFuture;
 use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -53,6 +54,44 @@ impl Ctx {
         Fut: Future<Output = Result<T>>,
     {
         self.step_with_key(name, |_| body())
+    }
+
+    /// As [`step`](Self::step), for a function with another error type: an [`std::io::Error`], an `anyhow::Error`, your own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::prelude::*;
+    /// async fn save() -> std::io::Result<u64> {
+    ///     Ok(7)
+    /// }
+    ///
+    /// # async fn example(ctx: &Ctx, _: ()) -> Result<()> {
+    /// let bytes = ctx.try_step("save", save).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_step<'a, T, E, F, Fut>(
+        &'a self,
+        name: &str,
+        body: F,
+    ) -> Step<
+        'a,
+        impl FnOnce(String) -> BoxFuture<'a, Result<T>> + use<'a, T, E, F, Fut>,
+        BoxFuture<'a, Result<T>>,
+    >
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<Error>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, E>> + Send + 'a,
+    {
+        self.step_with_key(name, |_| {
+            let running = body();
+            let running: BoxFuture<'a, Result<T>> =
+                Box::pin(async move { running.await.map_err(Into::into) });
+            running
+        })
     }
 
     /// As [`step`](Self::step), with an idempotency key to pass on: the same every time this step of
@@ -106,7 +145,7 @@ where
     /// that is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and it is not taken again.
     ///
     /// The claim lasts as long as the run can go on: in a task as long as the task's record, also when an operator has the
-    /// run tried again; else as long as a `requestState` ([`SealConfig::ttl`](crate::SealConfig::ttl)).
+    /// run tried again; else as long as a `requestState` ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
     ///
     /// A run is known from its first step or question on. A client that loses the answer to its very first request
     /// and calls again begins another run, so ask something, a confirmation for example, before

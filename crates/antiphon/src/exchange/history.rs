@@ -11,7 +11,7 @@ use super::{ElicitExchange, SampleExchange};
 /// break that is refused, and an [`OpenExchange`](super::OpenExchange) is not even taken.
 ///
 /// ```
-/// # use antiphon::{History, prelude::*};
+/// # use antiphon::{exchange::History, prelude::*};
 /// # #[derive(Deserialize, JsonSchema)] struct Move { cell: u8 }
 /// # fn strategies() -> Vec<antiphon::sampling::ToolDefinition> { Vec::new() }
 /// async fn turn(ctx: &Ctx, history: &mut History) -> Result<u8> {
@@ -24,7 +24,7 @@ use super::{ElicitExchange, SampleExchange};
 /// ```
 ///
 /// ```compile_fail,E0277
-/// # use antiphon::{History, prelude::*};
+/// # use antiphon::{exchange::History, prelude::*};
 /// # async fn turn(ctx: &Ctx, history: &mut History) -> Result<()> {
 /// let plan = ctx.sample_tools("Choose a strategy.", []).await?;
 /// history.push(plan.exchange)?; // the calls have no results yet

@@ -38,7 +38,7 @@ impl Gate {
         let places = |count: usize| Semaphore::new(count.min(Semaphore::MAX_PERMITS));
         Self {
             working: Arc::new(places(limits.in_flight)),
-            waiting: Arc::new(places(limits.waiting)),
+            waiting: Arc::new(places(limits.max_waiting)),
             queue: places(limits.queue),
             principals: Shares::default(),
             tools: Shares::default(),
@@ -88,7 +88,7 @@ impl Gate {
 
     /// A place for a request that waits and does nothing else.
     pub(crate) fn await_people(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
-        Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.waiting))
+        Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.max_waiting))
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_too_many_wait_for_people_they_count_as_work() {
-        let limits = Limits::default().with_in_flight(2).with_waiting(1);
+        let limits = Limits::default().with_in_flight(2).with_max_waiting(1);
         let gate = gate(&limits);
         let first = gate.enter(&limits, Visitor::default()).await.unwrap();
         let second = gate.enter(&limits, Visitor::default()).await.unwrap();

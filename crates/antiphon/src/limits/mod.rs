@@ -23,7 +23,7 @@ pub(crate) use self::{
 /// ```
 /// use std::time::Duration;
 ///
-/// use antiphon::{Limits, Quota, Rate, sampling::Budget};
+/// use antiphon::{Limits, limits::{Quota, Rate}, sampling::Budget};
 ///
 /// let limits = Limits::default()
 ///     .with_principal(Quota::default().with_rate(Rate::per_second(20).with_burst(50)).with_concurrent(16))
@@ -33,51 +33,24 @@ pub(crate) use self::{
 /// # let _ = limits;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Limits {
-    /// How many requests are worked on at once; what comes beyond waits in the queue, or is refused. A request that
-    /// waits for people is not worked on. Default: 1024.
-    pub in_flight: usize,
-    /// How many requests wait for a place among those; what comes beyond is refused. Default: none.
-    pub queue: usize,
-    /// How long they wait before they are refused. Default: 1 second.
-    pub queue_wait: Duration,
-    /// How many requests may wait for people at once: for an answer in a 2025-11-25 session, or for a task to end.
-    /// Beyond that a call that asks keeps its place among those that are worked on. Default: 4096.
-    pub waiting: usize,
-    /// How long a question to a 2025-11-25 client may stay unanswered; then the tool is told
-    /// ([`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered)). On 2026-07-28
-    /// [`SealConfig::ttl`](crate::SealConfig::ttl) says. Default: 1 hour.
-    pub answer_timeout: Option<Duration>,
-    /// What each caller may take. Those of whom nothing is known are one caller. Default: anything.
-    pub principal: Quota,
-    /// What each tool may take, all callers together, unless it says otherwise
-    /// ([`Tool::with_quota`](crate::Tool::with_quota)). Default: anything.
-    pub tool: Quota,
-    /// What each caller may have the server's own model cost. With a
-    /// [backend](crate::ServerBuilder::with_backend) all replicas count together. Default: anything.
-    pub model: Option<Budget>,
-    /// The most bytes a tool, prompt or resource may answer with, about. Default: 16 MiB, the longest message that the
-    /// SDK reads.
-    pub output_bytes: usize,
-    /// How many resources a 2025-11-25 session may subscribe to. Default: 1024.
-    pub subscriptions: usize,
-    /// How long a tool may work, not counting the time it waits for people. Default: 5 minutes.
-    pub tool_timeout: Option<Duration>,
-    /// How many rounds a run may take on 2026-07-28. Default: 9, because clients give up at the
-    /// tenth request.
-    pub rounds: u32,
-    /// How deep arguments may be nested. Default: 64.
-    pub argument_depth: usize,
-    /// How deep branches may be nested. Default: 16.
-    pub branch_depth: u32,
-    /// How long I/O outside of a step may hold back a question on 2026-07-28. Default: 50 ms.
-    pub grace: Duration,
-    /// How often whoever takes a step at most once, or uses a seal that is good for one use, shows that it is
-    /// alive; after four beats of silence it counts as dead. Default: 2 seconds.
-    pub claim_beat: Duration,
-    /// How many tools, prompts or resources one page of a list holds. Default: 500.
-    pub page: usize,
+    pub(crate) in_flight: usize,
+    pub(crate) queue: usize,
+    pub(crate) queue_wait: Duration,
+    pub(crate) max_waiting: usize,
+    pub(crate) answer_timeout: Option<Duration>,
+    pub(crate) principal: Quota,
+    pub(crate) tool: Quota,
+    pub(crate) model: Option<Budget>,
+    pub(crate) output_bytes: usize,
+    pub(crate) subscriptions: usize,
+    pub(crate) tool_timeout: Option<Duration>,
+    pub(crate) max_rounds: u32,
+    pub(crate) argument_depth: usize,
+    pub(crate) branch_depth: u32,
+    pub(crate) suspend_grace: Duration,
+    pub(crate) claim_heartbeat: Duration,
+    pub(crate) list_page_size: usize,
 }
 
 impl Default for Limits {
@@ -86,7 +59,7 @@ impl Default for Limits {
             in_flight: 1024,
             queue: 0,
             queue_wait: Duration::from_secs(1),
-            waiting: 4096,
+            max_waiting: 4096,
             answer_timeout: Some(Duration::from_secs(60 * 60)),
             principal: Quota::default(),
             tool: Quota::default(),
@@ -94,25 +67,28 @@ impl Default for Limits {
             output_bytes: 16 * 1024 * 1024,
             subscriptions: 1024,
             tool_timeout: Some(Duration::from_secs(5 * 60)),
-            rounds: 9,
+            max_rounds: 9,
             argument_depth: 64,
             branch_depth: 16,
-            grace: Duration::from_millis(50),
-            claim_beat: Duration::from_secs(2),
-            page: 500,
+            suspend_grace: Duration::from_millis(50),
+            claim_heartbeat: Duration::from_secs(2),
+            list_page_size: 500,
         }
     }
 }
 
 impl Limits {
-    /// Sets how many requests are worked on at once.
+    /// Sets how many requests are worked on at the same time. Default: 1024.
+    ///
+    /// A request beyond that waits in the [queue](Self::with_queue), or is rejected. A request that waits for people is not
+    /// worked on.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: usize) -> Self {
         self.in_flight = in_flight;
         self
     }
 
-    /// Sets how many requests wait for a place among those, and for how long.
+    /// Sets how many requests wait to be worked on, and for how long; further ones are rejected. Default: none, and 1 second.
     #[must_use]
     pub fn with_queue(mut self, requests: usize, wait: Duration) -> Self {
         self.queue = requests;
@@ -120,101 +96,132 @@ impl Limits {
         self
     }
 
-    /// Sets how many requests may wait for people at once.
+    /// Sets how many requests can wait for people at the same time. Default: 4096.
+    ///
+    /// They wait for an answer in a 2025-11-25 session, or for a task to end. A call that asks beyond that still counts as
+    /// [in flight](Self::with_in_flight).
     #[must_use]
-    pub fn with_waiting(mut self, requests: usize) -> Self {
-        self.waiting = requests;
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
         self
     }
 
-    /// Sets how long a question to a 2025-11-25 client may stay unanswered.
+    /// Sets how long a question to a 2025-11-25 client can stay unanswered. Default: 1 hour.
+    ///
+    /// Then the tool gets [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On 2026-07-28,
+    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) decides.
     #[must_use]
-    pub fn with_answer_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.answer_timeout = timeout.into();
+    pub fn with_answer_timeout(mut self, answer_timeout: impl Into<Option<Duration>>) -> Self {
+        self.answer_timeout = answer_timeout.into();
         self
     }
 
-    /// Sets what each caller may take.
+    /// Sets what each caller can take. Default: no limit.
+    ///
+    /// All callers of whom nothing is known count as one.
     #[must_use]
-    pub fn with_principal(mut self, quota: Quota) -> Self {
-        self.principal = quota;
+    pub fn with_principal(mut self, principal: Quota) -> Self {
+        self.principal = principal;
         self
     }
 
-    /// Sets what each tool may take.
+    /// Sets what each tool can take, all callers together. Default: no limit.
+    ///
+    /// A tool can have its own: [`Tool::with_quota`](crate::Tool::with_quota).
     #[must_use]
-    pub fn with_tool(mut self, quota: Quota) -> Self {
-        self.tool = quota;
+    pub fn with_tool(mut self, tool: Quota) -> Self {
+        self.tool = tool;
         self
     }
 
-    /// Sets what each caller may have the server's own model cost.
+    /// Sets what each caller can spend with the server's own model. Default: no limit.
+    ///
+    /// With a [backend](crate::ServerBuilder::with_backend), all replicas count together.
     #[must_use]
-    pub fn with_model(mut self, budget: impl Into<Option<Budget>>) -> Self {
-        self.model = budget.into();
+    pub fn with_model(mut self, model: impl Into<Option<Budget>>) -> Self {
+        self.model = model.into();
         self
     }
 
-    /// Sets the most bytes of an answer.
+    /// Sets the most bytes that a tool, prompt or resource can return, approximately. Default: 16 MiB, the longest message that the SDK reads.
     #[must_use]
-    pub fn with_output_bytes(mut self, bytes: usize) -> Self {
-        self.output_bytes = bytes;
+    pub fn with_output_bytes(mut self, output_bytes: usize) -> Self {
+        self.output_bytes = output_bytes;
         self
     }
 
-    /// Sets how many resources a session may subscribe to.
+    /// Sets how many resources a 2025-11-25 session can subscribe to. Default: 1024.
     #[must_use]
     pub fn with_subscriptions(mut self, subscriptions: usize) -> Self {
         self.subscriptions = subscriptions;
         self
     }
 
-    /// Sets how long a tool may work.
+    /// Sets how long a tool can work, without the time that it waits for people. Default: 5 minutes.
     #[must_use]
-    pub fn with_tool_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.tool_timeout = timeout.into();
+    pub fn with_tool_timeout(mut self, tool_timeout: impl Into<Option<Duration>>) -> Self {
+        self.tool_timeout = tool_timeout.into();
         self
     }
 
-    /// Sets how many rounds a run may take on 2026-07-28.
+    /// Sets how many rounds a run can take on 2026-07-28. Default: 9, because clients give up at the tenth request.
     #[must_use]
-    pub fn with_rounds(mut self, rounds: u32) -> Self {
-        self.rounds = rounds;
+    pub fn with_max_rounds(mut self, max_rounds: u32) -> Self {
+        self.max_rounds = max_rounds;
         self
     }
 
-    /// Sets how deep arguments may be nested.
+    /// Sets how deep arguments can be nested. Default: 64.
     #[must_use]
-    pub fn with_argument_depth(mut self, depth: usize) -> Self {
-        self.argument_depth = depth;
+    pub fn with_argument_depth(mut self, argument_depth: usize) -> Self {
+        self.argument_depth = argument_depth;
         self
     }
 
-    /// Sets how deep branches may be nested.
+    /// Sets how deep branches can be nested. Default: 16.
     #[must_use]
-    pub fn with_branch_depth(mut self, depth: u32) -> Self {
-        self.branch_depth = depth;
+    pub fn with_branch_depth(mut self, branch_depth: u32) -> Self {
+        self.branch_depth = branch_depth;
         self
     }
 
-    /// Sets how long I/O outside of a step may hold back a question.
+    /// Sets how long I/O outside of a step can delay a question on 2026-07-28. Default: 50 ms.
     #[must_use]
-    pub fn with_grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn with_suspend_grace(mut self, suspend_grace: Duration) -> Self {
+        self.suspend_grace = suspend_grace;
         self
     }
 
-    /// Sets how often the holder of a claim shows that it is alive.
+    /// Sets how often the holder of a claim shows that it is alive. Default: 2 seconds.
+    ///
+    /// A claim belongs to a step that is taken [at most once](crate::ctx::Step::at_most_once), or to a `requestState` for
+    /// [single use](crate::seal::SealConfig::with_single_use). A holder counts as dead after four intervals without a sign.
     #[must_use]
-    pub fn with_claim_beat(mut self, beat: Duration) -> Self {
-        self.claim_beat = beat.max(Duration::from_millis(10));
+    pub fn with_claim_heartbeat(mut self, claim_heartbeat: Duration) -> Self {
+        self.claim_heartbeat = claim_heartbeat;
         self
     }
 
-    /// Sets how much one page of a list holds.
+    /// Sets how many tools, prompts or resources one page of a list has. Default: 500.
     #[must_use]
-    pub fn with_page(mut self, page: usize) -> Self {
-        self.page = page.max(1);
+    pub fn with_list_page_size(mut self, list_page_size: usize) -> Self {
+        self.list_page_size = list_page_size;
         self
+    }
+}
+
+impl Limits {
+    /// What is wrong with them, one line each.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
+        let is_wrong = [
+            (self.in_flight == 0, "`Limits::with_in_flight` is 0; no request could be answered"),
+            (self.max_rounds == 0, "`Limits::with_max_rounds` is 0; no tool could ask"),
+            (self.list_page_size == 0, "`Limits::with_list_page_size` is 0; a list would never end"),
+            (
+                self.claim_heartbeat < Duration::from_millis(10),
+                "`Limits::with_claim_heartbeat` is less than 10 ms",
+            ),
+        ];
+        is_wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| problem.to_owned())
     }
 }

@@ -4,33 +4,30 @@ use std::time::Duration;
 ///
 /// Each process counts for itself: three replicas behind a balancer let through three times as much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Quota {
-    /// How many requests in a time.
-    pub rate: Option<Rate>,
-    /// How many calls at once, with those that wait for people.
-    pub concurrent: Option<usize>,
-    /// How many bytes in a time, of arguments and of answers, about. The request that crosses the bound is still
-    /// answered; the next is not.
-    pub bytes: Option<Rate>,
+    pub(crate) rate: Option<Rate>,
+    pub(crate) concurrent: Option<usize>,
+    pub(crate) bytes: Option<Rate>,
 }
 
 impl Quota {
-    /// Sets how many requests in a time.
+    /// Sets how many requests per time. Default: no limit.
     #[must_use]
     pub fn with_rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// Sets how many calls at once.
+    /// Sets how many calls at the same time, including those that wait for people. Default: no limit.
     #[must_use]
     pub fn with_concurrent(mut self, calls: usize) -> Self {
         self.concurrent = Some(calls);
         self
     }
 
-    /// Sets how many bytes in a time.
+    /// Sets how many bytes of arguments and answers per time, approximately. Default: no limit.
+    ///
+    /// The request that exceeds the limit is still answered. The next one is rejected.
     #[must_use]
     pub fn with_bytes(mut self, rate: Rate) -> Self {
         self.bytes = Some(rate);

@@ -94,7 +94,7 @@ pub(super) fn not_too_much(run: &Run, answer: &impl Weighed) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Limit(format!(
-        "the answer has {bytes} bytes, more than the {most} one may have; return less, return a result set (`Ctx::dual_response`), or raise `Limits::output_bytes`"
+        "the answer has {bytes} bytes, more than the {most} one may have; return less, return a result set (`Ctx::dual_response`), or raise `Limits::with_output_bytes`"
     )))
     .terminal())
 }

@@ -37,7 +37,6 @@ use super::{
 };
 use crate::{
     changes::Told,
-    elicitation::UrlElicitationRequired,
     error::{Error, ErrorKind},
     mcp::Service,
     prompt::{Completer, Completion},
@@ -46,6 +45,7 @@ use crate::{
     run::client::SessionMemory,
     task::{TaskView, Tasks},
     tool::TaskPolicy,
+    url_elicitation::UrlElicitationRequired,
 };
 
 /// Serves one connection, or one request outside of any.
@@ -144,7 +144,7 @@ impl ServerHandler for Handler {
                 }
             }
         }
-        let (tools, next_cursor) = paged(tools, page, self.service.runtime.limits.page)?;
+        let (tools, next_cursor) = paged(tools, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListToolsResult { next_cursor, ..ListToolsResult::with_all_items(tools) })
     }
 
@@ -227,7 +227,7 @@ impl ServerHandler for Handler {
             let own = inner.list_prompts(None, context).await?.prompts;
             prompts.extend(own.into_iter().filter(|prompt| registry.prompt(&prompt.name).is_none()));
         }
-        let (prompts, next_cursor) = paged(prompts, page, self.service.runtime.limits.page)?;
+        let (prompts, next_cursor) = paged(prompts, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) })
     }
 
@@ -286,7 +286,7 @@ impl ServerHandler for Handler {
             let own = inner.list_resources(None, context).await?.resources;
             resources.extend(own.into_iter().filter(|resource| registry.resource(&resource.uri).is_none()));
         }
-        let (resources, next_cursor) = paged(resources, page, self.service.runtime.limits.page)?;
+        let (resources, next_cursor) = paged(resources, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
     }
 
@@ -303,7 +303,7 @@ impl ServerHandler for Handler {
         if let Some(inner) = &self.service.inner {
             templates.extend(inner.list_templates(None, context).await?.resource_templates);
         }
-        let (templates, next_cursor) = paged(templates, page, self.service.runtime.limits.page)?;
+        let (templates, next_cursor) = paged(templates, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListResourceTemplatesResult {
             next_cursor,
             ..ListResourceTemplatesResult::with_all_items(templates)

@@ -11,7 +11,7 @@ use rmcp::{
     service::RequestContext,
 };
 
-use crate::function::BoxFuture;
+use antiphon_llm::BoxFuture;
 
 type Reply<'a, T> = BoxFuture<'a, Result<T, ErrorData>>;
 type Context = RequestContext<RoleServer>;

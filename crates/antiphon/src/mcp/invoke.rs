@@ -78,7 +78,7 @@ pub(super) async fn invoke<T: Weighed>(
     };
     let run = Arc::new(run);
     let pace = Pace {
-        grace: service.runtime.limits.grace,
+        grace: service.runtime.limits.suspend_grace,
         limit: timeout.or(service.runtime.limits.tool_timeout),
         task_limit: None,
         keep_alive,
@@ -200,10 +200,10 @@ pub(super) async fn input_required(
     let trace = run.trace_of(&suspension);
     let Suspension { journal, asks } = suspension;
     let runtime = &run.runtime;
-    let limit = runtime.limits.rounds;
+    let limit = runtime.limits.max_rounds;
     if journal.round > limit {
         return Err(Error::new(ErrorKind::Limit(format!(
-            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::rounds` if your clients allow more"
+            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
         ))));
     }
     let requests: InputRequests = asks
@@ -232,11 +232,11 @@ fn too_long(journal: &Journal, too_large: &TooLarge, kept: bool) -> Error {
     sizes.sort_by(|a, b| b.cmp(a));
     let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
     let (place, remedy) = if kept {
-        ("the store may keep of one", "raise `SealConfig::max_kept_bytes`")
+        ("the store may keep of one", "raise `SealConfig::with_max_kept_bytes`")
     } else {
         (
             "a requestState may have",
-            "give the server a store to keep it in (`ServerBuilder::with_backend`), or raise `SealConfig::max_bytes`",
+            "give the server a store to keep it in (`ServerBuilder::with_backend`), or raise `SealConfig::with_max_bytes`",
         )
     };
     Error::new(ErrorKind::Limit(format!(

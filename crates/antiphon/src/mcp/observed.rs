@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use antiphon_llm::BoxFuture;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
@@ -19,7 +20,6 @@ use rmcp::{
 
 use super::Handler;
 use crate::{
-    function::BoxFuture,
     mcp::Service,
     protocol::revision::VERSIONS,
     telemetry::{About, Ended, RequestSpan},

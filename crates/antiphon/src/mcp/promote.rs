@@ -111,8 +111,12 @@ impl Leaves {
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
         let ctx = Ctx::new(Arc::clone(&run));
         let limit = tool.timeout.or(service.runtime.limits.tool_timeout);
-        let pace =
-            Pace { grace: service.runtime.limits.grace, limit, task_limit: tool.timeout, keep_alive: None };
+        let pace = Pace {
+            grace: service.runtime.limits.suspend_grace,
+            limit,
+            task_limit: tool.timeout,
+            keep_alive: None,
+        };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
         // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
         let mut beating = std::pin::pin!(beat(&run, &promotion));
@@ -172,7 +176,7 @@ async fn asked(
     suspension: Suspension,
     binding: &Binding,
 ) -> Replied {
-    let left = run.runtime.limits.rounds.saturating_sub(suspension.journal.round);
+    let left = run.runtime.limits.max_rounds.saturating_sub(suspension.journal.round);
     let promoted = if left < tasks.config.promote_rounds_left { promotion.take() } else { None };
     let Some(mut new) = promoted else {
         return match input_required(run, suspension, binding).await {

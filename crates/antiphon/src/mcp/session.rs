@@ -21,9 +21,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::tasks_2025::Followed;
 use crate::{
     changes::{Change, Changes, Told},
-    elicitation::MAX_ELICITATION_ID,
     protocol::elicitation_complete,
     run::{Pending, client},
+    url_elicitation::MAX_ELICITATION_ID,
 };
 
 /// What a 2025-11-25 client has set for its session.

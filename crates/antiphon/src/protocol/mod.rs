@@ -7,7 +7,7 @@ use rmcp::model::{CustomNotification, Extensions, ServerNotification};
 use serde_json::{Value, json};
 
 pub(crate) use self::question::{declares, drop_structured_values, fits, guard, is_about_tools};
-use crate::elicitation::ELICITATION_COMPLETE;
+use crate::url_elicitation::ELICITATION_COMPLETE;
 pub(crate) use antiphon_transport::revision::{self, Revision};
 
 /// The extension, as clients and servers declare it.

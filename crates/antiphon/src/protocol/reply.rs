@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::Revision;
 use crate::{
-    elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
     error::{Capability, Error, ErrorKind},
     output::ToolOutput,
     trace,
+    url_elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
 };
 
 /// A tool's answer. `isError` is always said.

@@ -1,4 +1,6 @@
-//! Tools that answer with more rows than a model can read, and tools that go on from such an answer.
+//! Result sets: tools that answer with more rows than a model can read, and tools that go on from such an answer.
+//!
+//! [`Ctx::dual_response`] makes a result set. The types are those of the crate `antiphon-results`.
 
 mod app;
 mod calls;
@@ -12,7 +14,12 @@ mod viewer;
 
 use std::{fmt, future::Future, sync::Arc};
 
-use antiphon_results::{Access, CreateOptions, DualResponse, DualResponseError, DualResponseServer, Owner};
+#[doc(no_inline)]
+pub use antiphon_results::*;
+#[doc(no_inline)]
+pub use antiphon_results::{
+    Access, CreateOptions, DualResponse, DualResponseError, DualResponseServer, Owner,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,7 +33,7 @@ pub use self::{
 use crate::telemetry::Recorder;
 use crate::{
     ctx::Ctx,
-    error::{Error, Result},
+    error::Error,
     resource::{Resource, ResourceTemplate},
     tool::{IntoToolOutput, ToolOutput},
 };
@@ -83,7 +90,7 @@ impl Results {
     }
 
     /// The id that a model or an application means: the id itself, the URI of a link, or the URL.
-    fn id<'a>(&self, named: &'a str) -> Result<&'a str, DualResponseError> {
+    fn id<'a>(&self, named: &'a str) -> crate::Result<&'a str, DualResponseError> {
         let named = named.trim();
         let uri = named.strip_prefix(self.server.scheme()).and_then(|rest| rest.strip_prefix("://"));
         let url = named.strip_prefix(self.server.base_url()).and_then(|rest| rest.strip_prefix('/'));
@@ -158,7 +165,7 @@ impl Ctx {
     pub fn dual_response(
         &self,
         options: CreateOptions,
-    ) -> impl Future<Output = Result<DualResponse>> + Send + '_ {
+    ) -> impl Future<Output = crate::Result<DualResponse>> + Send + '_ {
         self.step("dual response", move || async move {
             let Some(results) = self.run.runtime.state::<Results>() else {
                 return Err(Error::misuse(
@@ -181,9 +188,9 @@ impl IntoToolOutput for DualResponse {
         }
     }
 
-    fn into_tool_output(self) -> Result<ToolOutput> {
+    fn into_tool_output(self) -> crate::Result<ToolOutput> {
         let content = self.to_mcp_content().into_iter().map(serde_json::from_value);
-        let content = content.collect::<Result<Vec<_>, _>>()?;
+        let content = content.collect::<crate::Result<Vec<_>, _>>()?;
         // What an application shows the set by, without looking into what the model reads. It grants nothing.
         let named = json!({"id": self.resource_id, "url": self.resource_url});
         Ok(ToolOutput::new(content)
@@ -243,7 +250,7 @@ struct Read {
 }
 
 /// Reads a set by its URI.
-async fn read(ctx: &Ctx, Read { id }: Read) -> Result<String> {
+async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     let results = ctx.state::<Results>()?;
     match results.server.read(&id, &results.access(ctx)).await {
         Ok(value) => Ok(value.to_string()),

@@ -16,7 +16,7 @@ use crate::tool::Tool;
 /// left out of the list of a client that has not declared the extension `io.modelcontextprotocol/ui`.
 ///
 /// ```
-/// use antiphon::{ResultTools, Server};
+/// use antiphon::{results::ResultTools, Server};
 /// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
 ///
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -111,7 +111,7 @@ impl<'a> Asking<'a> {
         // A task has no rounds to run out of.
         let rounds_left = match run.persistence() {
             Some(_) => u32::MAX,
-            None => run.runtime.limits.rounds.saturating_sub(state.machine().round()),
+            None => run.runtime.limits.max_rounds.saturating_sub(state.machine().round()),
         };
         let cancelled = run.persistence().is_some_and(Persistence::is_cancelled);
         let machine = &*state.machine();

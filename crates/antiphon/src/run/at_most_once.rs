@@ -91,7 +91,7 @@ where
         Err(error) => return Err(unavailable(error)),
     };
     let mut held = Held { store, key: &key, claim, revision, ttl };
-    let result = held.beating(runtime.limits.claim_beat, body(idempotency_key.clone())).await;
+    let result = held.beating(runtime.limits.claim_heartbeat, body(idempotency_key.clone())).await;
     let settled = match &result {
         Ok(value) => done(store, serde_json::to_value(value)?, ttl).await,
         Err(error) => Ok(Claim::Failed(error.to_failure())),
@@ -148,7 +148,8 @@ async fn another_took<T: DeserializeOwned>(
     step: &str,
 ) -> Result<T> {
     let indeterminate = || Error::new(ErrorKind::Indeterminate(step.to_owned())).terminal();
-    let watched = watch(store, key, runtime.limits.claim_beat, Claim::settled).await.map_err(unavailable)?;
+    let watched =
+        watch(store, key, runtime.limits.claim_heartbeat, Claim::settled).await.map_err(unavailable)?;
     match watched {
         Watched::Settled(Claim::Done(value)) => Ok(serde_json::from_value(value)?),
         Watched::Settled(Claim::DoneApart(pieces)) => match pieces.get(store).await.map_err(unavailable)? {

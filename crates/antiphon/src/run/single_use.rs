@@ -62,7 +62,7 @@ pub(crate) async fn enter(
         let same = |value: &Bytes| value.get(1..=DIGEST) == Some(&answers[..]);
         let settled =
             |value: &Bytes| (value.first() == Some(&REPLIED) || !same(value)).then(|| value.clone());
-        match watch(store, &key, runtime.limits.claim_beat, settled).await.map_err(unavailable)? {
+        match watch(store, &key, runtime.limits.claim_heartbeat, settled).await.map_err(unavailable)? {
             Watched::Settled(value) if !same(&value) => return Ok(Entered::Used),
             Watched::Settled(value) => {
                 let pieces: Option<Pieces> = serde_json::from_slice(&value[1 + DIGEST..]).ok();
@@ -83,7 +83,7 @@ pub(crate) async fn enter(
 
 /// A user of a seal who shows nothing for so long has died.
 fn lease(runtime: &Runtime) -> Duration {
-    4 * runtime.limits.claim_beat
+    4 * runtime.limits.claim_heartbeat
 }
 
 impl Guard {
@@ -98,7 +98,7 @@ impl Guard {
         let store = &*backend.store;
         let ttl = lease(&runtime);
         let mut held = Held { store, key: &key, claim, revision, ttl };
-        let result = held.beating(runtime.limits.claim_beat, work).await;
+        let result = held.beating(runtime.limits.claim_heartbeat, work).await;
         if let Err(error) = conclude(&runtime, &held, reply(&result)).await {
             tracing::error!(%error, "the reply to a seal could not be kept");
         }

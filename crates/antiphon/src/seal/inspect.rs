@@ -12,7 +12,7 @@ use crate::base::{now_millis, timestamp};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SealedCall {
-    /// The server's name, or what [`SealConfig::audience`] says.
+    /// The server's name, or what [`SealConfig::with_audience`] says.
     pub audience: String,
     /// Who calls, where the server tells callers apart. Default: nobody in particular.
     pub principal: String,
@@ -125,7 +125,7 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Looks into the seal of `call`, also after it has expired. Only [`keys`](Self::keys) and the limits matter.
+    /// Looks into the seal of `call`, also after it has expired. Only the keys and the limits matter.
     ///
     /// For people who hold the keys. A server tells its callers nothing of this: to them every seal that is not taken
     /// is the same error.

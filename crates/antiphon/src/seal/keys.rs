@@ -8,20 +8,20 @@ use sha2::{Digest as _, Sha256};
 /// All replicas share one ring. The active key encrypts; every key in the ring decrypts. Rotate in three steps, so that
 /// no run is lost:
 ///
-/// 1. Give every replica the new key as a spare ([`with_spare`](Self::with_spare)).
+/// 1. Give every replica the new key as a spare ([`with_decryption_key`](Self::with_decryption_key)).
 /// 2. Make the new key active on every replica, with the old one as a spare.
-/// 3. Remove the old key when nothing is encrypted with it any more: after [`SealConfig::ttl`](crate::SealConfig::ttl),
-///    and, if the server has tasks, after twice [`TaskConfig::audit_interval`](crate::TaskConfig::audit_interval) as well.
+/// 3. Remove the old key when nothing is encrypted with it any more: after [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl),
+///    and, if the server has tasks, after twice [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval) as well.
 ///    The audit encrypts the records of sleeping runs anew.
 ///
 /// ```
-/// use antiphon::KeyRing;
+/// use antiphon::seal::KeyRing;
 ///
-/// let ring = KeyRing::new(2, [7; 32]).with_spare(1, [3; 32]);
+/// let ring = KeyRing::new(2, [7; 32]).with_decryption_key(1, [3; 32]);
 /// // The same, as it stands in an environment variable: the first seals, all of them open.
 /// let ring: KeyRing = format!("2={},1={}", "07".repeat(32), "03".repeat(32)).parse()?;
 /// # let _ = ring;
-/// # Ok::<(), antiphon::KeyRingError>(())
+/// # Ok::<(), antiphon::seal::KeyRingError>(())
 /// ```
 #[derive(Clone)]
 pub struct KeyRing {
@@ -72,7 +72,7 @@ impl KeyRing {
 
     /// Adds a key that opens seals but makes none.
     #[must_use]
-    pub fn with_spare(mut self, id: u8, secret: [u8; 32]) -> Self {
+    pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }
@@ -82,7 +82,7 @@ impl KeyRing {
     pub fn link_keys(&self) -> antiphon_results::LinkKeys {
         let (id, key) = self.keys[0];
         let keys = antiphon_results::LinkKeys::new(id, key);
-        self.keys[1..].iter().fold(keys, |keys, (id, key)| keys.with_spare(*id, *key))
+        self.keys[1..].iter().fold(keys, |keys, (id, key)| keys.with_decryption_key(*id, *key))
     }
 
     pub(super) fn active_id(&self) -> u8 {
@@ -129,7 +129,7 @@ impl FromStr for KeyRing {
             }
             ring = Some(match ring {
                 None => Self::new(id, secret),
-                Some(ring) => ring.with_spare(id, secret),
+                Some(ring) => ring.with_decryption_key(id, secret),
             });
         }
         ring.ok_or(KeyRingError { at: 0, taken: None })

@@ -34,28 +34,15 @@ const TIMES: usize = 16;
 
 /// How runs are sealed.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SealConfig {
-    /// The keys. Default: a random one, which serves a single process.
-    pub keys: KeyRing,
-    /// Whom the seals are for; servers that share keys but not tools differ here. Default: the
-    /// server's name.
-    pub audience: Option<String>,
-    /// How long a question may stay unanswered. Default: one hour, counted anew each round.
-    pub ttl: Duration,
-    /// How far replicas' clocks may be apart. Default: one minute.
-    pub skew: Duration,
-    /// The longest `requestState`, in bytes. Default: 64 KiB.
-    pub max_bytes: usize,
-    /// The longest journal kept in the store because it is too long for a `requestState`, in bytes as
-    /// it is kept. Default: 16 MiB.
-    pub max_kept_bytes: usize,
-    /// Whether a `requestState` is good for one use: sent again, with the same answers, it gets the same
-    /// reply; with others, none. Needs a store. Default: no.
-    pub single_use: bool,
-    /// Whether journals are compressed before they are sealed. Default: yes. Turn it off where a
-    /// caller who can put text into a run must not learn from a seal's length what else is in it.
-    pub compress: bool,
+    pub(crate) keys: KeyRing,
+    pub(crate) audience: Option<String>,
+    pub(crate) ttl: Duration,
+    pub(crate) skew: Duration,
+    pub(crate) max_bytes: usize,
+    pub(crate) max_kept_bytes: usize,
+    pub(crate) single_use: bool,
+    pub(crate) compress: bool,
 }
 
 impl Default for SealConfig {
@@ -74,60 +61,79 @@ impl Default for SealConfig {
 }
 
 impl SealConfig {
-    /// Sets the keys.
+    /// Sets the keys. Default: a random one, which serves a single process until it ends.
     #[must_use]
     pub fn with_keys(mut self, keys: KeyRing) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Sets whom the seals are for.
+    /// Sets the audience of the seals. Default: the server's name.
+    ///
+    /// Servers that share keys and have different tools need different audiences.
     #[must_use]
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    /// Sets how long a question may stay unanswered.
+    /// Sets how long a question can stay unanswered. Default: 1 hour, counted again in each round.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets how far replicas' clocks may be apart.
+    /// Sets by how much the clocks of replicas can differ. Default: 1 minute.
     #[must_use]
     pub fn with_skew(mut self, skew: Duration) -> Self {
         self.skew = skew;
         self
     }
 
-    /// Sets the longest journal kept in the store.
+    /// Sets the longest `requestState`, in bytes. Default: 64 KiB.
     #[must_use]
-    pub fn with_max_kept_bytes(mut self, max_bytes: usize) -> Self {
-        self.max_kept_bytes = max_bytes;
+    pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
         self
     }
 
-    /// Makes every `requestState` good for one use.
+    /// Sets the longest journal in the store, in bytes, compressed and encrypted. Default: 16 MiB.
+    ///
+    /// A journal is in the store if it is too long for a `requestState`.
+    #[must_use]
+    pub fn with_max_kept_bytes(mut self, max_kept_bytes: usize) -> Self {
+        self.max_kept_bytes = max_kept_bytes;
+        self
+    }
+
+    /// Sets whether a `requestState` is for single use. Default: no. It needs a [backend](crate::ServerBuilder::with_backend).
+    ///
+    /// Sent again with the same answers, it gets the same reply. Sent with other answers, it is rejected.
     #[must_use]
     pub fn with_single_use(mut self, single_use: bool) -> Self {
         self.single_use = single_use;
         self
     }
 
-    /// Sets whether journals are compressed before they are sealed.
+    /// Sets whether journals are compressed before they are encrypted. Default: yes.
+    ///
+    /// Turn it off if a caller who can put text into a run must not learn from the length of a seal what else is in it.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
         self.compress = compress;
         self
     }
+}
 
-    /// Sets the longest `requestState`, in bytes.
-    #[must_use]
-    pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
-        self.max_bytes = max_bytes;
-        self
+impl SealConfig {
+    /// What is wrong with it, one line each.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
+        let is_wrong = [
+            (self.ttl.is_zero(), "`SealConfig::with_ttl` is 0; every question would have expired"),
+            (self.max_bytes == 0, "`SealConfig::with_max_bytes` is 0; no run could be suspended"),
+        ];
+        is_wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| problem.to_owned())
     }
 }
 

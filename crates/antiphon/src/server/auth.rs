@@ -100,7 +100,7 @@ pub(super) fn protect(
 
 impl OperatorConfig {
     /// For whoever the server's [`Auth`] knows and has granted `scope`, on this machine.
-    pub fn with_scope(scope: impl Into<String>) -> Self {
+    pub fn scope(scope: impl Into<String>) -> Self {
         let scope = scope.into();
         Self::protected(move |server, routes| with_scope(server, routes, &scope))
     }

@@ -143,10 +143,17 @@ impl ServerBuilder {
         self
     }
 
-    /// Gives tools something to share: a pool, a client, a configuration. They read it with
-    /// [`Ctx::state`](crate::Ctx::state), by its type.
+    /// Gives tools something to share: a pool, a client, a configuration. They take it as a parameter,
+    /// [`State<T>`](crate::State), or read it with [`Ctx::state`](crate::Ctx::state).
+    ///
+    /// There is one value of each type. [`build`](Self::build) reports a second one: wrap it in a type of its own.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
-        self.states.insert(TypeId::of::<T>(), Box::new(state));
+        if self.states.insert(TypeId::of::<T>(), Box::new(state)).is_some() {
+            let name = std::any::type_name::<T>();
+            self.problems.push(format!(
+                "there are two states of type `{name}`; wrap one of them in a type of its own"
+            ));
+        }
         self
     }
 
@@ -157,7 +164,7 @@ impl ServerBuilder {
     }
 
     /// Sets how suspended runs are sealed. More than one replica needs a shared
-    /// [`KeyRing`](crate::KeyRing); so does one that should survive a restart.
+    /// [`KeyRing`](crate::seal::KeyRing); so does one that should survive a restart.
     pub fn with_seal(mut self, seal: SealConfig) -> Self {
         self.seal = seal;
         self
@@ -224,7 +231,7 @@ impl ServerBuilder {
 
     /// Sets how long requests in flight have to finish after [`Server::shut_down`]. Then the server answers them with an
     /// error. [`Server::serve_listener`] uses the shorter of this and
-    /// [`ServeConfig::drain`](crate::ServeConfig::drain). Default: 30 seconds. With zero, nothing is waited for.
+    /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain). Default: 30 seconds. With zero, nothing is waited for.
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
@@ -265,6 +272,10 @@ impl ServerBuilder {
                 "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
             ));
         }
+        problems.extend(self.limits.problems());
+        problems.extend(self.seal.problems());
+        problems.extend(self.tasks.iter().flat_map(TaskConfig::problems));
+        problems.extend(self.registry.missing_states(|state| self.states.contains_key(&state.id)));
         match &self.backend {
             None => problems.extend(needs_backend(&self.registry, &self.seal)),
             Some(backend) if backend.store.is_shared() && self.seal.keys.is_random() => problems.push(

@@ -28,12 +28,12 @@ const FRESH: Duration = Duration::from_secs(1);
 type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// What a replica says of itself, for [`Server::health`].
+/// What a replica says of itself, for [`Server::health_router`].
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use antiphon::Health;
+/// use antiphon::http::Health;
 ///
 /// # async fn reach_the_database() -> Result<(), std::io::Error> { Ok(()) }
 /// let health = Health::default().with_timeout(Duration::from_secs(1)).with_check("database", reach_the_database);
@@ -81,7 +81,7 @@ impl Health {
 
     /// Serves these figures at `/metrics`.
     #[cfg(feature = "prometheus")]
-    pub fn with_metrics(mut self, metrics: &crate::Prometheus) -> Self {
+    pub fn with_metrics(mut self, metrics: &crate::telemetry::Prometheus) -> Self {
         let metrics = metrics.clone();
         self.metrics = Some(Arc::new(move || metrics.text()));
         self
@@ -114,12 +114,12 @@ impl Server {
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
-    /// use antiphon::{Health, HttpConfig};
+    /// use antiphon::http::{Health, HttpConfig};
     ///
-    /// server.router(HttpConfig::default()).merge(server.health(Health::default()))
+    /// server.router(HttpConfig::default()).merge(server.health_router(Health::default()))
     /// # }
     /// ```
-    pub fn health(&self, health: Health) -> Router {
+    pub fn health_router(&self, health: Health) -> Router {
         let metrics = health.metrics.clone();
         let watched = Arc::new(Watched { shared: Arc::clone(&self.shared), health, seen: Mutex::new(None) });
         let router =

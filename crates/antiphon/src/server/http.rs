@@ -101,14 +101,15 @@ impl Server {
     /// The server as an axum router, to merge into an application of your own.
     ///
     /// Called within a tokio runtime, it also begins to work on tasks, unless
-    /// [`TaskConfig::workers`](crate::TaskConfig::workers) is 0. Called outside of one, work begins with the first request.
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Called outside of one, work begins with the first request.
+    #[expect(clippy::needless_pass_by_value, reason = "every method here takes its configuration by value")]
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         self.shared.begin();
-        let (service, idle) = (Arc::clone(&self.shared.service), config.session_idle);
+        let (service, idle) = (Arc::clone(&self.shared.service), config.session_idle());
         let handler = move || Served::new(Arc::clone(&service), idle);
         let shared = Arc::clone(&self.shared);
         let endpoint = endpoint(shared, handler, self.shared.sessions(), &config);
-        let HttpConfig { path, .. } = config;
+        let path = config.path().to_owned();
         let metadata = Router::new();
         #[cfg(feature = "auth")]
         let (endpoint, metadata) = super::auth::protect(&self.shared, &path, endpoint, metadata);
@@ -128,7 +129,7 @@ impl Server {
     }
 
     /// Serves over HTTP on `listener` until `shutdown` ends; then [drains](Self::drain). Requests in flight have the
-    /// shorter of [`ServeConfig::drain`] and [`with_drain`](crate::ServerBuilder::with_drain) to finish.
+    /// shorter of [`ServeConfig::with_drain`] and [`with_drain`](crate::ServerBuilder::with_drain) to finish.
     ///
     /// # Errors
     ///
@@ -140,24 +141,24 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
         if let Ok(address) = listener.local_addr() {
-            tracing::info!("listening on http://{address}{}", config.path);
+            tracing::info!("listening on http://{address}{}", config.path());
         }
-        let serving = config.serve.clone();
+        let serving = config.serve().clone();
         self.serve_router(listener, self.router(config), serving, shutdown).await;
         Ok(())
     }
 
     /// Serves a router of your own, of which [`router`](Self::router) is a part, until `shutdown` ends; then
-    /// [drains](Self::drain). Requests in flight have the shorter of [`ServeConfig::drain`] and
+    /// [drains](Self::drain). Requests in flight have the shorter of [`ServeConfig::with_drain`] and
     /// [`with_drain`](crate::ServerBuilder::with_drain) to finish.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
-    /// use antiphon::{HttpConfig, ServeConfig};
+    /// use antiphon::http::{HttpConfig, ServeConfig};
     ///
     /// let app = server.router(HttpConfig::default()).nest("/resources", results);
     /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
-    /// server.serve_router(listener, app, ServeConfig::default(), antiphon::shutdown_signal()).await;
+    /// server.serve_router(listener, app, ServeConfig::default(), antiphon::http::shutdown_signal()).await;
     /// # Ok(())
     /// # }
     /// ```
@@ -165,12 +166,12 @@ impl Server {
         &self,
         listener: TcpListener,
         router: axum::Router,
-        mut serving: ServeConfig,
+        serving: ServeConfig,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let limit = serving.drain.min(self.shared.drain_limit);
+        let limit = serving.drain().min(self.shared.drain_limit);
         // Connections outlive the requests that are cut off, so that those are answered.
-        serving.drain = limit + CUT_OFF;
+        let serving = serving.with_drain(limit + CUT_OFF);
         let drain = &self.shared.drain;
         let ends = async {
             tokio::select! {

@@ -92,7 +92,7 @@ impl Server {
     /// Tells the client that the user is done with the web page of a URL elicitation. Call it where that happens: in
     /// the handler of an OAuth callback or of a payment page.
     ///
-    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::ElicitUrl::id), or the one that you gave to
+    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the one that you gave to
     /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The notification
     /// (`notifications/elicitation/complete`) goes to the 2025-11-25 session that was sent this elicitation, during a
     /// call, in a `-32042` error or for a task. With a [backend](crate::ServerBuilder::with_backend) the session can be
@@ -123,7 +123,12 @@ impl Server {
         self.shared
             .service
             .catalog
-            .update(|registry| registry.add_tool(tool))
+            .update(|registry| {
+                registry.add_tool(tool)?;
+                let states = &self.shared.service.runtime.states;
+                let missing = registry.missing_states(|state| states.contains_key(&state.id));
+                if missing.is_empty() { Ok(()) } else { Err(missing) }
+            })
             .map_err(|problems| BuildError { problems })?;
         self.shared.service.runtime.changes.tools();
         Ok(())
@@ -147,7 +152,7 @@ impl Server {
     /// program that has a use for it itself. There is nobody to ask, so what it asks is refused.
     ///
     /// What goes wrong is in the result, as it would be for a model.
-    pub async fn execute(&self, call: ToolCall) -> ToolResult {
+    pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
         crate::mcp::execute(&self.shared.service, call).await
     }
 
@@ -157,7 +162,7 @@ impl Server {
     /// # Errors
     ///
     /// When the client speaks something else than MCP, or the stream fails.
-    pub async fn serve(
+    pub async fn serve_stream(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> Result<(), ServeError> {
@@ -175,15 +180,7 @@ impl Server {
     /// # Errors
     ///
     /// When the client speaks something else than MCP, or the transport fails.
-    pub async fn serve_over<T, E, A>(&self, transport: T) -> Result<(), ServeError>
-    where
-        T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
-        E: std::error::Error + Send + Sync + 'static,
-    {
-        self.serve_transport(transport).await
-    }
-
-    async fn serve_transport<T, E, A>(&self, transport: T) -> Result<(), ServeError>
+    pub async fn serve_transport<T, E, A>(&self, transport: T) -> Result<(), ServeError>
     where
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
@@ -214,7 +211,7 @@ impl Server {
     ///
     /// ```
     /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
-    /// use antiphon::TaskStatus;
+    /// use antiphon::task::TaskStatus;
     ///
     /// if let Some(runs) = server.runs() {
     ///     for run in runs.list(Some(TaskStatus::Failed), None, 100).await?.runs {
@@ -231,15 +228,15 @@ impl Server {
     /// Works on the tasks of this server's replicas without serving clients, until `shutdown` ends; then
     /// [drains](Self::drain).
     ///
-    /// A server that is served works on tasks by itself, unless its [`TaskConfig::workers`](crate::TaskConfig::workers)
+    /// A server that is served works on tasks by itself, unless its [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers)
     /// is 0.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, stop: tokio::sync::oneshot::Receiver<()>) {
-    /// server.work(async { drop(stop.await) }).await;
+    /// server.run_workers(async { drop(stop.await) }).await;
     /// # }
     /// ```
-    pub async fn work(&self, shutdown: impl Future<Output = ()>) {
+    pub async fn run_workers(&self, shutdown: impl Future<Output = ()>) {
         self.shared.begin();
         tokio::select! {
             () = shutdown => {}
@@ -262,16 +259,16 @@ impl Server {
     /// closed, and the legs of tasks have finished or are back in the queue for another replica.
     ///
     /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router), [`serve_http`](Self::serve_http)
-    /// and [`work`](Self::work) drain by themselves. Call it at the end of a program that serves by other means: a
+    /// and [`run_workers`](Self::run_workers) drain by themselves. Call it at the end of a program that serves by other means: a
     /// process that exits earlier loses what is in flight.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server) -> std::io::Result<()> {
-    /// let app = server.router(antiphon::HttpConfig::default());
+    /// let app = server.router(antiphon::http::HttpConfig::default());
     /// let listener = tokio::net::TcpListener::bind("127.0.0.1:8000").await?;
     /// let ending = server.clone();
     /// let ends = async move {
-    ///     antiphon::shutdown_signal().await;
+    ///     antiphon::http::shutdown_signal().await;
     ///     ending.shut_down();
     /// };
     /// axum::serve(listener, app).with_graceful_shutdown(ends).await?;

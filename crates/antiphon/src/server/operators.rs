@@ -101,10 +101,10 @@ impl Server {
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, token: &str) -> Result<axum::Router, antiphon::BuildError> {
-    /// use antiphon::OperatorConfig;
+    /// use antiphon::http::OperatorConfig;
     ///
     /// let config = OperatorConfig::new(token).with_allowed_hosts(["ops.internal:9000"]);
-    /// let admin = axum::Router::new().nest("/admin", server.operators(config)?);
+    /// let admin = axum::Router::new().nest("/admin", server.operator_router(config)?);
     /// # Ok(admin)
     /// # }
     /// ```
@@ -112,7 +112,7 @@ impl Server {
     /// # Errors
     ///
     /// Where the server has no tasks, the token is shorter than 24 bytes, or a scope is asked for and there is no auth.
-    pub fn operators(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
+    pub fn operator_router(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
         let OperatorConfig { protect, allowed_hosts } = config.into();
         let routes = protect(self, self.operator_routes()?)?;
         let door = Guard::new(&allowed_hosts, &[]);

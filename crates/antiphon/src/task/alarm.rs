@@ -187,7 +187,7 @@ impl Tasks {
         }))
     }
 
-    /// Whether a run has waited for people for longer than `TaskConfig::max_wait`. A run that has a job does not wait for
+    /// Whether a run has waited for people for longer than `TaskConfig::with_max_wait`. A run that has a job does not wait for
     /// people.
     fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
         let Some(limit) = self.config.max_wait else { return false };
@@ -225,7 +225,7 @@ impl Tasks {
             tracing::error!(
                 task = record.id,
                 tool = record.tool,
-                "a run waited for longer than `TaskConfig::max_wait` and was ended"
+                "a run waited for longer than `TaskConfig::with_max_wait` and was ended"
             );
             self.runtime.recorder.run_expired(&record.tool);
             self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);

@@ -7,7 +7,7 @@ use crate::tool::RetryPolicy;
 /// ```
 /// use std::time::Duration;
 ///
-/// use antiphon::{Server, TaskConfig};
+/// use antiphon::{Server, task::TaskConfig};
 ///
 /// let tasks = TaskConfig::default().with_ttl(Duration::from_secs(3600)).with_workers(8);
 /// let server = Server::builder("reports", "1.0.0").with_tasks(tasks).build()?;
@@ -15,60 +15,27 @@ use crate::tool::RetryPolicy;
 /// # Ok::<(), antiphon::BuildError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct TaskConfig {
-    /// How long a task and its result are kept after the run has ended, where the client does not say. A run that has not
-    /// ended is kept however long it sleeps: see [`max_wait`](Self::max_wait). Default: 24 hours. `None` keeps tasks until
-    /// somebody purges them.
-    pub ttl: Option<Duration>,
-    /// The longest [`ttl`](Self::ttl) that a client may ask for. Default: 7 days.
-    pub max_ttl: Duration,
-    /// How long a run can wait for an answer. Time that it sleeps, or waits for a worker, does not count. Then the run ends
-    /// as failed, with an event in its timeline, a log line and the metric `antiphon.runs.expired`.
-    /// Default: 30 days. `None` lets runs wait for ever.
-    pub max_wait: Option<Duration>,
-    /// How long a run waits for a replica that has its tool, before it is dead. Default: 24 hours.
-    pub tool_wait: Duration,
-    /// How soon the servers find a run whose job was lost, or was never queued: after at most twice this time, without any
-    /// request. A run that waits for a worker is checked less often the longer it waits, up to every third interval.
-    /// Default: 10 seconds.
-    pub repair_interval: Duration,
-    /// How often one of the replicas goes through the records of all tasks, slowly: it finds runs that nobody watches over, and
-    /// encrypts records with the active key of the [`KeyRing`](crate::KeyRing). Default: 24 hours.
-    pub audit_interval: Duration,
-    /// How long clients are told to wait between two looks. Default: 1 second.
-    pub poll_interval: Duration,
-    /// How many legs this process works on at once; 0 has it create tasks and leave the work to others. Default: 16.
-    pub workers: usize,
-    /// How many legs of one tool this process works on at once. Default: as many as there are workers.
-    pub per_tool: usize,
-    /// How many legs of one caller's runs this process works on at once. Default: as many as there are workers.
-    pub per_caller: usize,
-    /// Among how many queues runs are spread by tool and caller, so that one who begins ten thousand keeps nobody
-    /// else waiting. All replicas must agree. Default: 4.
-    pub lanes: u32,
-    /// How many legs may wait, for a worker or for their time, before no more tasks are created. Default: a million.
-    pub backlog: u64,
-    /// How often a worker shows that it is alive. Less than a third of the queue's
-    /// [lease](antiphon_store::QueueConfig::lease). Default: 5 seconds.
-    pub beat: Duration,
-    /// How often a leg is begun whose worker died over it, before the run is dead. Less than the queue's own
-    /// [limit](antiphon_store::QueueConfig::max_attempts). Default: 8.
-    pub deaths: u32,
-    /// What becomes of errors that are not terminal.
-    pub retry: RetryPolicy,
-    /// How long a cancelled tool may clean up. Default: 30 seconds.
-    pub clean_up: Duration,
-    /// How long a leg may go on after the server begins to shut down. Then it stops, and its job goes back to the queue:
-    /// another worker goes on from the last step that was written. Default: 10 seconds.
-    pub drain: Duration,
-    /// After which time of work a run becomes a task, if its tool lets it and the client knows tasks. Default: 10 seconds.
-    pub promote_after: Option<Duration>,
-    /// How many rounds before the last a run becomes a task. Default: 1.
-    pub promote_rounds_left: u32,
-    /// Whether somebody of whom nothing is known may list the tasks of all such. Only where all of them trust each other:
-    /// over a stream of a server without a backend they may without this. Default: no.
-    pub anonymous_list: bool,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) max_ttl: Duration,
+    pub(crate) max_wait: Option<Duration>,
+    pub(crate) tool_wait: Duration,
+    pub(crate) repair_interval: Duration,
+    pub(crate) audit_interval: Duration,
+    pub(crate) poll_interval: Duration,
+    pub(crate) workers: usize,
+    pub(crate) per_tool: usize,
+    pub(crate) per_caller: usize,
+    pub(crate) shards: u32,
+    pub(crate) max_queued: u64,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) max_worker_deaths: u32,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) cancel_grace: Duration,
+    pub(crate) drain: Duration,
+    pub(crate) promote_after: Option<Duration>,
+    pub(crate) promote_rounds_left: u32,
+    pub(crate) anonymous_list: bool,
 }
 
 impl Default for TaskConfig {
@@ -84,12 +51,12 @@ impl Default for TaskConfig {
             workers: 16,
             per_tool: usize::MAX,
             per_caller: usize::MAX,
-            lanes: 4,
-            backlog: 1_000_000,
-            beat: Duration::from_secs(5),
-            deaths: 8,
+            shards: 4,
+            max_queued: 1_000_000,
+            heartbeat_interval: Duration::from_secs(5),
+            max_worker_deaths: 8,
             retry: RetryPolicy::default(),
-            clean_up: Duration::from_secs(30),
+            cancel_grace: Duration::from_secs(30),
             drain: Duration::from_secs(10),
             promote_after: Some(Duration::from_secs(10)),
             promote_rounds_left: 1,
@@ -98,58 +65,186 @@ impl Default for TaskConfig {
     }
 }
 
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident $field:ident: $kind:ty;)*) => {
-        impl TaskConfig {
-            $($(#[$doc])*
-            #[must_use]
-            pub fn $name(mut self, $field: $kind) -> Self {
-                self.$field = $field.into();
-                self
-            })*
-        }
-    };
+impl TaskConfig {
+    /// Sets how long a task and its result are kept after the run has ended, if the client does not say. Default: 24 hours.
+    ///
+    /// A run that has not ended is kept, however long it sleeps: see [`with_max_wait`](Self::with_max_wait). `None` keeps tasks
+    /// until somebody purges them.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.ttl = ttl.into();
+        self
+    }
+
+    /// Sets the longest [`ttl`](Self::with_ttl) that a client can ask for. Default: 7 days.
+    #[must_use]
+    pub fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = max_ttl;
+        self
+    }
+
+    /// Sets how long a run can wait for an answer. Default: 30 days.
+    ///
+    /// Time that it sleeps, or waits for a worker, does not count. Then the run ends as failed, with an event in its timeline,
+    /// a log line and the metric `antiphon.runs.expired`. `None` lets runs wait for ever.
+    #[must_use]
+    pub fn with_max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
+        self.max_wait = max_wait.into();
+        self
+    }
+
+    /// Sets how long a run waits for a replica that has its tool, before it is dead. Default: 24 hours.
+    #[must_use]
+    pub fn with_tool_wait(mut self, tool_wait: Duration) -> Self {
+        self.tool_wait = tool_wait;
+        self
+    }
+
+    /// Sets how soon the servers find a run whose job was lost, or was never queued. Default: 10 seconds.
+    ///
+    /// They find it after at most twice this time, without any request. A run that waits for a worker is checked less often the
+    /// longer it waits, up to every third interval.
+    #[must_use]
+    pub fn with_repair_interval(mut self, repair_interval: Duration) -> Self {
+        self.repair_interval = repair_interval;
+        self
+    }
+
+    /// Sets how often one of the replicas reads the records of all tasks, slowly. Default: 24 hours.
+    ///
+    /// It finds runs that nobody watches over, and encrypts records with the active key of the
+    /// [`KeyRing`](crate::seal::KeyRing).
+    #[must_use]
+    pub fn with_audit_interval(mut self, audit_interval: Duration) -> Self {
+        self.audit_interval = audit_interval;
+        self
+    }
+
+    /// Sets how long clients are told to wait between two requests for the state of a task. Default: 1 second.
+    #[must_use]
+    pub fn with_poll_interval(mut self, poll_interval: Duration) -> Self {
+        self.poll_interval = poll_interval;
+        self
+    }
+
+    /// Sets how many legs this process runs at the same time. Default: 16.
+    ///
+    /// With 0, it creates tasks and leaves the work to other replicas.
+    #[must_use]
+    pub fn with_workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// Sets how many legs of one tool this process runs at the same time. Default: as many as there are workers.
+    #[must_use]
+    pub fn with_per_tool(mut self, per_tool: usize) -> Self {
+        self.per_tool = per_tool;
+        self
+    }
+
+    /// Sets how many legs of one caller's runs this process runs at the same time. Default: as many as there are workers.
+    #[must_use]
+    pub fn with_per_caller(mut self, per_caller: usize) -> Self {
+        self.per_caller = per_caller;
+        self
+    }
+
+    /// Sets the number of queues among which runs are spread by tool and caller. Default: 4.
+    ///
+    /// A caller who begins ten thousand runs then delays few others. All replicas must have the same number.
+    #[must_use]
+    pub fn with_shards(mut self, shards: u32) -> Self {
+        self.shards = shards;
+        self
+    }
+
+    /// Sets how many legs can wait, for a worker or for their time, before no more tasks are created. Default: 1,000,000.
+    #[must_use]
+    pub fn with_max_queued(mut self, max_queued: u64) -> Self {
+        self.max_queued = max_queued;
+        self
+    }
+
+    /// Sets how often a worker shows that it is alive. Default: 5 seconds.
+    ///
+    /// It must be less than a third of the [lease](antiphon_store::QueueConfig::lease) of the queue.
+    #[must_use]
+    pub fn with_heartbeat_interval(mut self, heartbeat_interval: Duration) -> Self {
+        self.heartbeat_interval = heartbeat_interval;
+        self
+    }
+
+    /// Sets how often a leg is begun again whose worker died, before the run is dead. Default: 8.
+    ///
+    /// It must be less than the [limit](antiphon_store::QueueConfig::max_attempts) of the queue.
+    #[must_use]
+    pub fn with_max_worker_deaths(mut self, max_worker_deaths: u32) -> Self {
+        self.max_worker_deaths = max_worker_deaths;
+        self
+    }
+
+    /// Sets how runs are tried again after errors that are not terminal. Default: 3 attempts.
+    #[must_use]
+    pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Sets how long a cancelled tool can clean up. Default: 30 seconds.
+    #[must_use]
+    pub fn with_cancel_grace(mut self, cancel_grace: Duration) -> Self {
+        self.cancel_grace = cancel_grace;
+        self
+    }
+
+    /// Sets how long a leg can go on after the server begins to shut down. Default: 10 seconds.
+    ///
+    /// Then it stops, and its job goes back to the queue: another worker continues from the last step that was written.
+    #[must_use]
+    pub fn with_drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
+    /// Sets after which time of work a run becomes a task, if its tool lets it and the client knows tasks. Default: 10 seconds.
+    #[must_use]
+    pub fn with_promote_after(mut self, promote_after: impl Into<Option<Duration>>) -> Self {
+        self.promote_after = promote_after.into();
+        self
+    }
+
+    /// Sets how many rounds before the last one a run becomes a task. Default: 1.
+    #[must_use]
+    pub fn with_promote_rounds_left(mut self, promote_rounds_left: u32) -> Self {
+        self.promote_rounds_left = promote_rounds_left;
+        self
+    }
+
+    /// Sets whether a caller of whom nothing is known can list the tasks of all such callers. Default: no.
+    ///
+    /// Allow it only if all of them trust each other. Over a stream of a server without a backend, they can list them without
+    /// this.
+    #[must_use]
+    pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
+        self.anonymous_list = anonymous_list;
+        self
+    }
 }
 
-setters! {
-    /// Sets how long a task is kept after its run has ended, where the client does not say. Default: 24 hours.
-    with_ttl ttl: impl Into<Option<Duration>>;
-    /// Sets the longest `ttl` that a client may ask for. Default: 7 days.
-    with_max_ttl max_ttl: Duration;
-    /// Sets how long a run may wait for an answer or a worker before it ends as failed. Default: 30 days.
-    with_max_wait max_wait: impl Into<Option<Duration>>;
-    /// Sets how long a run waits for a replica that has its tool. Default: 24 hours.
-    with_tool_wait tool_wait: Duration;
-    /// Sets how soon a lost job is found: after at most twice this time. Default: 10 seconds.
-    with_repair_interval repair_interval: Duration;
-    /// Sets how often the records of all tasks are gone through. Default: 24 hours.
-    with_audit_interval audit_interval: Duration;
-    /// Sets how long clients are told to wait between two looks.
-    with_poll_interval poll_interval: Duration;
-    /// Sets how many legs this process works on at once.
-    with_workers workers: usize;
-    /// Sets how many legs of one tool this process works on at once.
-    with_per_tool per_tool: usize;
-    /// Sets how many legs of one caller's runs this process works on at once.
-    with_per_caller per_caller: usize;
-    /// Sets among how many queues runs are spread.
-    with_lanes lanes: u32;
-    /// Sets how many legs may wait before no more tasks are created.
-    with_backlog backlog: u64;
-    /// Sets how often a worker shows that it is alive.
-    with_beat beat: Duration;
-    /// Sets how often a leg is begun whose worker died over it.
-    with_deaths deaths: u32;
-    /// Sets what becomes of errors that are not terminal.
-    with_retry retry: RetryPolicy;
-    /// Sets how long a cancelled tool may clean up.
-    with_clean_up clean_up: Duration;
-    /// Sets how long a leg may go on after the server begins to shut down. Default: 10 seconds.
-    with_drain drain: Duration;
-    /// Sets after which time of work a run becomes a task.
-    with_promote_after promote_after: impl Into<Option<Duration>>;
-    /// Sets whether somebody of whom nothing is known may list the tasks of all such.
-    with_anonymous_list anonymous_list: bool;
+impl TaskConfig {
+    /// What is wrong with it, one line each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let is_wrong = [
+            (self.shards == 0, "`TaskConfig::with_shards` is 0; runs need at least 1 queue"),
+            (self.heartbeat_interval.is_zero(), "`TaskConfig::with_heartbeat_interval` is 0"),
+            (self.repair_interval.is_zero(), "`TaskConfig::with_repair_interval` is 0"),
+            (self.audit_interval.is_zero(), "`TaskConfig::with_audit_interval` is 0"),
+            (self.max_worker_deaths == 0, "`TaskConfig::with_max_worker_deaths` is 0; no leg could begin"),
+        ];
+        let own = is_wrong.iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| (*problem).to_owned());
+        own.chain(self.retry.problem()).collect()
+    }
 }
 
 #[cfg(test)]

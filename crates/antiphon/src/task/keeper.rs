@@ -252,7 +252,7 @@ impl Keeper {
     /// Has others keep away for a while, though no job or another than the run's own is what runs this leg.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
-        let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.beat);
+        let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.heartbeat_interval);
         self.amend(|record| record.held = Some(until)).await
     }
 
@@ -291,7 +291,7 @@ impl Keeper {
     /// Shows that the leg is alive, until it is dropped or has lost its job.
     pub(crate) async fn beat(&self, lease: Option<&Lease>) {
         loop {
-            tokio::time::sleep(self.tasks.config.beat).await;
+            tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
             if let Some(lease) = lease {
                 match self.tasks.backend.queue.extend(lease).await {
                     Ok(()) => {}
@@ -386,7 +386,7 @@ impl Persistence for Keeper {
     }
 
     fn clean_up(&self) -> Duration {
-        self.tasks.config.clean_up
+        self.tasks.config.cancel_grace
     }
 
     fn say(&self, message: String) {

@@ -192,7 +192,7 @@ impl Tasks {
         }
         if sealed.len() > self.runtime.seal.max_kept_bytes {
             return Err(Error::new(ErrorKind::Limit(format!(
-                "the run has grown to {} bytes, more than the {} the store may keep of one; return less from its steps, use `Ctx::fold` for loops, or raise `SealConfig::max_kept_bytes`",
+                "the run has grown to {} bytes, more than the {} the store may keep of one; return less from its steps, use `Ctx::loop_with_state` for loops, or raise `SealConfig::with_max_kept_bytes`",
                 sealed.len(),
                 self.runtime.seal.max_kept_bytes
             )))
@@ -327,7 +327,7 @@ impl Tasks {
     fn lane_of(&self, record: &TaskRecord) -> String {
         let digest = digest(&[&record.tool, record.principal.as_deref().unwrap_or_default()]);
         let number = u32::from_str_radix(&digest[..8], 16).unwrap_or_default();
-        self.lane(number % self.config.lanes.max(1))
+        self.lane(number % self.config.shards)
     }
 
     /// The id of a run's job. One that is tried again as another job has another.
@@ -402,7 +402,7 @@ impl Tasks {
     /// Refuses more work where too much of it waits.
     pub(super) async fn check_backlog(&self) -> Result<()> {
         let waiting = self.slots.backlog(self).await;
-        if waiting <= self.config.backlog {
+        if waiting <= self.config.max_queued {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Protocol {

@@ -89,7 +89,7 @@ impl Tasks {
         record.note("leg", format!("{legs} at {}, attempt {attempt}", self.runtime.replica));
         let keeper = Keeper::new(self, key.to_owned(), record, revision, None);
         let work = Box::pin(async {
-            if attempt > self.config.deaths {
+            if attempt > self.config.max_worker_deaths {
                 self.give_up(&keeper, attempt).await?;
                 self.runtime.recorder.run_ended(&errand.tool, Outcome::Dead);
                 return Ok(());
@@ -166,7 +166,8 @@ impl Tasks {
             let ctx = Ctx::new(Arc::clone(&run));
             let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
             let limit = tool.timeout;
-            let pace = Pace { grace: self.runtime.limits.grace, limit, task_limit: limit, keep_alive: None };
+            let pace =
+                Pace { grace: self.runtime.limits.suspend_grace, limit, task_limit: limit, keep_alive: None };
             let leg = run.span.within(drive(&run, future.as_mut(), pace)).await;
             if !self.conclude(keeper, &run, tool, leg).await? {
                 return Ok(());

@@ -1,22 +1,25 @@
-//! Runs that outlive the request that began them.
+//! Tasks: runs that outlive the request that began them.
 //!
-//! | where | name | what |
-//! |---|---|---|
-//! | record | `tasks/<owner>/<task>` | a run, whole and sealed ([`record`]) |
-//! | record | `pieces/<random>/<n>` | a run too large for one record |
-//! | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
-//! | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended ([`alarm`]) |
-//! | record | `rings/<audience>/<replica>` | which keys a replica has ([`rings`]) |
-//! | record | `audit/<audience>` | who goes through all records, or when it was done last |
-//! | topic | `tasks/<audience>` | a task has changed |
-//!
-//! A leg is a leased job: it loads the record, brings the tool back to where it was, and lets it go on until it
-//! returns or waits for people or for time. Then the record is written, conditionally, and nothing of the run is
-//! in memory. What a step returned is written before the tool sees it.
-//!
-//! A run has one job at a time, named in its record. Whoever changes the record so that there is something to do
-//! names the next job in the same write and pushes it after. If it dies in between, or the queue loses the job, the run's
-//! alarm rings ([`alarm`]), and a server pushes the job again: a queue takes a job of one id once.
+//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) turns them on with a [`TaskConfig`]. [`TaskPolicy`] says
+//! which tools they are for. [`Runs`] is for operators.
+
+// | where | name | what |
+// |---|---|---|
+// | record | `tasks/<owner>/<task>` | a run, whole and sealed (`record`) |
+// | record | `pieces/<random>/<n>` | a run too large for one record |
+// | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
+// | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
+// | record | `rings/<audience>/<replica>` | which keys a replica has (`rings`) |
+// | record | `audit/<audience>` | who goes through all records, or when it was done last |
+// | topic | `tasks/<audience>` | a task has changed |
+//
+// A leg is a leased job: it loads the record, brings the tool back to where it was, and lets it go on until it
+// returns or waits for people or for time. Then the record is written, conditionally, and nothing of the run is
+// in memory. What a step returned is written before the tool sees it.
+//
+// A run has one job at a time, named in its record. Whoever changes the record so that there is something to do
+// names the next job in the same write and pushes it after. If it dies in between, or the queue loses the job, the run's
+// alarm rings (`alarm`), and a server pushes the job again: a queue takes a job of one id once.
 
 mod alarm;
 mod answer;
@@ -61,6 +64,7 @@ pub use self::{
     view::TaskStatus,
 };
 use self::{newest::Newest, rings::Obstacles, watch::Watchers, worker::Slots};
+pub use crate::tool::{RetryPolicy, TaskPolicy};
 use crate::{
     base::{digest, millis, now_millis, random_id},
     error::{Error, ErrorKind, Result},

@@ -144,7 +144,7 @@ impl Promotion {
         let claimed = |(key, step)| (key, Claimed { step, failed: None });
         record.claims = claims.into_iter().map(claimed).collect();
         let now = now_millis();
-        let until = now + millis(HOLD * tasks.config.beat);
+        let until = now + millis(HOLD * tasks.config.heartbeat_interval);
         record.held = Some(until);
         record.legs = 1;
         record.note("promoted", tasks.runtime.replica.clone());

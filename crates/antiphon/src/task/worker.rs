@@ -88,7 +88,7 @@ impl Slots {
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), counted.map_or(0, |(_, waiting)| waiting)));
         let mut waiting = 0;
-        for lane in 0..tasks.config.lanes.max(1) {
+        for lane in 0..tasks.config.shards {
             match tasks.backend.queue.depth(&tasks.lane(lane)).await {
                 Ok(depth) => waiting += depth.waiting,
                 Err(error) => tracing::debug!(%error, "nobody knows how many tasks wait"),
@@ -122,7 +122,7 @@ impl Tasks {
             runtime.spawn(Self::gauge(Arc::downgrade(self), self.runtime.recorder.clone()));
         }
         if self.config.workers > 0 {
-            for lane in 0..self.config.lanes.max(1) {
+            for lane in 0..self.config.shards {
                 runtime.spawn(Self::pull(Arc::downgrade(self), self.lane(lane)));
             }
         }
@@ -159,7 +159,7 @@ impl Tasks {
             let stopped = this.stopped.clone();
             let mut depth = Depth::default();
             let mut known = true;
-            for lane in 0..this.config.lanes.max(1) {
+            for lane in 0..this.config.shards {
                 match this.backend.queue.depth(&this.lane(lane)).await {
                     Ok(lane) => {
                         depth.waiting += lane.waiting;
@@ -343,7 +343,7 @@ impl Tasks {
     pub(super) async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
-            match tokio::time::timeout(self.config.beat, wait.as_mut()).await {
+            match tokio::time::timeout(self.config.heartbeat_interval, wait.as_mut()).await {
                 Ok(done) => return Some(done),
                 Err(_) => {
                     if let Err(StoreError::LeaseLost { .. }) = self.backend.queue.extend(lease).await {

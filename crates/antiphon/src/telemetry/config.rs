@@ -12,7 +12,7 @@ use opentelemetry::{
 /// Nothing is exported by this crate, and no global is set.
 ///
 /// ```
-/// use antiphon::{Server, Telemetry};
+/// use antiphon::{Server, telemetry::Telemetry};
 ///
 /// // The program has set its global meter provider before.
 /// let server = Server::builder("trips", "1.0.0").with_telemetry(Telemetry::global()).build()?;

@@ -88,7 +88,7 @@ metrics! {
     REPAIRED "antiphon.tasks.repaired" Kind::Counter, "{run}",
         "runs whose job was missing from the queue and was queued again", ["mcp.method.name", "gen_ai.tool.name"];
     EXPIRED "antiphon.runs.expired" Kind::Counter, "{run}",
-        "runs that were ended because they waited for longer than `TaskConfig::max_wait`",
+        "runs that were ended because they waited for longer than `TaskConfig::with_max_wait`",
         ["mcp.method.name", "gen_ai.tool.name"];
     RESULT_BYTES "antiphon.results.served" Kind::Counter, "By",
         "bytes of rows that were handed out of result sets", ["antiphon.action"];

@@ -1,7 +1,7 @@
 //! What a server tells of itself: spans of `tracing`, metrics of OpenTelemetry.
 //!
 //! This knows the two interfaces and no exporter: an application brings those, and what it does not bring costs
-//! nothing. Without the feature, [`off`] has the same names with nothing in them, so that nobody else asks.
+//! nothing. Without the feature `telemetry`, it does nothing.
 //!
 //! - `config`: what an operator sets.
 //! - `instruments`: every metric, in one table that the reference is checked against.

@@ -11,12 +11,12 @@ use crate::error::BuildError;
 
 /// Metrics to be scraped: a meter provider whose figures are read as Prometheus writes them.
 ///
-/// It is OpenTelemetry's own exporter. Give it to the server as its [`Telemetry`](crate::Telemetry), and to
-/// [`Server::health`](crate::Server::health) to serve it at `/metrics`; as the program's global meter provider it takes what other
+/// It is OpenTelemetry's own exporter. Give it to the server as its [`Telemetry`](crate::telemetry::Telemetry), and to
+/// [`Server::health_router`](crate::Server::health_router) to serve it at `/metrics`; as the program's global meter provider it takes what other
 /// libraries measure, too.
 ///
 /// ```
-/// use antiphon::{Prometheus, Server, Telemetry};
+/// use antiphon::{telemetry::{Prometheus, Telemetry}, Server};
 ///
 /// let prometheus = Prometheus::new("trips")?;
 /// let server = Server::builder("trips", "1.0.0").with_telemetry(Telemetry::new(&prometheus)).build()?;

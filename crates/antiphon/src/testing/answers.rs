@@ -1,11 +1,14 @@
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
 };
 
 use serde_json::{Value, json};
 
-use crate::elicitation::{CONTEXT_META, KEY_META};
+use crate::{
+    error::{Error, Result},
+    url_elicitation::{CONTEXT_META, KEY_META},
+};
 
 /// A question, as a client sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,9 +63,14 @@ type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 ///
 /// Answers are found by the question's whole key, then by its author's name for it. Several answers
 /// to one name are given in turn, and the last one again and again.
+///
+/// A question without an answer is declined, or gets an empty reply. But if an answer of its kind waits under a key that
+/// was never asked, the key is probably wrong: the call fails and names both keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
+    /// The keys in `by_key` that were asked.
+    asked: BTreeSet<String>,
     by_hand: Option<ByHand>,
 }
 
@@ -152,21 +160,36 @@ impl Answers {
         self
     }
 
-    pub(super) fn answer(&mut self, question: &Question) -> Value {
+    pub(super) fn answer(&mut self, question: &Question) -> Result<Value> {
         let key =
             [question.key.as_str(), question.name()].into_iter().find(|key| self.by_key.contains_key(*key));
-        if let Some(queue) = key.and_then(|key| self.by_key.get_mut(key)) {
-            return if queue.len() > 1 { queue.pop_front() } else { queue.front().cloned() }
-                .unwrap_or_default();
+        if let Some((key, queue)) = key.and_then(|key| Some((key, self.by_key.get_mut(key)?))) {
+            self.asked.insert(key.to_owned());
+            let answer = if queue.len() > 1 { queue.pop_front() } else { queue.front().cloned() };
+            return Ok(answer.unwrap_or_default());
         }
-        let by_hand = self.by_hand.as_mut().and_then(|answer| answer(question));
-        by_hand.unwrap_or_else(|| match question.method.as_str() {
-            "roots/list" => json!({"roots": []}),
-            "sampling/createMessage" => {
-                json!({"role": "assistant", "model": "test", "content": {"type": "text", "text": ""}})
-            }
-            _ => json!({"action": "decline"}),
-        })
+        if let Some(answer) = self.by_hand.as_mut().and_then(|answer| answer(question)) {
+            return Ok(answer);
+        }
+        let (field, default) = match question.method.as_str() {
+            "roots/list" => return Ok(json!({"roots": []})),
+            "sampling/createMessage" => (
+                "role",
+                json!({"role": "assistant", "model": "test", "content": {"type": "text", "text": ""}}),
+            ),
+            _ => ("action", json!({"action": "decline"})),
+        };
+        let unused = self.by_key.iter().filter(|(key, answers)| {
+            !self.asked.contains(*key) && answers.iter().any(|answer| answer.get(field).is_some())
+        });
+        let unused: Vec<_> = unused.map(|(key, _)| format!("`{key}`")).collect();
+        if unused.is_empty() {
+            return Ok(default);
+        }
+        let (name, unused) = (question.name(), unused.join(", "));
+        Err(Error::tool(format!(
+            "the tool asks `{name}`, and the test has no answer with this key; it has unused answers with {unused}"
+        )))
     }
 }
 

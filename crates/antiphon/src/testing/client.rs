@@ -137,7 +137,7 @@ impl Client {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
         let serving = tokio::spawn(async move {
-            if let Err(error) = server.serve(far).await {
+            if let Err(error) = server.serve_stream(far).await {
                 tracing::debug!(%error, "a test connection ended");
             }
         });
@@ -228,7 +228,7 @@ impl Client {
             retry["inputResponses"] = json!({});
             for (key, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let question = Question::new(Some(key), request);
-                let answer = self.answers.answer(&question);
+                let answer = self.answers.answer(&question)?;
                 if answer.get(ERROR).is_none() {
                     retry["inputResponses"][key] = answer;
                 }
@@ -329,7 +329,7 @@ impl Client {
                 }
                 (Some(_), Some(id)) => {
                     let question = Question::new(None, &message);
-                    let mut answer = self.answers.answer(&question);
+                    let mut answer = self.answers.answer(&question)?;
                     talk.asked.push(question);
                     let kind = if answer.get(ERROR).is_some() { "error" } else { "result" };
                     let answer = if kind == "error" { answer[ERROR].take() } else { answer };

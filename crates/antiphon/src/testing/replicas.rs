@@ -1,6 +1,7 @@
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json, map::Entry};
 
 use super::{Answers, Client, Question, Revision};
 use crate::{
@@ -30,11 +31,21 @@ use crate::{
 /// # }).unwrap();
 /// ```
 pub struct Replicas {
-    replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
+    /// Makes a world for each schedule.
+    world: Box<dyn Fn() -> World + Send + Sync>,
+    /// Whether schedules share what tools change, so that effects can be counted.
+    has_world: bool,
     seal: SealConfig,
     seed: u64,
     schedules: u32,
     steady: bool,
+}
+
+/// What the replicas of one schedule share.
+struct World {
+    replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
+    /// What the tools have changed.
+    look: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
 /// What happened on the way.
@@ -61,13 +72,71 @@ const ROUNDS: u32 = 1000;
 impl Replicas {
     /// Replicas that are built by `replica`; its seal is replaced by one they share.
     pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
-        Self {
-            replica: Box::new(replica),
-            seal: SealConfig::default(),
-            seed: 0x5EED,
-            schedules: 16,
-            steady: true,
-        }
+        let replica = Arc::new(replica);
+        let world = move || {
+            let replica = Arc::clone(&replica);
+            World { replica: Box::new(move || replica()), look: Box::new(|| Value::Null) }
+        };
+        Self::of(Box::new(world), false)
+    }
+
+    /// Replicas that share a world: a database, a file, whatever the tool changes.
+    ///
+    /// `world` makes a new one for each schedule, `replica` builds the replicas on it, and `look` says what a run has
+    /// changed. The tool first runs once without interruption. [`run`](Self::run) fails if a run that moves between
+    /// replicas changes the world in another way, as a tool does that has an effect outside of a step.
+    ///
+    /// No request is sent twice, because a [step](crate::Ctx::step) can then be taken twice.
+    ///
+    /// ```
+    /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    /// # use antiphon::{State, prelude::*, testing::{Answers, Replicas}};
+    /// # use serde_json::json;
+    /// # #[derive(Deserialize, JsonSchema)] struct Sure { sure: bool }
+    /// type Removed = Arc<AtomicU32>;
+    ///
+    /// async fn remove(ctx: &Ctx, State(removed): State<Removed>, _: ()) -> Result<String> {
+    ///     removed.fetch_add(1, Ordering::Relaxed); // Not in a step, so every replica does it.
+    ///     ctx.elicit::<Sure>("Sure?").await?.accepted()?;
+    ///     Ok("removed".into())
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let tool = || Tool::new("remove", "Removes it", remove);
+    /// let replicas = Replicas::with_world(
+    ///     Removed::default,
+    ///     move |removed| Server::builder("shop", "1.0.0").with_state(Arc::clone(removed)).tool(tool()),
+    ///     |removed| removed.load(Ordering::Relaxed),
+    /// );
+    /// let answers = || Answers::new().accept("sure", json!({"sure": true}));
+    /// let error = replicas.run("remove", json!({}), answers).await.unwrap_err();
+    /// assert!(error.to_string().contains("outside of a step"));
+    /// # });
+    /// ```
+    pub fn with_world<W, L>(
+        world: impl Fn() -> W + Send + Sync + 'static,
+        replica: impl Fn(&W) -> ServerBuilder + Send + Sync + 'static,
+        look: impl Fn(&W) -> L + Send + Sync + 'static,
+    ) -> Self
+    where
+        W: Send + Sync + 'static,
+        L: Serialize,
+    {
+        let (replica, look) = (Arc::new(replica), Arc::new(look));
+        let world = move || {
+            let (world, replica, look) = (Arc::new(world()), Arc::clone(&replica), Arc::clone(&look));
+            let seen = Arc::clone(&world);
+            World {
+                replica: Box::new(move || replica(&world)),
+                look: Box::new(move || serde_json::to_value(look(&seen)).unwrap_or_default()),
+            }
+        };
+        Self::of(Box::new(world), true)
+    }
+
+    fn of(world: Box<dyn Fn() -> World + Send + Sync>, has_world: bool) -> Self {
+        let seal = SealConfig::default();
+        Self { world, has_world, seal, seed: 0x5EED, schedules: 16, steady: true }
     }
 
     /// Sets the seed of all that is random, to see a failure again.
@@ -102,13 +171,26 @@ impl Replicas {
         let mut report =
             Report { result: Value::Null, schedules: 0, replicas: 0, duplicates: 0, stale: 0, rounds: 0 };
         let mut random = Random(self.seed | 1);
+        let undisturbed =
+            if self.has_world { self.undisturbed(tool, &arguments, answers()).await? } else { Value::Null };
+        let first = json!({"name": tool, "arguments": arguments});
         for schedule in 0..self.schedules {
             // The first schedule is an ordinary day.
             let calm = schedule == 0;
-            let result =
-                self.schedule(tool, &arguments, answers(), calm, &mut random, &mut report).await.map_err(
-                    |error| Error::tool(format!("schedule {schedule} (seed {:#x}): {error:#}", self.seed)),
-                )?;
+            let world = (self.world)();
+            let result = self
+                .schedule(&world, first.clone(), answers(), calm, &mut random, &mut report)
+                .await
+                .map_err(|error| {
+                    Error::tool(format!("schedule {schedule} (seed {:#x}): {error:#}", self.seed))
+                })?;
+            let changed = (world.look)();
+            if changed != undisturbed {
+                return Err(Error::tool(format!(
+                    "schedule {schedule} (seed {:#x}) left the world as {changed}, a run without interruption as {undisturbed}: the tool has an effect outside of a step",
+                    self.seed
+                )));
+            }
             if self.steady && schedule > 0 && steady(&result) != steady(&report.result) {
                 return Err(Error::tool(format!(
                     "schedule {schedule} (seed {:#x}) ended with {result}, an ordinary run with {}: the tool depends on something that is not recorded",
@@ -123,31 +205,39 @@ impl Replicas {
         Ok(report)
     }
 
+    /// What a run changes that stays on one replica.
+    async fn undisturbed(&self, tool: &str, arguments: &Value, answers: Answers) -> Result<Value> {
+        let world = (self.world)();
+        let server = (world.replica)().build()?;
+        let mut client = Client::connect(&server, Revision::V2025_11_25).await?.with_answers(answers);
+        client.call(tool, arguments.clone()).await?;
+        Ok((world.look)())
+    }
+
     async fn schedule(
         &self,
-        tool: &str,
-        arguments: &Value,
+        world: &World,
+        first: Value,
         mut answers: Answers,
         calm: bool,
         random: &mut Random,
         report: &mut Report,
     ) -> Result<Value> {
-        let first = json!({"name": tool, "arguments": arguments});
         let mut request = first.clone();
         let mut given: Map<String, Value> = Map::new();
         let mut old: Vec<(Value, Value)> = Vec::new();
         for round in 1..=ROUNDS {
             report.rounds = report.rounds.max(round - 1);
-            let reply = self.leg(&request, report).await?;
-            if !calm && random.one_in(3) {
+            let reply = self.leg(world, &request, report).await?;
+            if !calm && !self.has_world && random.one_in(3) {
                 report.duplicates += 1;
-                let again = self.leg(&request, report).await?;
+                let again = self.leg(world, &request, report).await?;
                 self.same(&reply, &again, "the same request, sent twice,")?;
             }
-            if !calm && !old.is_empty() && random.one_in(4) {
+            if !calm && !self.has_world && !old.is_empty() && random.one_in(4) {
                 report.stale += 1;
                 let (request, before) = &old[random.below(old.len())];
-                let again = self.leg(request, report).await?;
+                let again = self.leg(world, request, report).await?;
                 self.same(before, &again, "an old request, sent again,")?;
             }
             old.push((request, reply.clone()));
@@ -160,9 +250,12 @@ impl Replicas {
             let asked: Vec<_> = reply["inputRequests"].as_object().into_iter().flatten().collect();
             for (key, question) in &asked {
                 // What was answered once is answered the same way again, however often it is asked.
-                let answer = given
-                    .entry((*key).clone())
-                    .or_insert_with(|| answers.answer(&Question::new(Some(key), question)));
+                let answer = match given.entry((*key).clone()) {
+                    Entry::Occupied(given) => given.into_mut(),
+                    Entry::Vacant(entry) => {
+                        entry.insert(answers.answer(&Question::new(Some(key), question))?)
+                    }
+                };
                 if calm || asked.len() == 1 || random.one_in(2) {
                     request["inputResponses"][*key] = answer.clone();
                 }
@@ -172,9 +265,9 @@ impl Replicas {
     }
 
     /// One leg, on a replica that has never seen the run.
-    async fn leg(&self, request: &Value, report: &mut Report) -> Result<Value> {
-        let limits = crate::Limits::default().with_rounds(ROUNDS);
-        let server = (self.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
+    async fn leg(&self, world: &World, request: &Value, report: &mut Report) -> Result<Value> {
+        let limits = crate::Limits::default().with_max_rounds(ROUNDS);
+        let server = (world.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
         report.replicas += 1;
         let mut client = Client::connect(&server, Revision::V2026_07_28).await?;
         let reply = client.request("tools/call", request.clone()).await?;

@@ -14,7 +14,7 @@ use crate::{
 /// from a tool:
 ///
 /// ```
-/// use antiphon::{handoff, prelude::*};
+/// use antiphon::{tool::handoff, prelude::*};
 ///
 /// #[derive(Deserialize, JsonSchema)]
 /// struct Guess { guess: u32 }

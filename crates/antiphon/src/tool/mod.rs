@@ -19,14 +19,17 @@ pub use self::{
     handoff::handoff,
     policy::{RetryPolicy, TaskPolicy},
 };
-pub use crate::output::{IntoToolOutput, Json, ToolOutput, ToolResult};
 use crate::{
     ctx::ElicitKey,
     error::{Error, ErrorKind, Result},
-    function::{Erased, Function, erase},
+    function::{Erased, StateType, erase},
     limits::Quota,
     model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
+};
+pub use crate::{
+    function::{Bound, Function},
+    output::{IntoToolOutput, Json, ToolOutput, ToolResult},
 };
 pub use antiphon_llm::ToolCall;
 
@@ -63,6 +66,8 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 pub struct Tool {
     pub(crate) definition: ToolDescription,
     pub(crate) call: Erased<ToolOutput>,
+    /// The types of state that its function takes.
+    pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
     /// What it may take, where it is not as the server says.
@@ -97,23 +102,24 @@ pub(crate) struct Arguments {
 
 impl Tool {
     /// A tool that calls `function`.
-    pub fn new<A, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
+    pub fn new<A, M, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: IntoToolOutput + 'static,
-        F: for<'a> Function<'a, A, Out = R> + 'static,
+        F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let none = TypeId::of::<A>() == TypeId::of::<()>();
-        let call = erase(function, R::into_tool_output);
+        let (call, states) = erase(function, R::into_tool_output);
         let mut tool =
             Self::with_call(name.into(), description.into(), schema::of_arguments::<A>(), call, none);
+        tool.states = states;
         tool.definition.output_schema = R::output_schema().map(Arc::new);
         tool
     }
 
     /// A tool whose input schema is written by hand and served as it is written. Its arguments come
     /// as they are, checked against the schema.
-    pub fn raw<R, F>(
+    pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
         input_schema: Value,
@@ -121,14 +127,15 @@ impl Tool {
     ) -> Self
     where
         R: IntoToolOutput + 'static,
-        F: for<'a> Function<'a, Map<String, Value>, Out = R> + 'static,
+        F: for<'a> Function<'a, Map<String, Value>, M, Out = R> + 'static,
     {
         let (input_schema, problem) = match input_schema {
             Value::Object(schema) => (schema, None),
             _ => (Map::new(), Some("its input schema is not a JSON object".to_owned())),
         };
-        let call = erase(function, R::into_tool_output);
+        let (call, states) = erase(function, R::into_tool_output);
         let mut tool = Self::with_call(name.into(), description.into(), input_schema, call, false);
+        tool.states = states;
         tool.problems.extend(problem);
         if cfg!(not(feature = "validate")) {
             tool.problems.push("a schema written by hand needs the feature `validate`".into());
@@ -154,6 +161,7 @@ impl Tool {
             definition: ToolDescription::new(name, description, schema),
             output: None,
             call,
+            states: Vec::new(),
             arguments,
             timeout: None,
             quota: None,
@@ -213,7 +221,7 @@ impl Tool {
     }
 
     /// Bounds how long the tool may work, not counting the time it waits for people. Default: the
-    /// server's [`Limits::tool_timeout`](crate::Limits::tool_timeout).
+    /// server's [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -221,14 +229,14 @@ impl Tool {
     }
 
     /// Bounds what the tool may take, all callers together. Default: the server's
-    /// [`Limits::tool`](crate::Limits::tool).
+    /// [`Limits::with_tool`](crate::Limits::with_tool).
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
         self.quota = Some(quota);
         self
     }
 
-    /// Declares that the tool takes steps [at most once](crate::Step::at_most_once): a server without a
+    /// Declares that the tool takes steps [at most once](crate::ctx::Step::at_most_once): a server without a
     /// store is then refused when it is built, not when the tool is called.
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
@@ -245,9 +253,10 @@ impl Tool {
     }
 
     /// Says how often a task of this tool is tried whose tool returned an error that is not
-    /// [terminal](crate::Error::terminal). Default: as the server's [`TaskConfig::retry`](crate::TaskConfig::retry) says.
+    /// [terminal](crate::Error::terminal). Default: as the server's [`TaskConfig::with_retry`](crate::task::TaskConfig::with_retry) says.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
+        self.problems.extend(retry.problem());
         self.retry = Some(retry);
         self
     }

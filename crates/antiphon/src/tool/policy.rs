@@ -11,7 +11,7 @@ pub enum TaskPolicy {
     /// Never: the client waits for the answer. `taskSupport: "forbidden"`.
     Never,
     /// When it takes long: when the rounds a client will take run out, or after
-    /// [`TaskConfig::promote_after`](crate::TaskConfig::promote_after). What the run has seen so far stays. On 2025-11-25: when the client wants one,
+    /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). What the run has seen so far stays. On 2025-11-25: when the client wants one,
     /// `taskSupport: "optional"`.
     #[default]
     WhenLong,
@@ -22,16 +22,11 @@ pub enum TaskPolicy {
 /// How often, and after which time, a run is tried again whose tool returned an error that is not
 /// [terminal](crate::Error::terminal).
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct RetryPolicy {
-    /// How often a run is tried, the first time included. Default: 3.
-    pub attempts: u32,
-    /// How long to wait before it is tried again at first. Default: 1 second.
-    pub backoff: Duration,
-    /// By how much longer each time. Default: 2.
-    pub factor: f64,
-    /// How long at most. Default: 1 minute.
-    pub max_backoff: Duration,
+    pub(crate) attempts: u32,
+    pub(crate) backoff: Duration,
+    pub(crate) factor: f64,
+    pub(crate) max_backoff: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -51,18 +46,41 @@ impl RetryPolicy {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// Sets how often a run is tried, the first time included.
+    /// Sets how often a run is tried, including the first time. Default: 3.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
-        self.attempts = attempts.max(1);
+        self.attempts = attempts;
         self
     }
 
-    /// Sets how long to wait before it is tried again at first.
+    /// Sets the delay before the second attempt. Default: 1 second.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Duration) -> Self {
         self.backoff = backoff;
         self
+    }
+
+    /// Sets by which factor each delay is longer than the one before. Default: 2.
+    #[must_use]
+    pub fn with_factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Sets the longest delay. Default: 1 minute.
+    #[must_use]
+    pub fn with_max_backoff(mut self, max_backoff: Duration) -> Self {
+        self.max_backoff = max_backoff;
+        self
+    }
+
+    /// What is wrong with it, if anything is.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if self.attempts == 0 {
+            return Some("`RetryPolicy::with_attempts` is 0; a run is tried at least once".into());
+        }
+        let is_wrong = !self.factor.is_finite() || self.factor < 1.0;
+        is_wrong.then(|| format!("`RetryPolicy::with_factor` is {}; it must be 1 or more", self.factor))
     }
 
     /// How long to wait after so many failures.

@@ -24,7 +24,7 @@ struct Text {
 }
 
 fn server() -> Server {
-    let echo = async |_: &Ctx, Text { text }: Text| Ok(text);
+    let echo = async |_: &Ctx, Text { text }: Text| -> Result<String> { Ok(text) };
     Server::builder("bad", "1.0.0").tool(Tool::new("echo", "Echoes", echo)).build().unwrap()
 }
 
@@ -107,7 +107,7 @@ type Pipe = (BufReader<ReadHalf<DuplexStream>>, WriteHalf<DuplexStream>);
 fn pipe(server: &Server) -> Pipe {
     let (near, far) = tokio::io::duplex(1 << 16);
     let server = server.clone();
-    tokio::spawn(async move { server.serve(far).await });
+    tokio::spawn(async move { server.serve_stream(far).await });
     let (reader, writer) = tokio::io::split(near);
     (BufReader::new(reader), writer)
 }
@@ -170,7 +170,7 @@ async fn bad_lines_neither_break_nor_leak() {
 
 #[cfg(feature = "http")]
 mod http {
-    use antiphon::HttpConfig;
+    use antiphon::http::HttpConfig;
     use axum::body::Body;
     use tower::ServiceExt as _;
 

@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use antiphon::{HttpConfig, ServeConfig, ServerBuilder, prelude::*};
+use antiphon::{
+    ServerBuilder,
+    http::{HttpConfig, ServeConfig},
+    prelude::*,
+};
 use antiphon_store::{Memory, QueueConfig};
 use serde_json::{Value, json};
 use tokio::{
@@ -247,7 +251,7 @@ async fn connection_answers_what_is_in_flight_rejects_what_comes_later_and_ends(
     let (near, far) = tokio::io::duplex(1 << 16);
     let serving = tokio::spawn({
         let server = server.clone();
-        async move { server.serve(far).await }
+        async move { server.serve_stream(far).await }
     });
     let (read, mut write) = tokio::io::split(near);
     let mut lines = BufReader::new(read).lines();

@@ -1,8 +1,8 @@
 //! Asking people.
 
 use antiphon::{
-    Capability, ElicitKey, ErrorKind,
-    elicitation::{URL_ELICITATION_REQUIRED, UrlElicitation, UrlElicitationRequired},
+    Capability, ErrorKind,
+    elicitation::{ElicitKey, URL_ELICITATION_REQUIRED, UrlElicitation, UrlElicitationRequired},
     prelude::*,
     testing::{Answers, Failed, Question, Revision},
 };

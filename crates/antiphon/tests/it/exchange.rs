@@ -1,7 +1,8 @@
 //! What a tool can keep of a conversation, and show to a model.
 
 use antiphon::{
-    ElicitExchange, History, SampleExchange, ToolOutput, ToolResult,
+    ToolOutput, ToolResult,
+    exchange::{ElicitExchange, History, SampleExchange},
     prelude::*,
     sampling::{Block, Content, Conversation, Message, Role, ToolDefinition},
     testing::{Answers, Revision},

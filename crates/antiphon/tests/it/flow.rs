@@ -10,9 +10,10 @@ use std::{
 };
 
 use antiphon::{
-    ErrorKind, Limits, ServerBuilder, handoff,
+    ErrorKind, Limits, ServerBuilder,
     prelude::*,
     testing::{Answers, Failed, Replicas, Revision},
+    tool::handoff,
 };
 use serde_json::json;
 
@@ -190,7 +191,7 @@ async fn keep_a_receipt(ctx: &Ctx, _: ()) -> Result<String> {
     let Word { word } =
         ctx.elicit(format!("{} {}, keep it?", receipt.number, receipt.secret)).await?.accepted()?;
     let last = ctx
-        .fold("copies", Receipt { number: 0, secret: 1 }, async |_, receipt: Receipt| {
+        .loop_with_state("copies", Receipt { number: 0, secret: 1 }, async |_, receipt: Receipt| {
             Ok(if receipt.number == 2 {
                 ControlFlow::Break(receipt)
             } else {
@@ -289,7 +290,7 @@ async fn branches_nest_no_deeper_than_allowed() -> Result<()> {
         .build()?;
     let mut client = connect(&server, Revision::V2026_07_28).await?;
     let text = client.call("deep", json!({})).await?.text();
-    assert_eq!(text, "branches are nested deeper than 2; raise `Limits::branch_depth` if they must be");
+    assert_eq!(text, "branches are nested deeper than 2; raise `Limits::with_branch_depth` if they must be");
     Ok(())
 }
 
@@ -360,7 +361,7 @@ struct Guess {
 }
 
 async fn guessing(ctx: &Ctx, _: ()) -> Result<String> {
-    ctx.fold("game", (0, 100), async |ctx, (low, high): (u32, u32)| {
+    ctx.loop_with_state("game", (0, 100), async |ctx, (low, high): (u32, u32)| {
         let middle = u32::midpoint(low, high);
         let noted: u32 = ctx.step("note", || async move { Ok(middle) }).await?;
         let Guess { guess } = ctx.elicit(format!("{low} to {high}?")).await?.accepted()?;

@@ -6,9 +6,12 @@ use std::sync::{
 };
 
 use antiphon::{
-    Error, ErrorKind, KeyRing, SealConfig, ServerBuilder, TaskPolicy, handoff,
+    Error, ErrorKind, ServerBuilder,
     prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::TaskPolicy,
     testing::{Answers, Replicas, Revision},
+    tool::handoff,
 };
 use antiphon_store::{Memory, QueueConfig};
 use serde_json::{Value, json};
@@ -143,7 +146,7 @@ async fn a_task_whose_worker_is_replaced_between_two_questions_runs_each_end_onc
         asked(&mut front, &id, question).await;
         // Nobody is there when the answer comes.
         worker.shut_down();
-        worker.work(std::future::ready(())).await;
+        worker.run_workers(std::future::ready(())).await;
         bid(&mut front, &id, price, question).await;
     }
     assert_eq!(counts.get(), [1, 2, 0]);

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use antiphon::{HttpConfig, MemoryBudget, prelude::*};
+use antiphon::{
+    http::{HttpConfig, MemoryBudget},
+    prelude::*,
+};
 use antiphon_store::{Memory, QueueConfig};
 use axum::{Router, body::Body};
 use http::{Method, Request, Response, StatusCode};
@@ -32,7 +35,7 @@ fn worlds_with(budget: &MemoryBudget) -> [Router; 2] {
     let builder = || Server::builder("hosts", "1.0.0").tool(Tool::new("weeks", "Says which weeks", weeks));
     let alone = builder().build().unwrap();
     let backed = builder().with_backend(Memory::default().backend(QueueConfig::default())).build().unwrap();
-    [alone, backed].map(|server| server.router(HttpConfig::default().with_bodies(budget.clone())))
+    [alone, backed].map(|server| server.router(HttpConfig::default().with_body_budget(budget.clone())))
 }
 
 fn request(method: Method, session: Option<&str>, message: Option<Value>) -> Request<Body> {

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use antiphon::{
-    HttpConfig, SealConfig, ServerBuilder,
+    ServerBuilder,
+    http::HttpConfig,
     prelude::*,
+    seal::SealConfig,
     testing::{Frame, Revision},
 };
 use axum::{Router, body::Body};

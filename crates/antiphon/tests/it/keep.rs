@@ -9,7 +9,12 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{ErrorKind, KeyRing, Limits, SealConfig, ServerBuilder, prelude::*, testing::Revision};
+use antiphon::{
+    ErrorKind, Limits, ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    testing::Revision,
+};
 use antiphon_store::{Backend, Memory, QueueConfig};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -104,7 +109,7 @@ fn replica(seal: SealConfig, world: &World) -> ServerBuilder {
     Server::builder("shop", "1.0.0")
         .with_seal(seal)
         .with_state(world.clone())
-        .with_limits(Limits::default().with_claim_beat(Duration::from_millis(50)))
+        .with_limits(Limits::default().with_claim_heartbeat(Duration::from_millis(50)))
         .tool(Tool::new("large", "Keeps much", large))
         .tool(Tool::new("charge", "Charges", charge))
         .tool(Tool::new("charge_anyway", "Charges", charge_anyway))

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use antiphon::{
-    ErrorKind, History, Limits, ToolCall,
+    ErrorKind, Limits,
+    exchange::History,
     prelude::*,
     sampling::{Block, ModelError, Reply, Request, SamplingPolicy, ToolDefinition, Via},
     testing::{Answers, Question, Replicas, Revision, Talk},
+    tool::ToolCall,
 };
 use antiphon_llm::{SCHEMA_TOOL, Scripted};
 use serde_json::{Value, json};
@@ -297,7 +299,7 @@ async fn a_provider_is_given_all_that_a_client_would_be() -> Result<()> {
 async fn a_tool_without_a_client_samples_with_the_servers_model() -> Result<()> {
     let server = server().with_model(Scripted::new().say("alone")).build()?;
     let result = server
-        .execute(ToolCall::from_value(json!({"id": "1", "name": "ask", "arguments": {}})).unwrap())
+        .call_tool(ToolCall::from_value(json!({"id": "1", "name": "ask", "arguments": {}})).unwrap())
         .await;
     assert!(!result.is_error, "{result:?}");
     assert!(json!(result.content).to_string().contains("alone"));
@@ -342,7 +344,7 @@ async fn twelve_questions_without_a_provider_end_with_the_budgets_name() -> Resu
     assert!(talk.is_error());
     assert_eq!(
         talk.text(),
-        "the conversation has taken 9 rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::rounds` if your clients allow more"
+        "the conversation has taken 9 rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
     );
     Ok(())
 }

@@ -72,7 +72,7 @@ struct Pipe(BufReader<tokio::io::DuplexStream>);
 impl Pipe {
     fn to(server: Server) -> Self {
         let (near, far) = tokio::io::duplex(1 << 16);
-        tokio::spawn(async move { server.serve(far).await });
+        tokio::spawn(async move { server.serve_stream(far).await });
         Self(BufReader::new(near))
     }
 
@@ -137,7 +137,7 @@ async fn discovery_does_not_tell_of_tasks_that_are_not_its_revisions() -> Result
 #[cfg(feature = "http")]
 mod web {
     use ::http::{Request, Response, StatusCode};
-    use antiphon::{HttpConfig, testing::Revision};
+    use antiphon::{http::HttpConfig, testing::Revision};
     use antiphon_store::{Backend, QueueConfig};
     use axum::{Router, body::Body};
     use http_body_util::BodyExt as _;

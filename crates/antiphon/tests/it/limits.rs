@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use antiphon::{
-    ErrorKind, Limits, Quota, Rate, ServerBuilder,
+    ErrorKind, Limits, ServerBuilder,
+    limits::{Quota, Rate},
     prelude::*,
     sampling::{Budget, Reply, SamplingPolicy, Usage},
     testing::{Answers, Failed, Revision},
@@ -258,7 +259,7 @@ async fn client_of_its_own_model_spends_nothing_of_ours() -> Result<()> {
 mod http {
     use std::sync::Arc;
 
-    use antiphon::HttpConfig;
+    use antiphon::http::HttpConfig;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -392,7 +393,7 @@ async fn tool_timeout_ends_a_tool_whose_client_does_not_read() -> Result<()> {
         }))
         .build()?;
     let (mut near, far) = tokio::io::duplex(4096);
-    tokio::spawn(async move { server.serve(far).await });
+    tokio::spawn(async move { server.serve_stream(far).await });
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
     near.write_all(format!("{hello}\n").as_bytes()).await?;

@@ -25,7 +25,7 @@ fn peak() -> usize {
 async fn line_without_an_end_costs_no_more_than_the_longest_that_is_read() {
     let server = Server::builder("lines", "1.0.0").build().unwrap();
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(async move { server.serve(far).await });
+    tokio::spawn(async move { server.serve_stream(far).await });
     let (reader, mut writer) = tokio::io::split(near);
     let mut lines = BufReader::new(reader).lines();
     writer.write_all(format!("{INITIALIZE}\n").as_bytes()).await.unwrap();

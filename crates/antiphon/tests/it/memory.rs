@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{HttpConfig, MemoryBudget, TaskConfig, prelude::*};
+use antiphon::{
+    http::{HttpConfig, MemoryBudget},
+    prelude::*,
+    task::TaskConfig,
+};
 use antiphon_transport::{
     revise::Lines,
     sse::{self, SseConfig},
@@ -33,7 +37,9 @@ const DOORS: [&str; 6] =
     ["http 2026-07-28", "http 2025-11-25", "http initialize", "websocket", "sse", "stream"];
 
 fn server() -> Server {
-    let count = async |_: &Ctx, arguments: serde_json::Map<String, Value>| Ok(arguments.len().to_string());
+    let count = async |_: &Ctx, arguments: serde_json::Map<String, Value>| -> Result<String> {
+        Ok(arguments.len().to_string())
+    };
     let tool = Tool::raw("count", "Counts its arguments", json!({"type": "object"}), count);
     Server::builder("memory", "1.0.0").with_tasks(TaskConfig::default()).tool(tool).build().unwrap()
 }
@@ -62,22 +68,25 @@ async fn serve(door: &str, unlimited: bool) {
     let server = server();
     let app = match door {
         "websocket" => {
-            let config =
-                WebSocketConfig::default().with_tasks(true).with_max_parsed_bytes(parsed).with_bodies(budget);
+            let config = WebSocketConfig::default()
+                .with_tasks(true)
+                .with_max_parsed_bytes(parsed)
+                .with_body_budget(budget);
             websocket::router(config, move |transport| over(server.clone(), transport))
         }
         "sse" => {
             let config =
-                SseConfig::default().with_tasks(true).with_max_parsed_bytes(parsed).with_bodies(budget);
+                SseConfig::default().with_tasks(true).with_max_parsed_bytes(parsed).with_body_budget(budget);
             sse::router(config, move |transport| over(server.clone(), transport))
         }
         "stream" => loop {
             let (stream, _) = listener.accept().await.unwrap();
             tokio::spawn(over(server.clone(), Lines::server(stream).with_max_parsed_bytes(parsed)));
         },
-        _ => server.router(HttpConfig::default().with_max_parsed_bytes(parsed).with_bodies(budget)),
+        _ => server.router(HttpConfig::default().with_max_parsed_bytes(parsed).with_body_budget(budget)),
     };
-    antiphon::serve(listener, app, antiphon::ServeConfig::default(), std::future::pending()).await;
+    antiphon::http::serve(listener, app, antiphon::http::ServeConfig::default(), std::future::pending())
+        .await;
 }
 
 async fn over<T, E, A>(server: Server, transport: T)
@@ -85,7 +94,7 @@ where
     T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let _ = server.serve_over(transport).await;
+    let _ = server.serve_transport(transport).await;
 }
 
 /// The process that serves.

@@ -17,12 +17,12 @@ struct Word {
 async fn chatty(ctx: &Ctx, _: ()) -> Result<String> {
     ctx.log(Level::Debug, "looking");
     ctx.log_from("search", Level::Info, json!({"found": 3}));
-    ctx.notify(Progress::of(1_usize, 4_u64).message("looking"));
-    ctx.notify(1.0);
-    ctx.notify(0.5);
+    ctx.progress(Progress::of(1_usize, 4_u64).message("looking"));
+    ctx.progress(1.0);
+    ctx.progress(0.5);
     let Word { word } = ctx.elicit("Which?").await?.accepted()?;
     ctx.log(Level::Error, "lost it");
-    ctx.notify(Progress::of(4.0, 4.0));
+    ctx.progress(Progress::of(4.0, 4.0));
     Ok(word)
 }
 

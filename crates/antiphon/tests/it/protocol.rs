@@ -38,7 +38,11 @@ fn server() -> Result<Server> {
         .tool(Tool::new("ask", "Asks", ask))
         .tool(Tool::new("panics", "Panics", panics))
         .tool(Tool::new("announce", "Announces", announce))
-        .resource(antiphon::Resource::new("lib://watched", "watched", async |_: &Ctx, (): ()| Ok("x")))
+        .resource(antiphon::Resource::new(
+            "lib://watched",
+            "watched",
+            async |_: &Ctx, (): ()| -> Result<&str> { Ok("x") },
+        ))
         .build()?)
 }
 
@@ -217,7 +221,7 @@ async fn tools_come_and_go_while_the_server_runs() -> Result<()> {
 
 #[tokio::test]
 async fn long_lists_come_in_pages() -> Result<()> {
-    let mut builder = Server::builder("pages", "1.0.0").with_limits(Limits::default().with_page(2));
+    let mut builder = Server::builder("pages", "1.0.0").with_limits(Limits::default().with_list_page_size(2));
     for n in 0..5 {
         builder = builder.tool(Tool::new(format!("t{n}"), "One of many", announce));
     }
@@ -271,7 +275,7 @@ async fn completion_has_a_place_and_a_time_limit() -> Result<()> {
     async fn speech(_: &Ctx, _: ()) -> Result<String> {
         Ok("a speech".into())
     }
-    let never = async |_: antiphon::Completion| std::future::pending().await;
+    let never = async |_: antiphon::prompt::Completion| std::future::pending().await;
     let limits = Limits::default().with_in_flight(1).with_tool_timeout(std::time::Duration::from_secs(1));
     let server = Server::builder("busy", "1.0.0")
         .with_limits(limits)

@@ -9,8 +9,9 @@ use std::{
 };
 
 use antiphon::{
-    KeyRing, TaskConfig, TaskPolicy,
     prelude::*,
+    seal::KeyRing,
+    task::{TaskConfig, TaskPolicy},
     testing::{Answers, Client, Failed, Revision},
 };
 use antiphon_results::{
@@ -245,7 +246,7 @@ async fn links_are_signed_with_keys_made_from_the_seals() -> Result<()> {
     let set = old.create_response(CreateOptions::new("x", source(3))).await?;
     let link = old.mint_link(&set.resource_id, &Access::Program, LinkOptions::default()).await?;
     let token = link.url.split_once("?link=").unwrap().1;
-    assert!(server(KeyRing::new(2, [2; 32]).with_spare(1, [1; 32])).open_link(token).is_ok());
+    assert!(server(KeyRing::new(2, [2; 32]).with_decryption_key(1, [1; 32])).open_link(token).is_ok());
     assert!(server(KeyRing::new(2, [2; 32])).open_link(token).is_err());
     assert!(server(KeyRing::new(1, [3; 32])).open_link(token).is_err());
     Ok(())
@@ -255,7 +256,7 @@ async fn links_are_signed_with_keys_made_from_the_seals() -> Result<()> {
 #[cfg(feature = "http")]
 #[tokio::test]
 async fn set_of_one_caller_is_not_there_for_another() -> Result<()> {
-    use antiphon::HttpConfig;
+    use antiphon::http::HttpConfig;
     use http_body_util::BodyExt as _;
     use tower::ServiceExt as _;
 

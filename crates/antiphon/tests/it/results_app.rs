@@ -1,8 +1,9 @@
 //! Tools on result sets, and the viewer as an MCP App, on both revisions.
 
 use antiphon::{
-    HttpConfig, RESULT_META, RESULT_VIEWER, ResultTools,
+    http::HttpConfig,
     prelude::*,
+    results::{RESULT_META, RESULT_VIEWER, ResultTools},
     testing::{Failed, Revision},
 };
 use antiphon_results::{

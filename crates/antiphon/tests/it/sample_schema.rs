@@ -1,9 +1,9 @@
 //! Data from models.
 
 use antiphon::{
-    ErrorKind, SampleConfig, SampleMethod, SampleValidationError, SampledSchema,
+    ErrorKind,
     prelude::*,
-    sampling::{Message, ModelPreferences},
+    sampling::{Message, ModelPreferences, SampleConfig, SampleMethod, SampleValidationError, SampledSchema},
     testing::{Answers, Replicas, Revision, Talk},
 };
 use serde_json::{Value, json};

@@ -1,9 +1,10 @@
 //! Calls from models.
 
 use antiphon::{
-    ErrorKind, History, SampleMethod, ToolCalls, ToolOutput, ToolResult,
+    ErrorKind, ToolOutput, ToolResult,
+    exchange::History,
     prelude::*,
-    sampling::{Message, ToolChoice, ToolDefinition},
+    sampling::{Message, SampleMethod, ToolCalls, ToolChoice, ToolDefinition},
     testing::{Answers, Replicas, Revision},
 };
 use serde_json::{Value, json};
@@ -79,10 +80,11 @@ async fn seen(ctx: &Ctx, _: ()) -> Result<Json<Value>> {
     ];
     let plan = ctx.sample_tools(conversation.clone(), strategies()).await?;
     let once = ctx.sample(conversation).tools(strategies()).key("once").await?;
-    let seen = |stop: &Option<String>, calls: &[antiphon::ToolCall], reply: Vec<antiphon::ToolCall>| {
-        assert_eq!(calls, reply, "the reply has the calls too");
-        json!({"stop": stop, "calls": calls.len()})
-    };
+    let seen =
+        |stop: &Option<String>, calls: &[antiphon::tool::ToolCall], reply: Vec<antiphon::tool::ToolCall>| {
+            assert_eq!(calls, reply, "the reply has the calls too");
+            json!({"stop": stop, "calls": calls.len()})
+        };
     Ok(Json(json!({
         "plan": seen(&plan.stop_reason, &plan.calls, plan.tool_calls()),
         "once": seen(&once.stop_reason, &once.calls, once.tool_calls()),

@@ -3,7 +3,8 @@
 use std::{future::Future, ops::ControlFlow, time::Duration};
 
 use antiphon::{
-    AnyExchange, History, ToolOutput, ToolResult,
+    ToolOutput, ToolResult,
+    exchange::{AnyExchange, History},
     prelude::*,
     sampling::{Message, Model, ModelError, Reply, Request, SamplingPolicy, ToolChoice, ToolDefinition},
     testing::{Answers, Replicas, Revision, Talk},
@@ -52,7 +53,7 @@ async fn plain(tool: Tool, answers: Answers) -> Result<Talk> {
 #[tokio::test]
 async fn in_a_loop_a_question_never_gets_the_answer_to_the_one_before() -> Result<()> {
     async fn tool(ctx: &Ctx, _: ()) -> Result<String> {
-        ctx.fold("loop", 1u32, async |ctx, turn: u32| {
+        ctx.loop_with_state("loop", 1u32, async |ctx, turn: u32| {
             let question = format!("turn {turn}");
             if turn == 2 {
                 return Ok(ControlFlow::Break(ctx.sample(question).await?.text()));
@@ -101,7 +102,7 @@ async fn a_provider_that_panics_is_answered() -> Result<()> {
 #[tokio::test]
 async fn a_loop_asks_anew_what_failed_the_time_before() -> Result<()> {
     async fn person(ctx: &Ctx, _: ()) -> Result<String> {
-        ctx.fold("loop", 1u32, async |ctx, turn: u32| match ctx.elicit::<Move>("?").await {
+        ctx.loop_with_state("loop", 1u32, async |ctx, turn: u32| match ctx.elicit::<Move>("?").await {
             Ok(answer) => Ok(ControlFlow::Break(format!("{} at {turn}", answer.accepted()?.cell))),
             Err(_) if turn < 3 => Ok(ControlFlow::Continue(turn + 1)),
             Err(error) => Err(error),
@@ -109,7 +110,7 @@ async fn a_loop_asks_anew_what_failed_the_time_before() -> Result<()> {
         .await
     }
     async fn model(ctx: &Ctx, _: ()) -> Result<String> {
-        ctx.fold("loop", 1u32, async |ctx, turn: u32| match ctx.sample("?").await {
+        ctx.loop_with_state("loop", 1u32, async |ctx, turn: u32| match ctx.sample("?").await {
             Ok(reply) => Ok(ControlFlow::Break(format!("{} at {turn}", reply.text()))),
             Err(_) if turn < 3 => Ok(ControlFlow::Continue(turn + 1)),
             Err(error) => Err(error),
@@ -153,7 +154,7 @@ async fn a_branch_in_a_loop_has_the_same_budget_on_replay() -> Result<()> {
     async fn tool(ctx: &Ctx, _: ()) -> Result<String> {
         let turns = ctx
             .branch("b", async |ctx| {
-                ctx.fold("loop", 0u32, async |ctx, turn: u32| match ctx.sample("?").await {
+                ctx.loop_with_state("loop", 0u32, async |ctx, turn: u32| match ctx.sample("?").await {
                     Ok(_) if turn < 20 => Ok(ControlFlow::Continue(turn + 1)),
                     _ => Ok(ControlFlow::Break(turn)),
                 })
@@ -335,7 +336,7 @@ async fn what_a_client_of_rounds_leaves_unanswered_goes_down_the_ladder() -> Res
 #[tokio::test]
 async fn in_a_loop_it_is_said_once_that_a_provider_is_asked() -> Result<()> {
     async fn tool(ctx: &Ctx, _: ()) -> Result<String> {
-        ctx.fold("loop", 0u32, async |ctx, turn: u32| {
+        ctx.loop_with_state("loop", 0u32, async |ctx, turn: u32| {
             ctx.sample("?").await?;
             ctx.elicit::<Move>("?").await?.accepted()?;
             Ok(if turn == 2 {
@@ -357,7 +358,7 @@ async fn in_a_loop_it_is_said_once_that_a_provider_is_asked() -> Result<()> {
 #[tokio::test]
 async fn two_calls_in_a_history_have_two_ids() -> Result<()> {
     async fn tool(ctx: &Ctx, _: ()) -> Result<String> {
-        ctx.fold("loop", History::new(), async |ctx, mut history: History| {
+        ctx.loop_with_state("loop", History::new(), async |ctx, mut history: History| {
             let ids: Vec<_> =
                 history.messages().iter().flat_map(Message::tool_calls).map(|call| call.id).collect();
             if let [first, second] = ids.as_slice() {

@@ -15,7 +15,7 @@ use std::{
 };
 
 use antiphon::{
-    History,
+    exchange::History,
     prelude::*,
     sampling::{Block, Message, Model, ModelError, Reply, Request, SamplingPolicy, ToolDefinition},
     testing::{Answers, Question, Replicas, Revision, Talk},
@@ -71,7 +71,7 @@ fn accepting() -> Answers {
 /// Two samples, a race, a form, steps and limits in a loop, some answered by the client and some by the
 /// provider, both wrong at first.
 async fn mixture(ctx: &Ctx, _: ()) -> Result<String> {
-    ctx.fold("loop", (0u32, History::new()), async |ctx, (turn, mut history): (u32, History)| {
+    ctx.loop_with_state("loop", (0u32, History::new()), async |ctx, (turn, mut history): (u32, History)| {
         if turn == 2 {
             return Ok(ControlFlow::Break(json!(history).to_string()));
         }
@@ -535,7 +535,7 @@ async fn a_client_without_a_session_gets_the_reply_of_the_servers_model() -> Res
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2025-11-25")
         .body(axum::body::Body::from(call.to_string()))?;
-    let router = server.router(antiphon::HttpConfig::default().with_sessions(false));
+    let router = server.router(antiphon::http::HttpConfig::default().with_sessions(false));
     let body = within(router.oneshot(request)).await?.into_body().collect().await?.to_bytes();
     let answer = String::from_utf8_lossy(&body);
     let last = answer.lines().rev().find(|line| line.contains("result")).unwrap_or_default();

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use antiphon::{KeyRing, SealConfig, ServerBuilder, prelude::*, testing::Revision};
+use antiphon::{
+    ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    testing::Revision,
+};
 use serde_json::{Value, json};
 
 use crate::checked::connect;
@@ -109,7 +114,7 @@ async fn every_failure_to_open_a_seal_has_the_same_bytes() -> Result<()> {
     let here = server(keys()).build()?;
     let state = first_round(&here).await?;
     let expired = {
-        let seal = keys().with_ttl(Duration::ZERO).with_skew(Duration::ZERO);
+        let seal = keys().with_ttl(Duration::from_millis(1)).with_skew(Duration::ZERO);
         let server = server(seal.clone()).build()?;
         let state = first_round(&server).await?;
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -150,8 +155,8 @@ async fn every_failure_to_open_a_seal_has_the_same_bytes() -> Result<()> {
 #[tokio::test]
 async fn a_key_is_rotated_without_losing_a_run() -> Result<()> {
     let old = SealConfig::default().with_keys(KeyRing::new(1, [1; 32]));
-    let staged = SealConfig::default().with_keys(KeyRing::new(1, [1; 32]).with_spare(2, [2; 32]));
-    let new = SealConfig::default().with_keys(KeyRing::new(2, [2; 32]).with_spare(1, [1; 32]));
+    let staged = SealConfig::default().with_keys(KeyRing::new(1, [1; 32]).with_decryption_key(2, [2; 32]));
+    let new = SealConfig::default().with_keys(KeyRing::new(2, [2; 32]).with_decryption_key(1, [1; 32]));
     let by_old = first_round(&server(old).build()?).await?;
     let by_new = first_round(&server(new.clone()).build()?).await?;
     for (state, seal) in [(&by_old, staged.clone()), (&by_old, new), (&by_new, staged)] {
@@ -177,7 +182,8 @@ async fn a_run_too_large_to_travel_names_what_makes_it_so() -> Result<()> {
     assert!(talk.is_error());
     let text = talk.text();
     assert!(
-        text.contains("its largest entries are `noise` (") && text.contains("raise `SealConfig::max_bytes`"),
+        text.contains("its largest entries are `noise` (")
+            && text.contains("raise `SealConfig::with_max_bytes`"),
         "{text}"
     );
     Ok(())
@@ -203,7 +209,7 @@ async fn fifty_answers_fit_into_four_kilobytes() -> Result<()> {
         note: String,
     }
     /// Awaits all of them, polling each: what `join_all` does, without the crate.
-    async fn futures<T>(asks: Vec<antiphon::Elicit<'_, T>>) -> Vec<Result<Elicited<T>>>
+    async fn futures<T>(asks: Vec<antiphon::elicitation::Elicit<'_, T>>) -> Vec<Result<Elicited<T>>>
     where
         T: serde::de::DeserializeOwned,
     {

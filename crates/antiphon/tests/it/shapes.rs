@@ -1,12 +1,13 @@
 //! Types whose JSON is a promise.
 
 use antiphon::{
-    ToolCall, ToolOutput, ToolResult,
+    ToolOutput, ToolResult,
     elicitation::{ElicitationComplete, UrlElicitation},
     model::{ContentBlock, ResourceLink, ToolDescription},
     prelude::*,
     sampling::{Block, Message, Reply, Request, ToolDefinition, ToolUseBlock},
     testing::{Answers, Revision},
+    tool::ToolCall,
 };
 use serde_json::{Map, Value, json};
 

@@ -9,7 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon::{HttpConfig, OperatorConfig, ServeConfig, TaskConfig, prelude::*, testing::Revision};
+use antiphon::{
+    http::{HttpConfig, OperatorConfig, ServeConfig},
+    prelude::*,
+    task::TaskConfig,
+    testing::Revision,
+};
 use axum::{Router, body::Body, extract::ConnectInfo, http::StatusCode, routing::get};
 use bytes::Bytes;
 use futures_util::stream;
@@ -44,7 +49,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let ends = async { drop(stopped.await) };
-        let serving = tokio::spawn(antiphon::serve(listener, router, config, ends));
+        let serving = tokio::spawn(antiphon::http::serve(listener, router, config, ends));
         Self { address, stop: Some(stop), serving }
     }
 
@@ -73,7 +78,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn head_that_comes_byte_by_byte_is_not_waited_for() {
-    let served = Served::hello(ServeConfig::default().with_head_timeout(Duration::from_millis(300))).await;
+    let served = Served::hello(ServeConfig::default().with_header_timeout(Duration::from_millis(300))).await;
     let began = Instant::now();
     let mut stream = served.connect().await;
     let (mut reading, mut writing) = stream.split();
@@ -96,14 +101,14 @@ async fn head_that_comes_byte_by_byte_is_not_waited_for() {
 
 #[tokio::test]
 async fn connection_that_asks_nothing_is_closed() {
-    let served = Served::hello(ServeConfig::default().with_head_timeout(Duration::from_millis(200))).await;
+    let served = Served::hello(ServeConfig::default().with_header_timeout(Duration::from_millis(200))).await;
     let mut silent = served.connect().await;
     assert_eq!(rest(&mut silent).await, "");
 }
 
 #[tokio::test]
 async fn head_that_is_too_long_is_refused() {
-    let served = Served::hello(ServeConfig::default().with_head_bytes(10_000)).await;
+    let served = Served::hello(ServeConfig::default().with_max_header_bytes(10_000)).await;
     let mut stream = served.connect().await;
     let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(20_000));
     let _ = stream.write_all(head.as_bytes()).await;
@@ -133,7 +138,7 @@ async fn answer_that_nobody_reads_is_given_up() {
             std::future::ready(Body::from_stream(chunks))
         }
     };
-    let config = ServeConfig::default().with_stall(Duration::from_millis(300));
+    let config = ServeConfig::default().with_write_timeout(Duration::from_millis(300));
     let served = Served::start(Router::new().route("/", get(endless)), config).await;
     let mut stream = served.connect().await;
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
@@ -147,7 +152,7 @@ async fn answer_that_nobody_reads_is_given_up() {
 
 #[tokio::test]
 async fn flood_of_idle_connections_keeps_nobody_out() {
-    let served = Served::hello(ServeConfig::default().with_connections(4)).await;
+    let served = Served::hello(ServeConfig::default().with_max_connections(4)).await;
     let mut flood = Vec::new();
     for _ in 0..12 {
         let mut stream = served.connect().await;
@@ -168,7 +173,7 @@ async fn server_whose_connections_all_work_says_that_it_is_full() {
         StatusCode::OK
     };
     let router = Router::new().route("/", get(who)).route("/forever", get(forever));
-    let served = Served::start(router, ServeConfig::default().with_connections(2)).await;
+    let served = Served::start(router, ServeConfig::default().with_max_connections(2)).await;
     let mut working = Vec::new();
     for _ in 0..2 {
         let mut stream = served.connect().await;
@@ -280,7 +285,7 @@ async fn request_in_hand_is_answered_by_a_server_that_was_asked_to_end() {
 
 #[tokio::test]
 async fn large_bodies_take_so_much_memory_and_no_more() {
-    let config = HttpConfig::default().with_max_bodies_bytes(3 * 1024 * 1024);
+    let config = HttpConfig::default().with_body_memory(3 * 1024 * 1024);
     let app = server().router(config);
     let call = |bytes: usize| {
         let arguments = json!({"name": "greet", "arguments": {}, "padding": "x".repeat(bytes)});
@@ -358,15 +363,15 @@ async fn operators_are_known_by_their_token_and_come_by_our_name_from_no_page() 
         }
         router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16()
     };
-    let router = server.operators(TOKEN).unwrap();
+    let router = server.operator_router(TOKEN).unwrap();
     assert_eq!(status(&router, "localhost:9000", None, TOKEN).await, 200);
     assert_eq!(status(&router, "localhost:9000", None, "another-token-that-is-long-enough").await, 401);
     assert_eq!(status(&router, "evil.example", None, TOKEN).await, 403);
     assert_eq!(status(&router, "localhost:9000", Some("http://localhost:9000"), TOKEN).await, 403);
     let config = OperatorConfig::new(TOKEN).with_allowed_hosts(["ops.internal"]);
     assert!(!format!("{config:?}").contains(TOKEN));
-    let router = server.operators(config).unwrap();
+    let router = server.operator_router(config).unwrap();
     assert_eq!(status(&router, "ops.internal:9000", None, TOKEN).await, 200);
     assert_eq!(status(&router, "localhost:9000", None, TOKEN).await, 403);
-    assert!(server.operators("short").is_err());
+    assert!(server.operator_router("short").is_err());
 }

@@ -1,7 +1,11 @@
 //! What servers of the first stored format wrote is read: `golden/stored-1` holds the records, logs and jobs that the example
 //! `deployed` left in its store, byte for byte. Every backend stores the same bytes.
 
-use antiphon::{KeyRing, RunSummary, SealConfig, TaskConfig, TaskStatus, prelude::*};
+use antiphon::{
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{RunSummary, TaskConfig, TaskStatus},
+};
 use antiphon_store::{Backend, Memory, NewJob, QueueConfig};
 use base64::Engine as _;
 use serde_json::Value;
@@ -82,7 +86,7 @@ async fn stored_task_in_pieces_is_read() {
 #[cfg(feature = "http")]
 #[tokio::test]
 async fn stored_session_of_the_first_format_is_known() {
-    use antiphon::HttpConfig;
+    use antiphon::http::HttpConfig;
     use axum::{body::Body, http::Request};
     use tower::ServiceExt as _;
 

@@ -348,7 +348,7 @@ fn library() -> Result<Server> {
     Ok(Server::builder("library", "1.0.0")
         .prompt(Prompt::new("speech", "Asks for a speech", speech).completes(
             "topic",
-            async |typed: antiphon::Completion| {
+            async |typed: antiphon::prompt::Completion| {
                 Ok(["rust", "ruby"]
                     .iter()
                     .filter(|word| word.starts_with(&typed.value))
@@ -439,24 +439,346 @@ async fn the_same_tool_runs_in_its_own_program() -> Result<()> {
         .tool(Tool::new("ask", "Asks", asks))
         .build()?;
     let call = |name: &str, arguments: Value| {
-        antiphon::ToolCall::from_value(json!({"id": "call-7", "name": name, "arguments": arguments})).unwrap()
+        antiphon::tool::ToolCall::from_value(json!({"id": "call-7", "name": name, "arguments": arguments}))
+            .unwrap()
     };
-    let result = server.execute(call("who", json!({"query": "x"}))).await;
+    let result = server.call_tool(call("who", json!({"query": "x"}))).await;
     assert_eq!(
         serde_json::to_value(&result)?,
         json!({"id": "call-7", "content": [{"type": "text", "text": "call-7 x"}], "isError": false, "metadata": {"cost": 3}})
     );
-    let refused = server.execute(call("who", json!({}))).await;
+    let refused = server.call_tool(call("who", json!({}))).await;
     assert!(refused.is_error && refused.id.as_deref() == Some("call-7"));
-    let unasked = server.execute(call("ask", json!({}))).await;
+    let unasked = server.call_tool(call("ask", json!({}))).await;
     assert_eq!(
         unasked.content[0].as_text().unwrap().text,
         "the client has not declared `elicitation`, so it cannot be asked"
     );
-    assert!(server.execute(call("nobody", json!({}))).await.is_error);
+    assert!(server.call_tool(call("nobody", json!({}))).await.is_error);
     Ok(())
 }
 
 async fn asks(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(ctx.elicit::<Audience>("Who?").await?.accepted()?.audience)
+}
+
+/// The functions that can be tools: with other errors, with state, bound to a value.
+mod functions {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use std::time::Duration;
+
+    use antiphon::{
+        ErrorKind, Limits, State, bind,
+        elicitation::UrlElicitation,
+        seal::SealConfig,
+        task::{RetryPolicy, TaskConfig},
+        testing::Replicas,
+    };
+    use anyhow::Context as _;
+
+    use super::*;
+
+    fn both() -> [Revision; 2] {
+        [Revision::V2025_11_25, Revision::V2026_07_28]
+    }
+
+    async fn call(tool: Tool, answers: Answers, revision: Revision) -> Result<antiphon::testing::Talk> {
+        let name = tool.name().to_owned();
+        connect(&serve(tool)?, revision).await?.answering(answers).call(&name, json!({})).await
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Sure {
+        sure: bool,
+    }
+
+    async fn with_anyhow(ctx: &Ctx, _: ()) -> anyhow::Result<String> {
+        let Sure { sure } = ctx.elicit("Sure?").await?.accepted()?;
+        anyhow::ensure!(sure, "then not");
+        let port: u16 = "many".parse().context("the port is not a number")?;
+        Ok(port.to_string())
+    }
+
+    #[tokio::test]
+    async fn tool_returns_anyhow_errors_with_their_context() -> Result<()> {
+        for revision in both() {
+            let sure = |sure: bool| Answers::new().accept("sure", json!({"sure": sure}));
+            let tool = || Tool::new("remove", "Removes it", with_anyhow);
+            let talk = call(tool(), sure(true), revision).await?;
+            assert!(talk.is_error());
+            assert!(talk.text().starts_with("the port is not a number"), "{}", talk.text());
+            assert_eq!(call(tool(), sure(false), revision).await?.text(), "then not");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn error_keeps_its_kind_through_other_error_types() {
+        let declined = || {
+            let answered: Result<(), Error> = Err(Error::url_elicitation_required([UrlElicitation::new(
+                "1",
+                "https://example.com",
+                "Sign in",
+            )]));
+            answered
+        };
+        let through_anyhow =
+            || -> anyhow::Result<()> { declined().map_err(anyhow::Error::from).context("outside") };
+        let through_box = || -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            declined().map_err(Error::into_boxed)
+        };
+        let again = |error: Error| matches!(error.kind(), ErrorKind::UrlElicitationRequired(pages) if pages.len() == 1);
+        assert!(again(through_anyhow().unwrap_err().into()));
+        let kept = Error::from(through_anyhow().unwrap_err());
+        assert_eq!(format!("{kept:#}"), "This request requires more information.");
+        assert!(again(through_box().unwrap_err().into()));
+        // A `main` that returns `Box<dyn Error>`.
+        let main = || -> Result<(), Box<dyn std::error::Error>> { Ok(declined()?) };
+        assert_eq!(main().unwrap_err().to_string(), "This request requires more information.");
+        // Text of the tool's own takes the context, and stays terminal.
+        let terminal: anyhow::Result<()> = Err(anyhow::Error::from(Error::tool("no stock").terminal()));
+        let error = Error::from(terminal.context("the order failed").unwrap_err());
+        assert_eq!((error.to_string().as_str(), error.is_terminal()), ("the order failed", true));
+        assert_eq!(format!("{error:#}"), "the order failed: no stock");
+        assert!(matches!(error.kind(), ErrorKind::Tool(_)));
+    }
+
+    #[test]
+    fn question_mark_takes_anyhow_boxed_errors_and_text() {
+        fn boxed() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            Err("boxed".into())
+        }
+        fn tool(which: u8) -> Result<()> {
+            match which {
+                0 => Err(anyhow::anyhow!("root").context("outside"))?,
+                1 => boxed()?,
+                2 => Err("text")?,
+                _ => Err(std::io::Error::other("disk"))?,
+            }
+            Ok(())
+        }
+        let said: Vec<_> = (0..4).map(|which| format!("{:#}", tool(which).unwrap_err())).collect();
+        assert_eq!(said, ["outside: root", "boxed", "text", "disk"]);
+    }
+
+    #[derive(Debug)]
+    struct Mine;
+
+    impl std::fmt::Display for Mine {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("mine")
+        }
+    }
+
+    impl std::error::Error for Mine {}
+
+    async fn with_mine(_: &Ctx, _: ()) -> Result<String, Mine> {
+        Err(Mine)
+    }
+
+    #[tokio::test]
+    async fn tool_returns_an_error_type_of_its_own() -> Result<()> {
+        for revision in both() {
+            let talk = call(Tool::new("fail", "Fails", with_mine), Answers::new(), revision).await?;
+            assert!(talk.is_error() && talk.text() == "mine", "{}", talk.text());
+        }
+        Ok(())
+    }
+
+    type Count = Arc<AtomicU32>;
+
+    async fn count(_: &Ctx, State(count): State<Count>, _: ()) -> Result<String> {
+        Ok(count.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+
+    async fn three(
+        _: &Ctx,
+        State(a): State<u8>,
+        State(b): State<u16>,
+        State(c): State<u32>,
+        args: Filter,
+    ) -> Result<String> {
+        Ok(format!("{a} {b} {c} {}", args.year))
+    }
+
+    #[tokio::test]
+    async fn tool_takes_state_as_parameters() -> Result<()> {
+        let builder = Server::builder("tools", "1.0.0").with_state(1_u8).with_state(2_u16).with_state(3_u32);
+        let server = builder
+            .with_state(Count::default())
+            .tool(Tool::new("count", "Counts", count))
+            .tool(Tool::new("three", "Takes three states", three))
+            .build()?;
+        for revision in both() {
+            let mut client = connect(&server, revision).await?;
+            assert_eq!(client.call("three", json!({"year": 4})).await?.text(), "1 2 3 4");
+        }
+        let mut client = connect(&server, Revision::V2025_11_25).await?;
+        assert_eq!(client.call("count", json!({})).await?.text(), "0");
+        assert_eq!(client.call("count", json!({})).await?.text(), "1");
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn server_whose_state_is_missing_is_not_built() {
+        let builder = || Server::builder("tools", "1.0.0").with_state(1_u8).with_state(3_u32);
+        let error = builder()
+            .tool(Tool::new("count", "Counts", count))
+            .tool(Tool::new("three", "Takes three states", three))
+            .prompt(Prompt::new("count", "Counts", count))
+            .resource(Resource::new("count://one", "count", count))
+            .build()
+            .unwrap_err();
+        let said = error.problems();
+        assert_eq!(said.len(), 4, "{said:?}");
+        let takes = |at: usize, what: &str, state: &str| {
+            said[at].starts_with(&format!("{what}: it takes `State<")) && said[at].contains(state)
+        };
+        assert!(takes(0, "tool `count`", "AtomicU32>>`"), "{said:?}");
+        assert!(takes(1, "tool `three`", "`State<u16>`"), "{said:?}");
+        assert!(takes(2, "prompt `count`", "AtomicU32>>`"), "{said:?}");
+        assert!(takes(3, "resource `count://one`", "AtomicU32>>`"), "{said:?}");
+        // A tool that comes later is held to the same.
+        let server = builder().build().unwrap();
+        let error = server.add_tool(Tool::new("count", "Counts", count)).unwrap_err();
+        assert!(error.problems()[0].contains("tool `count`"), "{error}");
+        let error = builder().with_state(2_u8).build().unwrap_err();
+        assert!(error.problems()[0].contains("two states of type `u8`"), "{error}");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_reported_together() {
+        let tasks = TaskConfig::default()
+            .with_shards(0)
+            .with_heartbeat_interval(Duration::ZERO)
+            .with_retry(RetryPolicy::default().with_factor(0.5));
+        let error = Server::builder("tools", "1.0.0")
+            .with_limits(Limits::default().with_list_page_size(0).with_max_rounds(0))
+            .with_seal(SealConfig::default().with_ttl(Duration::ZERO))
+            .with_tasks(tasks)
+            .tool(Tool::new("fail", "Fails", with_mine).with_retry(RetryPolicy::default().with_attempts(0)))
+            .build()
+            .unwrap_err();
+        let settings = [
+            "RetryPolicy::with_attempts",
+            "Limits::with_max_rounds",
+            "Limits::with_list_page_size",
+            "SealConfig::with_ttl",
+            "TaskConfig::with_shards",
+            "TaskConfig::with_heartbeat_interval",
+            "RetryPolicy::with_factor",
+        ];
+        assert_eq!(error.problems().len(), settings.len(), "{error}");
+        for setting in settings {
+            assert!(error.to_string().contains(setting), "{setting}: {error}");
+        }
+    }
+
+    #[derive(Clone)]
+    struct Greenhouse {
+        plants: Arc<Vec<String>>,
+    }
+
+    impl Greenhouse {
+        async fn list(self, ctx: &Ctx, _: ()) -> Result<String> {
+            ctx.elicit::<Sure>("Sure?").await?.accepted()?;
+            Ok(self.plants.join(", "))
+        }
+    }
+
+    #[tokio::test]
+    async fn methods_and_closures_are_bound_to_a_value() -> Result<()> {
+        let greenhouse = Greenhouse { plants: Arc::new(vec!["fern".into(), "moss".into()]) };
+        for revision in both() {
+            let sure = Answers::new().accept("sure", json!({"sure": true}));
+            let method = bind(greenhouse.clone(), Greenhouse::list);
+            let talk = call(Tool::new("list", "Lists the plants", method), sure, revision).await?;
+            assert_eq!(talk.text(), "fern, moss");
+            let closure = bind(greenhouse.clone(), async |greenhouse: Greenhouse, ctx: &Ctx, _: ()| {
+                let plants = ctx.step("count", || async { Ok(greenhouse.plants.len()) }).await?;
+                Ok::<_, Error>(plants.to_string())
+            });
+            let talk =
+                call(Tool::new("count", "Counts the plants", closure), Answers::new(), revision).await?;
+            assert_eq!(talk.text(), "2");
+        }
+        Ok(())
+    }
+
+    async fn saves(ctx: &Ctx, _: ()) -> Result<String> {
+        let save = || async { Err::<u32, _>(std::io::Error::other("the disk is full")) };
+        let saved = ctx.try_step("save", save).await;
+        ctx.elicit::<Sure>("Go on?").await?.accepted()?;
+        Ok(saved.unwrap_err().to_string())
+    }
+
+    #[tokio::test]
+    async fn step_takes_a_function_with_another_error_type() -> Result<()> {
+        for revision in both() {
+            let sure = Answers::new().accept("sure", json!({"sure": true}));
+            let talk = call(Tool::new("save", "Saves", saves), sure, revision).await?;
+            assert_eq!(talk.text(), "the disk is full");
+        }
+        Ok(())
+    }
+
+    async fn asks(ctx: &Ctx, _: ()) -> Result<String> {
+        let sure = ctx.elicit::<Sure>("Sure?").await?;
+        let said = ctx.sample("Why?").key("reason").await?.text();
+        Ok(format!("{} {said}", sure.accepted().is_ok()))
+    }
+
+    #[tokio::test]
+    async fn answer_under_a_wrong_key_is_named() -> Result<()> {
+        for revision in both() {
+            let tool = || Tool::new("asks", "Asks", asks);
+            let wrong = Answers::new().accept("certain", json!({"sure": true}));
+            let error = call(tool(), wrong, revision).await.unwrap_err().to_string();
+            assert!(error.contains("`sure`") && error.contains("unused answers with `certain`"), "{error}");
+            let wrong = Answers::new().decline("sure").sample("reasons", "Because");
+            let error = call(tool(), wrong, revision).await.unwrap_err().to_string();
+            assert!(error.contains("`reason`") && error.contains("unused answers with `reasons`"), "{error}");
+            // Without any answer of its kind, the default stands.
+            let talk = call(tool(), Answers::new().sample("reason", "Because"), revision).await?;
+            assert_eq!(talk.text(), "false Because");
+        }
+        Ok(())
+    }
+
+    async fn remove(ctx: &Ctx, State(removed): State<Count>, args: Remove) -> Result<String> {
+        let effect = || removed.fetch_add(1, Ordering::Relaxed);
+        if args.in_step {
+            ctx.step("remove", || async { Ok(effect()) }).await?;
+        } else {
+            effect();
+        }
+        ctx.elicit::<Sure>("Keep a copy?").await?;
+        Ok("removed".into())
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Remove {
+        in_step: bool,
+    }
+
+    #[tokio::test]
+    async fn effect_outside_of_a_step_is_caught_in_a_shared_world() -> Result<()> {
+        let replicas = Replicas::with_world(
+            Count::default,
+            |removed| {
+                let tool = Tool::new("remove", "Removes it", remove);
+                Server::builder("shop", "1.0.0").with_state(Arc::clone(removed)).tool(tool)
+            },
+            |removed| removed.load(Ordering::Relaxed),
+        );
+        let report = replicas.run("remove", json!({"in_step": true}), Answers::new).await?;
+        assert_eq!(report.schedules, 16);
+        let error = replicas.run("remove", json!({"in_step": false}), Answers::new).await.unwrap_err();
+        assert!(error.to_string().contains("outside of a step"), "{error}");
+        Ok(())
+    }
 }

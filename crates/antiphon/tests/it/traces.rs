@@ -1,8 +1,8 @@
 //! What a run did, told beside its answers.
 
 use antiphon::{
-    TaskPolicy,
     prelude::*,
+    task::TaskPolicy,
     testing::{Answers, Revision},
 };
 use serde_json::{Value, json};

@@ -3,8 +3,8 @@
 //! `chat http://127.0.0.1:3001/mcp "Show me public universities in California"`, with `MODEL_URL` (and `MODEL`,
 //! `MODEL_KEY`) naming any server that speaks as OpenAI's does.
 
+use antiphon::llm::providers::{OpenAiCompatible, ProviderConfig};
 use antiphon_host::{Endpoint, Host};
-use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
 use anyhow::Context as _;
 use institutions::chat;
 

@@ -1,8 +1,8 @@
 //! A help desk whose model reads the problem first.
 
 // ANCHOR: tool
+use antiphon::llm::providers::{OpenAiCompatible, ProviderConfig};
 use antiphon::{ServerBuilder, prelude::*};
-use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
 
 #[derive(Deserialize, JsonSchema)]
 struct Problem {
@@ -94,8 +94,8 @@ mod tests {
 
     #[tokio::test]
     async fn model_of_the_server_stands_in() {
-        let model = antiphon_llm::Scripted::new()
-            .call(antiphon_llm::SCHEMA_TOOL, json!({"team": "Hardware", "urgency": 4}))
+        let model = antiphon::llm::Scripted::new()
+            .call(antiphon::llm::SCHEMA_TOOL, json!({"team": "Hardware", "urgency": 4}))
             .say("Somebody is on the way with coffee.");
         let server = desk().with_model(model).build().unwrap();
         let mut client = Client::connect_with(&server, Revision::V2026_07_28, json!({})).await.unwrap();

@@ -2,9 +2,13 @@
 #![expect(clippy::print_stderr, reason = "whoever starts it wants to know where it is")]
 
 // ANCHOR: tool
-use antiphon::{HttpConfig, ServeConfig, ServerBuilder, prelude::*, shutdown_signal};
-use antiphon_results::{
+use antiphon::results::{
     CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, Rows, Source,
+};
+use antiphon::{
+    ServerBuilder,
+    http::{HttpConfig, ServeConfig, shutdown_signal},
+    prelude::*,
 };
 use tokio::net::TcpListener;
 

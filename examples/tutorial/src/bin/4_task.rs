@@ -4,10 +4,14 @@
 // ANCHOR: tool
 use std::time::Duration;
 
+use antiphon::store::{Backend, QueueConfig};
 use antiphon::{
-    HttpConfig, KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*, shutdown_signal,
+    ServerBuilder,
+    http::{HttpConfig, shutdown_signal},
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
 };
-use antiphon_store::{Backend, QueueConfig};
 use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
@@ -72,8 +76,8 @@ async fn main() -> Result<()> {
 // ANCHOR: tests
 #[cfg(test)]
 mod tests {
+    use antiphon::store::Memory;
     use antiphon::testing::{Client, Revision};
-    use antiphon_store::Memory;
     use serde_json::{Value, json};
 
     use super::*;

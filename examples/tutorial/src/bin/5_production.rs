@@ -4,13 +4,17 @@
 // ANCHOR: program
 use std::time::Duration;
 
+use antiphon::store::{Backend, QueueConfig};
 use antiphon::{
-    Health, HttpConfig, Limits, Prometheus, Quota, Rate, SealConfig, ServeConfig, TaskConfig, Telemetry,
+    Limits,
     auth::{ApiKey, Auth, Issuer},
+    http::{Health, HttpConfig, ServeConfig, shutdown_signal},
+    limits::{Quota, Rate},
     prelude::*,
-    shutdown_signal,
+    seal::SealConfig,
+    task::TaskConfig,
+    telemetry::{Prometheus, Telemetry},
 };
-use antiphon_store::{Backend, QueueConfig};
 use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
@@ -63,9 +67,9 @@ async fn main() -> Result<()> {
         .build()?;
 
     // Probes and figures have a port of their own: they ask nobody who they are.
-    let watched = server.health(Health::default().with_metrics(&metrics));
+    let watched = server.health_router(Health::default().with_metrics(&metrics));
     let inside = TcpListener::bind(setting("HEALTH_ADDRESS")?).await?;
-    tokio::spawn(antiphon::serve(inside, watched, ServeConfig::default(), std::future::pending()));
+    tokio::spawn(antiphon::http::serve(inside, watched, ServeConfig::default(), std::future::pending()));
 
     let mut config = HttpConfig::default();
     if let Ok(hosts) = std::env::var("ALLOWED_HOSTS") {

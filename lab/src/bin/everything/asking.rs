@@ -134,6 +134,6 @@ async fn what_is_supported(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(said.join("; "))
 }
 
-fn uris(roots: &[antiphon::Root]) -> String {
+fn uris(roots: &[antiphon::ctx::Root]) -> String {
     roots.iter().map(|root| root.uri.as_str()).collect::<Vec<_>>().join(", ")
 }

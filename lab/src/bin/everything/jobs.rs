@@ -1,11 +1,15 @@
 //! Tools whose runs outlive the call: the suite's tasks.
 //!
-//! `ctx.promote()` has the client get a task at the tool's next await. A client that knows no tasks waits for the
+//! `ctx.continue_as_task()` has the client get a task at the tool's next await. A client that knows no tasks waits for the
 //! answer instead, and the tool is the same.
 
 use std::time::Duration;
 
-use antiphon::{Error, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    Error, ServerBuilder,
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+};
 
 pub(crate) fn add_to(server: ServerBuilder) -> ServerBuilder {
     server
@@ -41,7 +45,7 @@ struct Work {
 
 /// A wait that ends early when the task is cancelled. Nothing of the run is in memory meanwhile.
 async fn compute(ctx: &Ctx, work: Work) -> Result<String> {
-    ctx.promote();
+    ctx.continue_as_task();
     ctx.sleep(Duration::try_from_secs_f64(work.seconds)?).await?;
     Ok(format!("{}: computed for {} s", work.label, work.seconds))
 }
@@ -68,14 +72,14 @@ struct Confirm {
 }
 
 async fn delete(ctx: &Ctx, File { filename }: File) -> Result<String> {
-    ctx.promote();
+    ctx.continue_as_task();
     let Confirm { confirm } = ctx.elicit(format!("Delete {filename}?")).await?.accepted()?;
     Ok(if confirm { format!("{filename} was deleted") } else { format!("{filename} was kept") })
 }
 
 /// Questions that are awaited together can be answered one at a time.
 async fn two_at_once(ctx: &Ctx, _: ()) -> Result<String> {
-    ctx.promote();
+    ctx.continue_as_task();
     let (name, confirm) =
         tokio::join!(ctx.elicit::<Name>("What is your name?"), ctx.elicit::<Confirm>("Are you sure?"));
     let (Name { name }, Confirm { confirm }) = (name?.accepted()?, confirm?.accepted()?);
@@ -90,7 +94,7 @@ struct UserName {
 /// The question goes out in a round, because there is no task yet; the answer is still there in the task.
 async fn ask_then_work(ctx: &Ctx, _: ()) -> Result<String> {
     let UserName { name } = ctx.elicit("What is your name?").await?.accepted()?;
-    ctx.promote();
+    ctx.continue_as_task();
     ctx.sleep(Duration::from_millis(500)).await?;
     Ok(format!("Done, {name}"))
 }

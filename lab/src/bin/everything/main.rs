@@ -18,7 +18,7 @@ mod notices;
 mod prompts;
 mod resources;
 
-use antiphon::{HttpConfig, Server};
+use antiphon::{Server, http::HttpConfig};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
@@ -43,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
             let listener =
                 TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
             let config = HttpConfig::default();
-            announce(&format!("listening on http://{}{}", listener.local_addr()?, config.path));
+            announce(&format!("listening on http://{}{}", listener.local_addr()?, config.path()));
             server.serve_listener(listener, config, std::future::pending()).await
         }
         _ => bail!("usage: everything --http ADDRESS, or everything --stdio"),

@@ -34,11 +34,11 @@ async fn logs_once(ctx: &Ctx, _: ()) -> Result<&'static str> {
 }
 
 async fn with_progress(ctx: &Ctx, _: ()) -> Result<&'static str> {
-    ctx.notify(Progress::of(0.0, 100.0));
+    ctx.progress(Progress::of(0.0, 100.0));
     sleep(PAUSE).await;
-    ctx.notify(Progress::of(50.0, 100.0));
+    ctx.progress(Progress::of(50.0, 100.0));
     sleep(PAUSE).await;
-    ctx.notify(Progress::of(100.0, 100.0));
+    ctx.progress(Progress::of(100.0, 100.0));
     Ok("All done")
 }
 

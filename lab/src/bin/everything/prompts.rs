@@ -1,9 +1,10 @@
 //! Prompts: a text, a text with arguments, other content, and one that asks before it is made.
 
 use antiphon::{
-    Completion, Prompt, ServerBuilder,
+    Prompt, ServerBuilder,
     model::{ContentBlock, PromptMessage, ResourceContents, Role},
     prelude::*,
+    prompt::Completion,
 };
 
 use crate::content;

@@ -24,7 +24,7 @@ impl Client {
     pub(crate) fn connect(server: &Server) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let server = server.clone();
-        tokio::spawn(async move { server.serve(theirs).await });
+        tokio::spawn(async move { server.serve_stream(theirs).await });
         let (reader, writer) = tokio::io::split(ours);
         Self { reader: BufReader::new(reader), writer, id: 0, line: String::new() }
     }

@@ -85,7 +85,7 @@ async fn legs(backend: &Backend, count: usize) -> Result<f64> {
     let worker = server(backend, tool(), HANDS)?;
     let start = Instant::now();
     // Ends when the last leg is written down and acknowledged, not only begun.
-    worker.work(TAKEN.done.notified()).await;
+    worker.run_workers(TAKEN.done.notified()).await;
     Ok(rate(count / HANDS * HANDS, start.elapsed()))
 }
 

@@ -7,7 +7,11 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use antiphon::{KeyRing, SealConfig, Server, TaskConfig, TaskPolicy, Tool};
+use antiphon::{
+    Server, Tool,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
+};
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
@@ -43,7 +47,7 @@ impl Plan {
 
 /// A server of the one tool, which works on so many legs at once.
 fn server(backend: &Backend, tool: Tool, workers: usize) -> Result<Server> {
-    let tasks = TaskConfig::default().with_workers(workers).with_backlog(u64::MAX);
+    let tasks = TaskConfig::default().with_workers(workers).with_max_queued(u64::MAX);
     Ok(Server::builder("bench", "1.0.0")
         .with_backend(backend.clone())
         .with_seal(SealConfig::default().with_keys(KeyRing::new(1, [1; 32])))

@@ -7,7 +7,10 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use antiphon::{
-    HttpConfig, Limits, RetryPolicy, SealConfig, ServeConfig, Server, TaskConfig, TaskPolicy, Tool,
+    Limits, Server, Tool,
+    http::{HttpConfig, ServeConfig},
+    seal::SealConfig,
+    task::{RetryPolicy, TaskConfig, TaskPolicy},
 };
 use antiphon_store::{Backend, QueueConfig};
 use anyhow::{Context as _, bail};
@@ -82,10 +85,10 @@ async fn run() -> anyhow::Result<()> {
             let address = plan.address.context("a front end needs an address")?;
             let server = server(&plan, backend, ledger, 0)?;
             let listener = TcpListener::bind(address).await.context("the address is taken")?;
-            let routes = server.router(HttpConfig::default()).merge(server.operators(&plan.token)?);
-            antiphon::serve(listener, routes, ServeConfig::default(), std::future::pending()).await;
+            let routes = server.router(HttpConfig::default()).merge(server.operator_router(&plan.token)?);
+            antiphon::http::serve(listener, routes, ServeConfig::default(), std::future::pending()).await;
         }
-        "worker" => server(&plan, backend, ledger, 16)?.work(std::future::pending()).await,
+        "worker" => server(&plan, backend, ledger, 16)?.run_workers(std::future::pending()).await,
         other => bail!("there is no role `{other}`"),
     }
     Ok(())
@@ -95,9 +98,9 @@ fn server(plan: &Plan, backend: Backend, ledger: Arc<Ledger>, workers: usize) ->
     let retry = RetryPolicy::default().with_attempts(PATIENCE).with_backoff(Duration::from_millis(100));
     let tasks = TaskConfig::default()
         .with_workers(workers)
-        .with_beat(BEAT)
+        .with_heartbeat_interval(BEAT)
         .with_poll_interval(Duration::from_millis(50))
-        .with_deaths(PATIENCE)
+        .with_max_worker_deaths(PATIENCE)
         .with_retry(retry);
     let tool = Tool::new("errand", "Changes the world, step by step", errand::errand)
         .with_tasks(TaskPolicy::Always)
@@ -105,7 +108,7 @@ fn server(plan: &Plan, backend: Backend, ledger: Arc<Ledger>, workers: usize) ->
     let server = Server::builder("errands", "1.0.0")
         .with_backend(backend)
         .with_seal(SealConfig::default().with_keys(plan.keys.parse()?))
-        .with_limits(Limits::default().with_claim_beat(Duration::from_millis(150)))
+        .with_limits(Limits::default().with_claim_heartbeat(Duration::from_millis(150)))
         .with_tasks(tasks)
         .with_state(ledger)
         .tool(tool);

@@ -2,6 +2,7 @@
 
 use super::{Finding, Level};
 use crate::doctor::report::{Failure, Report};
+use antiphon_transport::revision;
 
 /// Why it cannot be reached, if it cannot.
 pub(super) fn reached(report: &Report) -> Vec<Finding> {
@@ -42,7 +43,7 @@ pub(super) fn revisions(report: &Report) -> Vec<Finding> {
     let message = format!("speaks {} (connected in {})", names.join(" and "), times.join(" and "));
     let mut found = vec![Finding::new(Level::Ok, message)];
     for attempt in report.attempts.iter().filter(|attempt| attempt.ended.is_err()) {
-        found.push(if attempt.asked == "2026-07-28" {
+        found.push(if attempt.asked == revision::ROUNDS {
             Finding::new(Level::Note, "does not speak 2026-07-28")
                 .hint("nothing to do: hosts fall back; what it asks, it asks in a session")
         } else {

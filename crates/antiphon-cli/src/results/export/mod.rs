@@ -28,8 +28,8 @@ use super::{
     view::View,
 };
 use crate::{
-    app::App,
     exit::{Misused, Outcome},
+    global::App,
     print,
 };
 

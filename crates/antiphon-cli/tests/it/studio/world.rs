@@ -2,7 +2,12 @@
 
 use std::{process::Stdio, time::Duration};
 
-use antiphon::{HttpConfig, Server, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    Server,
+    http::HttpConfig,
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+};
 use axum::{Json, Router, routing::post};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};

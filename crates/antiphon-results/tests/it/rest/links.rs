@@ -112,7 +112,7 @@ async fn rotated_keys_open_old_links_until_they_are_dropped() {
     let good =
         |keys: LinkKeys| House::with(|options| options.with_link_keys(keys)).server.open_link(token).is_ok();
     assert!(good(old()));
-    assert!(good(LinkKeys::new(2, [2; 32]).with_spare(1, [1; 32])), "the spare opens it");
+    assert!(good(LinkKeys::new(2, [2; 32]).with_decryption_key(1, [1; 32])), "the spare opens it");
     assert!(!good(LinkKeys::new(2, [2; 32])), "dropped");
     assert!(!good(LinkKeys::new(1, [2; 32])), "the same number, another secret");
     assert!(!good(LinkKeys::new(2, [1; 32])), "the same secret, another number");

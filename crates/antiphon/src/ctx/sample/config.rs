@@ -6,13 +6,13 @@ use antiphon_llm::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Dynamic, ParseError, Prompted, Schema, Tools};
+use super::{Dynamic, ParseError, PromptInput, Schema, Tools};
 use crate::exchange::AnyExchange;
 
 /// A request to a model as data: for tools that are themselves told what to ask.
 ///
 /// ```
-/// # use antiphon::SampleConfig;
+/// # use antiphon::sampling::SampleConfig;
 /// let config: SampleConfig = serde_json::from_value(serde_json::json!({
 ///     "prompt": "Pick a cell.",
 ///     "schema": {"type": "object", "properties": {"cell": {"type": "integer"}}},
@@ -65,7 +65,7 @@ const BOTH: &str = "Cannot specify both schema and tools in sample config - they
 
 impl SampleConfig {
     /// Takes the request apart: what is asked, and what for.
-    pub(super) fn into_parts(self) -> (Prompted, Dynamic) {
+    pub(super) fn into_parts(self) -> (PromptInput, Dynamic) {
         let choice = self.tool_choice;
         let (mode, contradiction) = match (self.schema, self.tools) {
             (Some(_), Some(_)) => (Dynamic::Plain, Some(BOTH)),
@@ -96,7 +96,7 @@ impl SampleConfig {
                 Ok(request)
             }
         };
-        (Prompted(request), mode)
+        (PromptInput(request), mode)
     }
 }
 

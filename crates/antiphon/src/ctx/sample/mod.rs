@@ -30,9 +30,9 @@ pub use self::{
 };
 use super::{Ctx, ask::Ask};
 use crate::{
-    elicitation::KEY_META,
     error::{Error, Result, SampleValidationError},
     exchange::{self, History},
+    url_elicitation::KEY_META,
 };
 
 /// How often a guaranteed call asks again when it is not told.
@@ -85,7 +85,7 @@ impl Ctx {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn sample(&self, prompt: impl Into<Prompted>) -> Sample<'_> {
+    pub fn sample(&self, prompt: impl Into<PromptInput>) -> Sample<'_> {
         Sample::new(self, "sample", prompt.into(), Plain)
     }
 
@@ -114,7 +114,7 @@ impl Ctx {
     ///     Ok(format!("cell {}", reply.parsed.cell))
     /// }
     /// ```
-    pub fn sample_schema<T>(&self, prompt: impl Into<Prompted>) -> Sample<'_, GuaranteedSchema<T>>
+    pub fn sample_schema<T>(&self, prompt: impl Into<PromptInput>) -> Sample<'_, GuaranteedSchema<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
     {
@@ -128,7 +128,7 @@ impl Ctx {
     /// As [`sample_schema`](Self::sample_schema); and when `schema` is no JSON Schema.
     pub fn sample_schema_value(
         &self,
-        prompt: impl Into<Prompted>,
+        prompt: impl Into<PromptInput>,
         schema: Value,
     ) -> Sample<'_, GuaranteedSchema<Value>> {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::raw(schema)))
@@ -164,7 +164,7 @@ impl Ctx {
     /// ```
     pub fn sample_tools(
         &self,
-        prompt: impl Into<Prompted>,
+        prompt: impl Into<PromptInput>,
         tools: impl IntoIterator<Item = ToolDefinition>,
     ) -> Sample<'_, GuaranteedTools> {
         let mode = GuaranteedTools(Tools::new(tools, Some(ToolChoice::Required)));
@@ -184,51 +184,51 @@ impl Ctx {
 
 /// What a model is asked: a text, or messages.
 #[derive(Clone, Debug)]
-pub struct Prompted(Result<Request, String>);
+pub struct PromptInput(Result<Request, String>);
 
-impl Prompted {
+impl PromptInput {
     fn messages(messages: Vec<Message>) -> Self {
         Self(Ok(Request::new(messages)))
     }
 }
 
-impl From<&str> for Prompted {
+impl From<&str> for PromptInput {
     fn from(text: &str) -> Self {
         Self::messages(vec![Message::user(text)])
     }
 }
 
-impl From<&String> for Prompted {
+impl From<&String> for PromptInput {
     fn from(text: &String) -> Self {
         text.as_str().into()
     }
 }
 
-impl From<String> for Prompted {
+impl From<String> for PromptInput {
     fn from(text: String) -> Self {
         Self::messages(vec![Message::user(text)])
     }
 }
 
-impl From<Message> for Prompted {
+impl From<Message> for PromptInput {
     fn from(message: Message) -> Self {
         Self::messages(vec![message])
     }
 }
 
-impl From<Vec<Message>> for Prompted {
+impl From<Vec<Message>> for PromptInput {
     fn from(messages: Vec<Message>) -> Self {
         Self::messages(messages)
     }
 }
 
-impl<const N: usize> From<[Message; N]> for Prompted {
+impl<const N: usize> From<[Message; N]> for PromptInput {
     fn from(messages: [Message; N]) -> Self {
         Self::messages(messages.into())
     }
 }
 
-impl From<&History> for Prompted {
+impl From<&History> for PromptInput {
     fn from(history: &History) -> Self {
         Self::messages(history.messages().to_vec())
     }
@@ -252,7 +252,7 @@ pub struct Sample<'a, M = Plain> {
 }
 
 impl<'a, M> Sample<'a, M> {
-    fn new(ctx: &'a Ctx, name: &str, prompted: Prompted, mode: M) -> Self {
+    fn new(ctx: &'a Ctx, name: &str, prompted: PromptInput, mode: M) -> Self {
         Self {
             ask: Ask::new(ctx, name),
             request: prompted.0,

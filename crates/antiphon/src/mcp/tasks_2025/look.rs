@@ -85,7 +85,7 @@ impl Handler {
                 Some(after.ok_or_else(foreign)?)
             }
         };
-        let listed = tasks.list(&owner, after.as_deref(), service.runtime.limits.page).await;
+        let listed = tasks.list(&owner, after.as_deref(), service.runtime.limits.list_page_size).await;
         let (mut views, next) = listed.map_err(|error| to_error_data(&error))?;
         views.retain(|view| self.permit_tool("tasks/list", &view.tool, &context.extensions).is_ok());
         let mut list = json!({"tasks": views.iter().map(flat).collect::<Vec<_>>()});

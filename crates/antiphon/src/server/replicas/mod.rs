@@ -21,12 +21,14 @@ use std::{
 };
 
 use antiphon_store::{Backend, Bus, Store};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{OnceCell, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use self::announce::Outbox;
 use crate::{
-    base::{digest, random_id},
+    base::random_id,
     changes::{Announce, Change, Told},
     run::Pending,
 };
@@ -70,7 +72,7 @@ impl Replicas {
             id: random_id(),
             store: Arc::clone(&backend.store),
             bus: Arc::clone(&backend.bus),
-            topic: format!("changes/{}", digest(&[audience])),
+            topic: topic(audience),
             told,
             outbox: Outbox::default(),
             begun: OnceCell::new(),
@@ -123,6 +125,14 @@ impl Announce for Replicas {
     fn begin(self: Arc<Self>) {
         Self::begin(&self);
     }
+}
+
+/// The topic of changes. Replicas of different versions must agree on it.
+fn topic(audience: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update((audience.len() as u64).to_le_bytes());
+    hash.update(audience);
+    format!("changes/{}", URL_SAFE_NO_PAD.encode(&hash.finalize()[..18]))
 }
 
 impl fmt::Debug for Replicas {

@@ -155,7 +155,7 @@ async fn server_of_keys_alone_sends_nobody_to_an_authorization_server() {
 
 #[tokio::test]
 async fn server_without_auth_asks_nobody() {
-    use antiphon::HttpConfig;
+    use antiphon::http::HttpConfig;
     let server = super::tools().build().unwrap();
     let app = server.router(HttpConfig::default());
     // The tool has scopes, which count for nothing where nobody could have been granted any.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use antiphon::{
-    HttpConfig, ServeConfig,
     auth::{Auth, AuthBuilder, Identity, Introspection, Issuer},
+    http::{HttpConfig, ServeConfig},
     prelude::*,
 };
 use antiphon_transport::{
@@ -40,17 +40,17 @@ async fn start(auth: AuthBuilder) -> SocketAddr {
     let doors = Router::new()
         .merge(websocket::router(WebSocketConfig::default(), move |transport| {
             let server = over_ws.clone();
-            async move { drop(server.serve_over(transport).await) }
+            async move { drop(server.serve_transport(transport).await) }
         }))
         .merge(sse::router(SseConfig::default(), move |transport| {
             let server = over_sse.clone();
-            async move { drop(server.serve_over(transport).await) }
+            async move { drop(server.serve_transport(transport).await) }
         }))
         .layer(auth.layer());
     let app = server.router(HttpConfig::default()).merge(doors);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(antiphon::serve(listener, app, ServeConfig::default(), std::future::pending()));
+    tokio::spawn(antiphon::http::serve(listener, app, ServeConfig::default(), std::future::pending()));
     address
 }
 

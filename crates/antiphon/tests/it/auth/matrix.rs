@@ -3,9 +3,11 @@
 use std::fmt;
 
 use antiphon::{
-    HttpConfig, OperatorConfig, ServerBuilder, TaskPolicy,
+    ServerBuilder,
     auth::{ApiKey, Auth},
+    http::{HttpConfig, OperatorConfig},
     prelude::*,
+    task::TaskPolicy,
     testing::Revision,
 };
 use antiphon_results::{
@@ -139,7 +141,7 @@ impl World {
             .tool(Tool::new("book_later", "Books a seat", book).with_tasks(TaskPolicy::Always))
             .tool(Tool::new("search", "Finds something", search));
         let server = with(server).build().unwrap();
-        let admin = server.operators(OperatorConfig::with_scope("operate")).unwrap();
+        let admin = server.operator_router(OperatorConfig::scope("operate")).unwrap();
         server.router(HttpConfig::default()).nest("/resources", results.router()).nest("/admin", admin)
     }
 
@@ -370,7 +372,7 @@ async fn operators_are_those_who_were_granted_it() {
 #[tokio::test]
 async fn routes_for_operators_need_tasks_an_auth_and_a_scope() {
     let problem = |server: Server, scope: &str| {
-        server.operators(OperatorConfig::with_scope(scope)).unwrap_err().to_string()
+        server.operator_router(OperatorConfig::scope(scope)).unwrap_err().to_string()
     };
     let tasks = || Server::builder("x", "1").with_tasks(crate::tasks::quick());
     assert!(

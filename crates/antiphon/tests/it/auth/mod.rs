@@ -16,8 +16,9 @@ mod signer;
 mod tokens;
 
 use antiphon::{
-    HttpConfig, ServerBuilder,
+    ServerBuilder,
     auth::{Auth, AuthBuilder, Issuer},
+    http::HttpConfig,
     prelude::*,
     testing::Revision,
 };

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use antiphon::{
-    HttpConfig,
     auth::{ApiKey, Auth, Proxy},
+    http::HttpConfig,
     testing::Revision,
 };
 use axum::{Router, extract::ConnectInfo};

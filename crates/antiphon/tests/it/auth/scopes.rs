@@ -1,8 +1,9 @@
 //! What callers may do, and how they are told what they lack.
 
 use antiphon::{
-    HttpConfig, Prompt,
+    Prompt,
     auth::{ApiKey, Auth, Identity},
+    http::HttpConfig,
     prelude::*,
     testing::Revision,
 };
@@ -111,7 +112,7 @@ async fn task_is_held_to_the_scopes_of_its_tool() {
     let signer = Signer::new("1");
     let authority = Authority::start(&[&signer]).await;
     let auth = trusting(&authority).build().unwrap();
-    let task = |tool: Tool| tool.with_tasks(antiphon::TaskPolicy::Always);
+    let task = |tool: Tool| tool.with_tasks(antiphon::task::TaskPolicy::Always);
     let server = Server::builder("guarded", "1.0.0")
         .tool(task(Tool::new("whoami", "Says who is calling", super::whoami)))
         .tool(task(Tool::new("erase", "Erases everything", confirmed).with_scopes(["erase"])))
@@ -247,7 +248,7 @@ pub(super) async fn over_a_message(server: &Server, identity: Option<Identity>) 
     said.send(message).await.unwrap();
     let serving = tokio::spawn({
         let server = server.clone();
-        async move { server.serve_over(Wire { incoming, outgoing }).await }
+        async move { server.serve_transport(Wire { incoming, outgoing }).await }
     });
     let answer = heard.recv().await.expect("an answer");
     drop(said);

@@ -1,6 +1,6 @@
 //! A session of 2025-11-25 is of whoever began it, with a backend and without.
 
-use antiphon::{HttpConfig, ServerBuilder, testing::Revision};
+use antiphon::{ServerBuilder, http::HttpConfig, testing::Revision};
 use antiphon_store::{Memory, QueueConfig};
 use axum::Router;
 use http::{Method, StatusCode};

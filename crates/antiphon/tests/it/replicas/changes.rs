@@ -1,7 +1,8 @@
 //! News of changes, for the clients of all replicas.
 
 use antiphon::{
-    HttpConfig, Resource,
+    Resource,
+    http::HttpConfig,
     prelude::*,
     testing::{Frame, Revision},
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{HttpConfig, Result};
+use antiphon::{Result, http::HttpConfig};
 use serde_json::json;
 
 use super::{

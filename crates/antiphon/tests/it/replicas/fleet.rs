@@ -11,8 +11,10 @@ use std::{
 };
 
 use antiphon::{
-    HttpConfig, KeyRing, Level, SealConfig, ServerBuilder,
+    Level, ServerBuilder,
+    http::HttpConfig,
     prelude::*,
+    seal::{KeyRing, SealConfig},
     testing::{Frame, Revision},
 };
 use antiphon_store::Backend;
@@ -77,7 +79,7 @@ struct Steps {
 async fn count(ctx: &Ctx, Steps { steps }: Steps) -> Result<String> {
     for step in 1..=steps {
         ctx.state::<Gate>()?.0.acquire().await.unwrap().forget();
-        ctx.notify(Progress::of(step, steps).message(format!("step {step}")));
+        ctx.progress(Progress::of(step, steps).message(format!("step {step}")));
     }
     ctx.state::<Gate>()?.0.acquire().await.unwrap().forget();
     Ok("counted".into())
@@ -107,7 +109,7 @@ async fn wait(ctx: &Ctx, _: ()) -> Result<String> {
         }
     }
     let _gone = Gone(Arc::clone(&ctx.state::<Gate>()?.0));
-    ctx.notify(1.0);
+    ctx.progress(1.0);
     std::future::pending().await
 }
 

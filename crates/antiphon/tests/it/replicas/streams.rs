@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{HttpConfig, Result, ServerBuilder};
+use antiphon::{Result, ServerBuilder, http::HttpConfig};
 use serde_json::{Value, json};
 
 use super::{

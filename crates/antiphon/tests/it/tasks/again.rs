@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{Error, RetryPolicy, RunChanged, TaskPolicy, prelude::*};
+use antiphon::{
+    Error,
+    prelude::*,
+    task::{RetryPolicy, RunChanged, TaskPolicy},
+};
 use serde_json::json;
 
 use super::{accept, answer, begin, client, get, server, until};
@@ -17,7 +21,7 @@ struct Approval {
 }
 
 async fn approve(ctx: &Ctx, _: ()) -> Result<String> {
-    ctx.fold("payments", 0_u32, async |ctx, paid| {
+    ctx.loop_with_state("payments", 0_u32, async |ctx, paid| {
         let approved = ctx.elicit::<Approval>(format!("Pay number {paid}?")).await?.accepted()?.ok;
         Ok(match (approved, paid) {
             (true, 0..3) => ControlFlow::Continue(paid + 1),
@@ -102,7 +106,7 @@ static ENDED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new
 /// A step that ends in the very poll in which something else wins the race against it.
 async fn races(ctx: &Ctx, _: ()) -> Result<String> {
     let last: u32 = ctx
-        .fold("turns", 0_u32, async |ctx, turn| {
+        .loop_with_state("turns", 0_u32, async |ctx, turn| {
             let step = ctx.step("take", || async move {
                 tokio::task::yield_now().await;
                 TURNS.fetch_add(1, Ordering::SeqCst);

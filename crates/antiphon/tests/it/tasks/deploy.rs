@@ -8,7 +8,12 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{KeyRing, SealConfig, TaskPolicy, prelude::*, testing::Client};
+use antiphon::{
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::TaskPolicy,
+    testing::Client,
+};
 use antiphon_store::{Backend, Memory, QueueConfig};
 use serde_json::{Value, json};
 
@@ -123,7 +128,7 @@ impl Shared {
         answer_first(&mut client, &id).await;
         until_asked(&mut client, &id, "meal").await;
         server.shut_down();
-        server.work(std::future::ready(())).await;
+        server.run_workers(std::future::ready(())).await;
         assert_eq!(self.world.changes.load(Ordering::SeqCst), 2);
         id
     }

@@ -5,7 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon::{Error, RetryPolicy, TaskPolicy, prelude::*};
+use antiphon::{
+    Error,
+    prelude::*,
+    task::{RetryPolicy, TaskPolicy},
+};
 use serde_json::json;
 
 use super::{accept, answer, begin, client, get, server, until};

@@ -14,7 +14,8 @@ mod waiting;
 use std::time::Duration;
 
 use antiphon::{
-    Server, ServerBuilder, TaskConfig,
+    Server, ServerBuilder,
+    task::TaskConfig,
     testing::{Client, Failed, Revision},
 };
 use serde_json::{Value, json};
@@ -32,7 +33,9 @@ pub(crate) fn everything() -> Value {
 }
 
 pub(crate) fn quick() -> TaskConfig {
-    TaskConfig::default().with_beat(Duration::from_millis(200)).with_poll_interval(Duration::from_millis(20))
+    TaskConfig::default()
+        .with_heartbeat_interval(Duration::from_millis(200))
+        .with_poll_interval(Duration::from_millis(20))
 }
 
 pub(super) async fn client(server: &Server) -> Client {

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use antiphon::{
-    HttpConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*, testing::Frame, testing::Revision,
+    ServerBuilder,
+    http::HttpConfig,
+    prelude::*,
+    task::{TaskConfig, TaskPolicy},
+    testing::{Frame, Revision},
 };
 use axum::{Router, body::Body};
 use http::Request;

@@ -9,7 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon::{Error, ErrorKind, KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    Error, ErrorKind, ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
+};
 use antiphon_store::{Backend, Memory, QueueConfig};
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -43,7 +48,7 @@ impl Fleet {
 }
 
 fn quick() -> TaskConfig {
-    super::quick().with_beat(Duration::from_millis(100))
+    super::quick().with_heartbeat_interval(Duration::from_millis(100))
 }
 
 /// A worker with a runtime of its own, so that it can die as a process does.
@@ -53,7 +58,7 @@ impl Worker {
     fn start(server: Server) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.spawn(async move { server.work(std::future::pending()).await });
+        runtime.spawn(async move { server.run_workers(std::future::pending()).await });
         Self(Some(runtime))
     }
 
@@ -144,7 +149,7 @@ async fn cancellation_reaches_a_leg_on_another_replica_within_a_second() {
     let (fleet, world) = (Fleet::new(), Shared::default());
     let tool = || Tool::new("patient", "Works for long", patient).with_tasks(TaskPolicy::Always);
     // Nothing but the announcement can tell it so soon.
-    let config = quick().with_beat(Duration::from_millis(190));
+    let config = quick().with_heartbeat_interval(Duration::from_millis(190));
     let _worker =
         Worker::start(fleet.replica(config).with_state(Arc::clone(&world)).tool(tool()).build().unwrap());
     let front = fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap();
@@ -210,7 +215,7 @@ async fn gated(ctx: &Ctx, _: ()) -> Result<String> {
 async fn one_tool_with_many_runs_keeps_no_other_waiting() {
     let (fleet, world) = (Fleet::new(), Shared::default());
     // Two hands; forty runs want one each and hold it, of a tool that may have one.
-    let config = quick().with_workers(2).with_per_tool(1).with_lanes(64);
+    let config = quick().with_workers(2).with_per_tool(1).with_shards(64);
     let server = fleet
         .replica(config)
         .with_state(Arc::clone(&world))
@@ -235,7 +240,7 @@ async fn one_tool_with_many_runs_keeps_no_other_waiting() {
 async fn no_task_is_created_where_too_many_wait() {
     let fleet = Fleet::new();
     let tool = Tool::new("busy", "Is busy", busy).with_tasks(TaskPolicy::Always);
-    let front = fleet.replica(quick().with_workers(0).with_backlog(0)).tool(tool).build().unwrap();
+    let front = fleet.replica(quick().with_workers(0).with_max_queued(0)).tool(tool).build().unwrap();
     let mut client = client(&front).await;
     begin(&mut client, "busy", json!({})).await;
     // How many wait is counted now and then.
@@ -341,7 +346,7 @@ async fn run_too_large_for_one_record_is_kept_in_pieces() {
 async fn run_over_which_workers_die_is_given_up_and_an_operator_can_have_it_tried_again() {
     let fleet = Fleet::new();
     let tool = || Tool::new("two", "Takes two steps", forever).with_tasks(TaskPolicy::Always);
-    let config = || quick().with_deaths(2);
+    let config = || quick().with_max_worker_deaths(2);
     let front = fleet.replica(config().with_workers(0)).tool(tool()).build().unwrap();
     let mut client = client(&front).await;
     let id = begin(&mut client, "two", json!({})).await;
@@ -481,14 +486,20 @@ async fn replica_whose_key_ring_does_not_fit_is_unready_and_creates_no_tasks() {
     let tool = || Tool::new("ask", "Asks", ask).with_tasks(TaskPolicy::Always);
     let ready = async |server: &Server| {
         let request = Request::get("/readyz").body(Body::empty()).unwrap();
-        server.health(antiphon::Health::default()).oneshot(request).await.unwrap().status().as_u16()
+        server
+            .health_router(antiphon::http::Health::default())
+            .oneshot(request)
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     };
     let good = fleet.replica(quick()).tool(tool()).build().unwrap();
     let mut caller = client(&good).await;
     let id = begin(&mut caller, "ask", json!({})).await;
     until(&mut caller, &id, "input_required").await;
     // It encrypts with a key that the first one lacks: the rotation skipped a step.
-    let ahead = KeyRing::new(2, [8; 32]).with_spare(1, [7; 32]);
+    let ahead = KeyRing::new(2, [8; 32]).with_decryption_key(1, [7; 32]);
     for ring in [KeyRing::new(1, [9; 32]), ahead] {
         let bad = fleet.replica(quick()).with_seal(SealConfig::default().with_keys(ring)).tool(tool());
         let bad = bad.build().unwrap();
@@ -519,7 +530,7 @@ async fn leg_that_outlasts_the_drain_is_handed_over_and_counts_as_no_death() {
     let queue = QueueConfig::default().with_lease(Duration::from_secs(60));
     let fleet = Fleet { backend: Memory::default().backend(queue), keys: KeyRing::random() };
     let world = Shared::default();
-    let config = quick().with_drain(Duration::from_millis(300)).with_deaths(1);
+    let config = quick().with_drain(Duration::from_millis(300)).with_max_worker_deaths(1);
     let replica = |workers| {
         let tool = Tool::new("second", "Ends the second time", second_time).with_tasks(TaskPolicy::Always);
         let config = config.clone().with_workers(workers);
@@ -532,7 +543,7 @@ async fn leg_that_outlasts_the_drain_is_handed_over_and_counts_as_no_death() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let working = tokio::spawn({
         let first = first.clone();
-        async move { first.work(async { drop(stopped.await) }).await }
+        async move { first.run_workers(async { drop(stopped.await) }).await }
     });
     while world.done.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -543,7 +554,7 @@ async fn leg_that_outlasts_the_drain_is_handed_over_and_counts_as_no_death() {
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
     // The job is in the queue when the worker has ended: another has the run at once, and the first step is not taken again.
     let second = replica(1);
-    tokio::spawn(async move { second.work(std::future::pending()).await });
+    tokio::spawn(async move { second.run_workers(std::future::pending()).await });
     let task = until(&mut client, &id, "completed").await;
     assert_eq!(task["result"]["content"][0]["text"], "first was 0");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
@@ -575,7 +586,7 @@ async fn server_that_is_served_over_http_hands_its_legs_over_before_it_ends() {
         let first = first.clone();
         async move {
             let ends = async { drop(stopped.await) };
-            first.serve_listener(listener, antiphon::HttpConfig::default(), ends).await
+            first.serve_listener(listener, antiphon::http::HttpConfig::default(), ends).await
         }
     });
     drop(first);
@@ -587,7 +598,7 @@ async fn server_that_is_served_over_http_hands_its_legs_over_before_it_ends() {
     serving.await.unwrap().unwrap();
     // The lease of the leg lasts a minute. Its job is in the queue, so that another has the run at once.
     let second = replica(1);
-    tokio::spawn(async move { second.work(std::future::pending()).await });
+    tokio::spawn(async move { second.run_workers(std::future::pending()).await });
     let task = until(&mut client, &id, "completed").await;
     assert_eq!(task["result"]["content"][0]["text"], "first was 0");
 }

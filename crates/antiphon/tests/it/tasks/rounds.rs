@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use antiphon::{Server, TaskPolicy, prelude::*, testing::Revision};
+use antiphon::{Server, prelude::*, task::TaskPolicy, testing::Revision};
 use serde_json::{Value, json};
 
 use super::{accept, answer, begin, checked, get, refused, until};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use antiphon::{
-    Elicited, Error, Limits, Server, TaskPolicy,
+    Elicited, Error, Limits, Server,
     prelude::*,
+    task::TaskPolicy,
     testing::{Answers, Client, Revision},
 };
 use serde_json::{Value, json};
@@ -332,7 +333,7 @@ async fn unknown_tasks_are_invalid_parameters() {
 
 #[tokio::test]
 async fn pages_of_tasks_end_and_cursors_are_ours() {
-    let server = builder().with_limits(Limits::default().with_page(2)).build().unwrap();
+    let server = builder().with_limits(Limits::default().with_list_page_size(2)).build().unwrap();
     let mut client = connect(&server).await;
     let mut begun = Vec::new();
     for _ in 0..5 {

@@ -8,7 +8,12 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{Error, KeyRing, SealConfig, ServerBuilder, TaskConfig, TaskPolicy, prelude::*};
+use antiphon::{
+    Error, ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
+};
 use antiphon_store::{
     Backend, Cursor, DeadJob, Depth, Job, Lease, Memory, NewJob, Page, Pushed, Queue, QueueConfig,
     Result as StoreResult,
@@ -31,7 +36,9 @@ fn backend() -> Backend {
 }
 
 fn quick() -> TaskConfig {
-    super::quick().with_beat(Duration::from_millis(100)).with_repair_interval(Duration::from_millis(200))
+    super::quick()
+        .with_heartbeat_interval(Duration::from_millis(100))
+        .with_repair_interval(Duration::from_millis(200))
 }
 
 fn replica(backend: &Backend, config: TaskConfig) -> ServerBuilder {
@@ -82,7 +89,9 @@ async fn workers_start_when_the_server_is_served_over_http() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let serving = tokio::spawn(async move {
-        server.serve_listener(listener, antiphon::HttpConfig::default(), async { drop(stopped.await) }).await
+        server
+            .serve_listener(listener, antiphon::http::HttpConfig::default(), async { drop(stopped.await) })
+            .await
     });
     reaches(&count, 1).await;
     drop(stop);
@@ -99,10 +108,10 @@ async fn run_that_one_replica_cannot_read_is_left_to_those_that_can() {
     }
     let other = replica(&backend, quick()).with_seal(keys(2)).with_state(Arc::clone(&wrong)).tool(sleeper());
     let other = other.build().unwrap();
-    let working = tokio::spawn(async move { other.work(std::future::pending()).await });
+    let working = tokio::spawn(async move { other.run_workers(std::future::pending()).await });
     tokio::time::sleep(Duration::from_millis(1500)).await;
     let good = replica(&backend, quick()).with_state(Arc::clone(&right)).tool(sleeper()).build().unwrap();
-    let _good = tokio::spawn(async move { good.work(std::future::pending()).await });
+    let _good = tokio::spawn(async move { good.run_workers(std::future::pending()).await });
     reaches(&right, 5).await;
     assert_eq!(wrong.load(Ordering::SeqCst), 0);
     working.abort();
@@ -180,7 +189,7 @@ async fn run_whose_tool_is_missing_fails_after_the_time_for_it_and_keeps_its_ret
     let mut caller = client(&front).await;
     let id = begin(&mut caller, "works", json!({})).await;
     let without = replica(&backend, quick().with_tool_wait(Duration::from_secs(1))).build().unwrap();
-    let _without = tokio::spawn(async move { without.work(std::future::pending()).await });
+    let _without = tokio::spawn(async move { without.run_workers(std::future::pending()).await });
     let task = until(&mut caller, &id, "failed").await;
     let message = task["error"]["message"].as_str().unwrap();
     assert!(message.contains("no replica has the tool `works`"), "{task}");
@@ -304,7 +313,7 @@ async fn wake_up_that_was_lost_is_queued_again_without_a_poll() {
     // The next job to be queued is the one that ends the sleep.
     lose.store(true, Ordering::SeqCst);
     let worker = replica(&backend, quick()).with_state(Arc::clone(&count)).tool(sleeper()).build().unwrap();
-    let _worker = tokio::spawn(async move { worker.work(std::future::pending()).await });
+    let _worker = tokio::spawn(async move { worker.run_workers(std::future::pending()).await });
     reaches(&count, 1).await;
     assert!(!lose.load(Ordering::SeqCst), "a job was lost");
 }
@@ -365,7 +374,7 @@ async fn step_at_most_once_is_not_taken_again_though_its_claim_in_the_store_is_g
     let id = begin(&mut caller, "charges", json!({})).await;
     let dying = build(quick());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.spawn(async move { dying.work(std::future::pending()).await });
+    runtime.spawn(async move { dying.run_workers(std::future::pending()).await });
     reaches(&count, 1).await;
     runtime.shutdown_background();
     // The outage lasts longer than claims in the store do.
@@ -373,7 +382,7 @@ async fn step_at_most_once_is_not_taken_again_though_its_claim_in_the_store_is_g
     assert_eq!(claims.len(), 1);
     backend.store.delete(&claims[0].key, claims[0].revision).await.unwrap();
     let worker = build(quick());
-    let _worker = tokio::spawn(async move { worker.work(std::future::pending()).await });
+    let _worker = tokio::spawn(async move { worker.run_workers(std::future::pending()).await });
     let task = until(&mut caller, &id, "completed").await;
     let said = task["result"]["content"][0]["text"].as_str().unwrap();
     assert!(said.contains("nobody knows whether the step `charge` was taken"), "{task}");
@@ -411,7 +420,7 @@ async fn large_run_is_found_while_it_is_written() {
 
 #[test]
 fn ring_with_two_keys_of_one_number_is_refused() {
-    let ring = KeyRing::new(1, [1; 32]).with_spare(1, [2; 32]);
+    let ring = KeyRing::new(1, [1; 32]).with_decryption_key(1, [2; 32]);
     let refused = Server::builder("fleet", "1.0.0").with_seal(SealConfig::default().with_keys(ring)).build();
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("two keys numbered 1"), "{refused}");

@@ -1,7 +1,8 @@
 //! `tasks/result` of 2025-11-25: who waits for a task is asked what it asks. And who hears of tasks.
 
 use antiphon::{
-    Limits, SealConfig,
+    Limits,
+    seal::SealConfig,
     testing::{Answers, Client},
 };
 use antiphon_store::{Memory, QueueConfig};
@@ -130,7 +131,7 @@ async fn who_waits_at_another_replica_is_asked_and_hears_of_the_end() {
 
 #[tokio::test]
 async fn who_waits_for_a_task_counts_and_what_has_ended_does_not() {
-    let server = builder().with_limits(Limits::default().with_waiting(1)).build().unwrap();
+    let server = builder().with_limits(Limits::default().with_max_waiting(1)).build().unwrap();
     let mut client = connect(&server).await;
     let sum = begin(&mut client, "add", json!({"a": 1, "b": 2})).await;
     looked(&mut client, &sum, "completed").await;

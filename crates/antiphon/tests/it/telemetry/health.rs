@@ -2,7 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon::{Health, HttpConfig, KeyRing, Prometheus, TaskPolicy, Telemetry, prelude::*};
+use antiphon::{
+    http::{Health, HttpConfig},
+    prelude::*,
+    seal::KeyRing,
+    task::TaskPolicy,
+    telemetry::{Prometheus, Telemetry},
+};
 use antiphon_store::{
     Backend, Memory, QueueConfig,
     flaky::{Flaky, FlakyConfig},
@@ -21,7 +27,7 @@ async fn serve(server: &Server, health: Health) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let config = HttpConfig::default().with_sessions(false);
-    let app = server.router(config).merge(server.health(health));
+    let app = server.router(config).merge(server.health_router(health));
     tokio::spawn(async move { axum::serve(listener, app).await });
     address
 }

@@ -6,8 +6,10 @@ use std::{
 };
 
 use antiphon::{
-    KeyRing, SealConfig, TaskPolicy, Telemetry,
     prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::TaskPolicy,
+    telemetry::Telemetry,
     testing::{Client, Revision},
 };
 use opentelemetry::trace::TracerProvider as _;
@@ -189,7 +191,7 @@ async fn what_an_operator_does_is_in_the_audit_log() {
     let task = begin(&mut client, "keep", json!({"given": "given-canary"})).await;
     until(&mut client, &task, "input_required").await;
     let run = server.runs().unwrap().list(None, None, 10).await.unwrap().runs[0].run.clone();
-    let routes = server.operators(TOKEN).unwrap();
+    let routes = server.operator_router(TOKEN).unwrap();
     let ask = async |method: &str, path: String, token: &str| {
         let request = axum::http::Request::builder().method(method).uri(path).header("host", "localhost");
         let request = request.header("authorization", format!("Bearer {token}"));

@@ -3,8 +3,11 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use antiphon::{
-    KeyRing, Limits, Prometheus, SealConfig, TaskConfig, TaskPolicy, Telemetry,
+    Limits,
     prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::{TaskConfig, TaskPolicy},
+    telemetry::{Prometheus, Telemetry},
     testing::{Answers, Client, Replicas, Revision},
 };
 use antiphon_llm::{Reply, Scripted, Usage};
@@ -126,7 +129,7 @@ struct Turn {
 }
 
 async fn game(ctx: &Ctx, _: ()) -> Result<String> {
-    let turns = ctx.fold("turns", 0_u32, async |ctx, turns| {
+    let turns = ctx.loop_with_state("turns", 0_u32, async |ctx, turns| {
         let Turn { go_on } = ctx.elicit::<Turn>("Go on?").key("turn").await?.accepted()?;
         Ok(if go_on { ControlFlow::Continue(turns + 1) } else { ControlFlow::Break(turns) })
     });
@@ -192,7 +195,7 @@ async fn drift_counts_with_its_tool() {
     let prometheus = Prometheus::new("told").unwrap();
     let keys = KeyRing::random();
     let server = |text: &'static str| {
-        let tool = Tool::new("keep", "Keeps", async move |ctx: &Ctx, _: ()| {
+        let tool = Tool::new("keep", "Keeps", async move |ctx: &Ctx, _: ()| -> Result<String> {
             ctx.step(text, || async { Ok(1) }).await?;
             Ok(ctx.elicit::<Turn>("Go on?").key("turn").await?.accepted()?.go_on.to_string())
         });
@@ -231,7 +234,7 @@ async fn a_task_counts_once_over_its_legs_and_so_do_leases_and_the_queue() {
             .unwrap()
     };
     let (front, worker) = (replica(quick().with_workers(0)), replica(quick()));
-    tokio::spawn(async move { worker.work(std::future::pending()).await });
+    tokio::spawn(async move { worker.run_workers(std::future::pending()).await });
     let mut client = Client::connect_with(&front, Revision::V2026_07_28, everything()).await.unwrap();
     let task = begin(&mut client, "keep", json!({"given": "x"})).await;
     for key in ["first", "second"] {

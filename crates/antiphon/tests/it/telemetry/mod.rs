@@ -8,7 +8,14 @@ mod logs;
 mod metrics;
 mod spans;
 
-use antiphon::{KeyRing, SealConfig, ServerBuilder, TaskPolicy, Telemetry, prelude::*, testing::Answers};
+use antiphon::{
+    ServerBuilder,
+    prelude::*,
+    seal::{KeyRing, SealConfig},
+    task::TaskPolicy,
+    telemetry::Telemetry,
+    testing::Answers,
+};
 use opentelemetry::{KeyValue, trace::TracerProvider as _};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use serde_json::json;

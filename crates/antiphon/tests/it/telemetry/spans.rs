@@ -1,7 +1,8 @@
 //! One tree of spans a run, wherever its legs run.
 
 use antiphon::{
-    KeyRing, TaskPolicy,
+    seal::KeyRing,
+    task::TaskPolicy,
     testing::{Client, Revision},
 };
 use antiphon_llm::{Reply, Scripted, Usage};
@@ -176,7 +177,7 @@ async fn a_task_is_one_tree_with_the_call_that_began_it_on_whichever_replica_it_
     };
     let (front, worker) = (replica(0), replica(4));
     let working = worker.clone();
-    tokio::spawn(async move { working.work(std::future::pending()).await });
+    tokio::spawn(async move { working.run_workers(std::future::pending()).await });
     let mut client = Client::connect_with(&front, Revision::V2026_07_28, everything())
         .await
         .unwrap()

@@ -1,0 +1,11 @@
+//! Serving over HTTP: settings, probes, operator routes, and a server of its own for any axum router.
+//!
+//! [`Server::router`](crate::Server::router), [`Server::serve_http`](crate::Server::serve_http) and their relatives take
+//! these types.
+
+pub use axum;
+
+#[doc(inline)]
+pub use crate::server::{
+    Health, HttpConfig, MemoryBudget, OperatorConfig, ServeConfig, serve, shutdown_signal,
+};
