@@ -1,4 +1,4 @@
-//! What every module may use: the clock, random ids, digests, timestamps.
+//! What every module may use: the clock, random ids, digests, timestamps, sizes.
 
 use std::{
     fmt::Write as _,
@@ -6,6 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 /// The time now, in milliseconds since 1970.
@@ -51,6 +53,25 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// About how many bytes a value has as JSON. The exact number is a little higher, because of characters that must be
+/// escaped.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => 2 + items.iter().map(|item| 1 + json_bytes(item)).sum::<usize>(),
+        Value::Object(fields) => {
+            2 + fields.iter().map(|(name, value)| name.len() + 4 + json_bytes(value)).sum::<usize>()
+        }
+    }
+}
+
+/// How many bytes a value has as JSON.
+pub(crate) fn serialized_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 /// Locks, also after a panic of another holder.

@@ -6,7 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{error::Result, model::ContentBlock, schema};
+use crate::{
+    base::{json_bytes, serialized_bytes},
+    error::Result,
+    model::ContentBlock,
+    schema,
+};
 
 /// What a tool answers with: content for the model, data for the program, and a word about both.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -72,6 +77,35 @@ impl ToolOutput {
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(key.into(), value.into());
         self
+    }
+}
+
+/// What the function of a tool, a prompt or a resource returns.
+pub(crate) trait Returned {
+    /// About how many bytes it has when it is sent. The exact number is a little higher, because of the names of fields and
+    /// characters that must be escaped.
+    fn bytes(&self) -> usize;
+
+    /// Whether it reports a failure.
+    fn is_error(&self) -> bool {
+        false
+    }
+}
+
+impl Returned for ToolOutput {
+    fn bytes(&self) -> usize {
+        let blocks = self.content.iter().map(|block| match block {
+            ContentBlock::Text(text) => text.text.len(),
+            ContentBlock::Image(image) => image.data.len(),
+            ContentBlock::Audio(audio) => audio.data.len(),
+            other => serialized_bytes(other),
+        });
+        let meta = self.meta.iter().map(|(name, value)| name.len() + json_bytes(value));
+        blocks.sum::<usize>() + self.structured.as_ref().map_or(0, json_bytes) + meta.sum::<usize>()
+    }
+
+    fn is_error(&self) -> bool {
+        self.is_error
     }
 }
 

@@ -9,9 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
+    base::serialized_bytes,
     error::Result,
     function::{Erased, Function, StateType, erase},
     model::{Icon, PromptMessage, Role},
+    output::Returned,
     schema,
     tool::Arguments,
 };
@@ -143,6 +145,12 @@ impl IntoPrompt for PromptMessage {
 impl IntoPrompt for Vec<PromptMessage> {
     fn into_messages(self) -> Vec<PromptMessage> {
         self
+    }
+}
+
+impl Returned for Vec<PromptMessage> {
+    fn bytes(&self) -> usize {
+        serialized_bytes(self)
     }
 }
 

@@ -9,9 +9,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::{
+    base::serialized_bytes,
     error::Result,
     function::{Erased, Function, StateType, erase},
     model::{Annotations, Icon, ResourceContents},
+    output::Returned,
     prompt::{Completer, Completion},
 };
 
@@ -243,6 +245,17 @@ pub enum Contents {
     Blob(Vec<u8>),
     /// As it is.
     Raw(Vec<ResourceContents>),
+}
+
+impl Returned for Contents {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            // In Base64, three bytes are four.
+            Self::Blob(bytes) => bytes.len().div_ceil(3) * 4,
+            Self::Raw(contents) => contents.iter().map(serialized_bytes).sum(),
+        }
+    }
 }
 
 impl Contents {

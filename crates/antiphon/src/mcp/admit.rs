@@ -3,21 +3,17 @@
 use antiphon_transport::{drain::TOO_MUCH, streamable::Streamable};
 use rmcp::{
     ErrorData,
-    model::{ErrorCode, Extensions, PromptMessage, ResourceContents},
+    model::{ErrorCode, Extensions},
 };
-use serde::Serialize;
 use serde_json::Value;
 
 use super::{Client, invoke::Call};
 use crate::{
-    error::{Error, ErrorKind, Result},
+    base::json_bytes,
     limits::{Admission, Refused, Visitor},
     mcp::Service,
-    model::ContentBlock,
     prompt::Completion,
-    resource::Contents,
-    run::Run,
-    tool::{Tool, ToolOutput},
+    tool::Tool,
 };
 
 /// Lets a call in.
@@ -27,8 +23,8 @@ pub(super) async fn enter(
     principal: Option<&str>,
     client: &Client,
 ) -> Result<Admission, ErrorData> {
-    let responses = call.responses.iter().flatten().map(|(_, answer)| weight(answer)).sum::<usize>();
-    let bytes = weight(call.arguments) + responses + call.state.map_or(0, str::len);
+    let responses = call.responses.iter().flatten().map(|(_, answer)| json_bytes(answer)).sum::<usize>();
+    let bytes = json_bytes(call.arguments) + responses + call.state.map_or(0, str::len);
     let tool = (call.method == "tools/call").then_some((call.name, call.quota));
     let place = service.runtime.gate.enter(&service.runtime.limits, Visitor { principal, tool, bytes }).await;
     place.map_err(|refused| refusal(service, &refused, client.extensions()))
@@ -56,7 +52,7 @@ pub(super) async fn count(
     client: &Client,
 ) -> Result<(), ErrorData> {
     let principal = service.principal(client.extensions());
-    let (principal, bytes) = (principal.as_deref(), weight(arguments));
+    let (principal, bytes) = (principal.as_deref(), json_bytes(arguments));
     let visitor = Visitor { principal, tool: Some((tool.name(), tool.quota)), bytes };
     let place = service.runtime.gate.enter(&service.runtime.limits, visitor).await;
     place.map(drop).map_err(|refused| refusal(service, &refused, client.extensions()))
@@ -82,71 +78,4 @@ fn tell(refused: &Refused, extensions: &Extensions) {
         let (own, seconds) = refused.advice();
         streamable.shed.set(own, seconds);
     }
-}
-
-/// Counts what the run answers with, and refuses what nobody could read.
-pub(super) fn not_too_much(run: &Run, answer: &impl Weighed) -> Result<()> {
-    let (bytes, most) = (answer.weight(), run.runtime.limits.output_bytes);
-    if let Some(place) = &run.place {
-        place.spend(bytes);
-    }
-    if bytes <= most {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Limit(format!(
-        "the answer has {bytes} bytes, more than the {most} one may have; return less, return a result set (`Ctx::dual_response`), or raise `Limits::with_output_bytes`"
-    )))
-    .terminal())
-}
-
-/// Something that is sent, and about how many bytes it takes. Written out it takes a little more: the names of its
-/// fields, and what has to be escaped.
-pub(super) trait Weighed {
-    fn weight(&self) -> usize;
-}
-
-impl Weighed for ToolOutput {
-    fn weight(&self) -> usize {
-        let blocks = self.content.iter().map(|block| match block {
-            ContentBlock::Text(text) => text.text.len(),
-            ContentBlock::Image(image) => image.data.len(),
-            ContentBlock::Audio(audio) => audio.data.len(),
-            other => written(other),
-        });
-        let meta = self.meta.iter().map(|(name, value)| name.len() + weight(value));
-        blocks.sum::<usize>() + self.structured.as_ref().map_or(0, weight) + meta.sum::<usize>()
-    }
-}
-
-impl Weighed for Vec<PromptMessage> {
-    fn weight(&self) -> usize {
-        written(self)
-    }
-}
-
-impl Weighed for Contents {
-    fn weight(&self) -> usize {
-        match self {
-            Self::Text(text) => text.len(),
-            // In Base64, three bytes are four.
-            Self::Blob(bytes) => bytes.len().div_ceil(3) * 4,
-            Self::Raw(contents) => contents.iter().map(|contents: &ResourceContents| written(contents)).sum(),
-        }
-    }
-}
-
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) => 4,
-        Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => 2 + items.iter().map(|item| 1 + weight(item)).sum::<usize>(),
-        Value::Object(fields) => {
-            2 + fields.iter().map(|(name, value)| name.len() + 4 + weight(value)).sum::<usize>()
-        }
-    }
-}
-
-fn written(value: &impl Serialize) -> usize {
-    serde_json::to_vec(value).map_or(0, |json| json.len())
 }

@@ -44,7 +44,7 @@ use crate::{
     resource::Resource,
     run::client::SessionMemory,
     task::{TaskView, Tasks},
-    tool::TaskPolicy,
+    tool::{TaskPolicy, ToolOutput},
     url_elicitation::UrlElicitationRequired,
 };
 
@@ -200,11 +200,11 @@ impl ServerHandler for Handler {
         let taken = checked.map(|()| tool.arguments.taken(&arguments));
         let used = Use::of(&self.service, &call, &client);
         let work = async {
-            match invoke(&self.service, call, client, &tool.call, taken, |output| output.is_error).await? {
+            let check = |output: &ToolOutput| tool.check_output(output);
+            match invoke(&self.service, call, client, &tool.call, taken, check).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(result, revision, traced) => {
-                    let checked = result.and_then(|output| tool.check_output(&output).map(|()| output));
-                    let mut result = to_result(checked, revision)?;
+                    let mut result = to_result(result, revision)?;
                     put_trace(&mut result.meta, traced);
                     Ok(result.into())
                 }
@@ -258,7 +258,7 @@ impl ServerHandler for Handler {
         let taken = checked.map(|()| prompt.arguments.taken(&arguments));
         let used = Use::of(&self.service, &call, &client);
         let work = async {
-            match invoke(&self.service, call, client, &prompt.get, taken, |_| false).await? {
+            match invoke(&self.service, call, client, &prompt.get, taken, |_| Ok(())).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(Ok(messages), ..) => {
                     let mut result = GetPromptResult::new(messages);
@@ -341,7 +341,7 @@ impl ServerHandler for Handler {
         let client = self.client(context);
         let used = Use::of(&self.service, &call, &client);
         let work = async {
-            match invoke(&self.service, call, client, read, Ok(&arguments), |_| false).await? {
+            match invoke(&self.service, call, client, read, Ok(&arguments), |_| Ok(())).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
                 Reply::Done(Ok(contents), ..) => {
                     Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type, meta)).into())

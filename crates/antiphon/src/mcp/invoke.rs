@@ -13,19 +13,16 @@ use rmcp::{
 };
 use serde_json::Value;
 
-use super::{
-    Client, Revision,
-    admit::{Weighed, enter, not_too_much},
-    fits,
-};
+use super::{Client, Revision, admit::enter, fits};
 use crate::{
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
     function::Erased,
     limits::Quota,
     mcp::Service,
+    output::Returned,
     protocol::reply::{put_trace, to_error_data},
-    run::{self, Leg, Pace, Run, drive},
+    run::{self, Leg, Pace, Run, run_leg},
     seal::{Binding, Opened, TooLarge},
     telemetry::{How, LegSpan, Outcome},
 };
@@ -53,18 +50,18 @@ pub(super) enum Reply<T> {
     InputRequired(InputRequiredResult),
 }
 
-/// Runs `function` until it returns or has to ask. `failed` says whether what it returned tells of a failure.
+/// Runs `function` until it returns or has to ask. `check` says whether an output fits.
 ///
 /// # Errors
 ///
 /// What is wrong with the request itself. What goes wrong in the function is in the reply.
-pub(super) async fn invoke<T: Weighed>(
+pub(super) async fn invoke<T: Returned>(
     service: &Arc<Service>,
     call: Call<'_>,
     client: Client,
     function: &Erased<T>,
     arguments: Result<&Value>,
-    failed: fn(&T) -> bool,
+    check: impl Fn(&T) -> Result<()>,
 ) -> Result<Reply<T>, ErrorData> {
     let revision = client.revision();
     let (timeout, keep_alive) = (call.timeout, call.keep_alive);
@@ -85,36 +82,20 @@ pub(super) async fn invoke<T: Weighed>(
     };
     let ctx = Ctx::new(Arc::clone(&run));
     let mut future = function(&ctx, arguments);
-    let leg = tokio::select! {
-        biased;
-        leg = run.span.within(drive(&run, future.as_mut(), pace)) => leg,
-        () = run.client.cancelled().cancelled() => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
-    };
-    let result = match leg {
+    let result = match run_leg(&run, future.as_mut(), pace, run.client.cancelled().cancelled(), check).await {
+        Leg::Done(result) => result,
         // Only tasks are stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
-        Leg::Done(Err(error)) => Err(error),
-        Leg::Done(Ok(value)) => {
-            run.check_complete().map_err(drifted).and_then(|()| not_too_much(&run, &value)).map(|()| value)
-        }
-        Leg::Suspended => {
-            // While the tool is still there: it withdraws its questions as it goes.
-            let suspended = run.suspend().map_err(drifted);
-            let required = match suspended {
-                Ok(suspension) => input_required(&run, suspension, &binding()).await,
-                Err(error) => Err(error),
-            };
-            match required {
-                Ok(result) => {
-                    run.leave();
-                    return Ok(Reply::InputRequired(result));
-                }
-                Err(error) => Err(error),
+        Leg::Waits { suspension, .. } => match input_required(&run, suspension, &binding()).await {
+            Ok(result) => {
+                run.leave();
+                return Ok(Reply::InputRequired(result));
             }
-        }
+            Err(error) => Err(error),
+        },
     };
     run.leave();
-    run.ended(How::Over(Outcome::of(&result, failed)));
+    run.ended(How::Over(Outcome::of(&result)));
     let trace = run.trace_of_end(result.is_ok());
     Ok(Reply::Done(result, revision, trace))
 }
@@ -163,10 +144,6 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Optio
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         Machine::new(journal).with_answers(answers).with_fits(fits)
     })
-}
-
-pub(super) fn drifted(drift: antiphon_replay::Drift) -> Error {
-    Error::new(ErrorKind::Drift(drift)).terminal()
 }
 
 /// Every failure to open a seal is answered with this and nothing else: whoever tries to forge one

@@ -38,9 +38,9 @@ pub(crate) async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResul
         declared: tool.elicits.clone(),
     };
     let client = Client::local(call.id.clone());
-    let output = match invoke(service, leg, client, &tool.call, taken, |output| output.is_error).await {
-        Ok(Reply::Done(Ok(output), ..)) => tool.check_output(&output).map(|()| output),
-        Ok(Reply::Done(Err(error), ..)) => Err(error),
+    let check = |output: &ToolOutput| tool.check_output(output);
+    let output = match invoke(service, leg, client, &tool.call, taken, check).await {
+        Ok(Reply::Done(result, ..)) => result,
         Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
         Err(refused) => Err(Error::tool(refused.message)),
     };

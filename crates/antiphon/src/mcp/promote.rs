@@ -12,8 +12,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     Client,
-    admit::not_too_much,
-    invoke::{Call, begin, drifted, input_required},
+    invoke::{Call, begin, input_required},
     tasks_2026,
 };
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     mcp::Service,
     protocol::reply::{put_trace, to_error_data, to_result, tool_error},
-    run::{Leg, Pace, Promote, Run, Stop, drive},
+    run::{Leg, Pace, Promote, Run, Stop, run_leg},
     seal::Binding,
     task::{NewTask, Promotion, TaskView, Tasks},
     telemetry::{How, Outcome},
@@ -39,9 +38,6 @@ pub(super) async fn call(
 ) -> Result<CallToolResponse, ErrorData> {
     let (reply, mut promoted) = oneshot::channel();
     let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
-    if let Err(error) = tool.arguments.check(&arguments, service.runtime.limits.argument_depth) {
-        return Ok(tool_error(&error, client.revision())?.into());
-    }
     let new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
     let leg =
         Leaves { service: Arc::clone(service), tasks: Arc::clone(tasks), tool, request, arguments, client };
@@ -104,8 +100,11 @@ impl Leaves {
             keep_alive: None,
             declared: tool.elicits.clone(),
         };
-        let (run, binding) =
-            begin(&service, call, client, None).await?.map_err(|error| to_error_data(&error))?;
+        let invalid = tool.arguments.check(&arguments, service.runtime.limits.argument_depth).err();
+        let (run, binding) = match begin(&service, call, client, invalid).await? {
+            Ok(begun) => begun,
+            Err(error) => return Ok(tool_error(&error, revision)?.into()),
+        };
         // From here on it is worked on: that counts before it becomes a task.
         let promotion = Promotion::new(&tasks, new, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
@@ -119,12 +118,11 @@ impl Leaves {
         };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
         // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
-        let mut beating = std::pin::pin!(beat(&run, &promotion));
+        let mut beating = std::pin::pin!(beat(&promotion));
+        let check = |output: &ToolOutput| tool.check_output(output);
         let leg = tokio::select! {
             biased;
-            leg = run.span.within(drive(&run, future.as_mut(), pace)) => leg,
-            // Once it is a task, whoever cancels it says so of the task.
-            () = cancelled(&run) => Leg::Done(Err(Error::new(ErrorKind::Cancelled))),
+            leg = run_leg(&run, future.as_mut(), pace, cancelled(&run), check) => leg,
             () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
         };
         if let Some(keeper) = promotion.keeper() {
@@ -145,27 +143,21 @@ impl Leaves {
             return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
         }
         let result = match leg {
+            Leg::Done(result) => result,
             Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
-            Leg::Done(result) => finished(&run, &tool, result),
-            Leg::Suspended => match run.suspend().map_err(drifted) {
-                Ok(suspension) => return asked(&run, &tasks, &promotion, suspension, &binding()).await,
-                Err(error) => Err(error),
-            },
+            Leg::Waits { suspension, .. } => {
+                let replied = asked(&run, &tasks, &promotion, suspension, &binding()).await;
+                run.leave();
+                return replied;
+            }
         };
-        run.ended(How::Over(Outcome::of(&result, |output| output.is_error)));
+        run.leave();
+        run.ended(How::Over(Outcome::of(&result)));
         let traced = run.trace_of_end(result.is_ok());
         let mut result = to_result(result, revision)?;
         put_trace(&mut result.meta, traced);
         Ok(result.into())
     }
-}
-
-fn finished(run: &Run, tool: &Tool, result: Result<ToolOutput>) -> Result<ToolOutput> {
-    let output = result?;
-    run.check_complete().map_err(drifted)?;
-    not_too_much(run, &output)?;
-    tool.check_output(&output)?;
-    Ok(output)
 }
 
 /// Asks in a round, or as a task if too few rounds are left.
@@ -207,6 +199,7 @@ async fn asked(
     }
 }
 
+/// Completes when the caller cancels the call. Once the run is a task, only the task can be cancelled.
 async fn cancelled(run: &Run) {
     run.client.cancelled().cancelled().await;
     if run.persistence().is_some() {
@@ -215,8 +208,6 @@ async fn cancelled(run: &Run) {
 }
 
 /// Shows, once the run is a task, that it is worked on here. The request it came with is over then.
-async fn beat(run: &Run, promotion: &Promotion) {
-    let keeper = promotion.kept().await;
-    run.leave();
-    keeper.beat(None).await;
+async fn beat(promotion: &Promotion) {
+    promotion.kept().await.beat(None).await;
 }

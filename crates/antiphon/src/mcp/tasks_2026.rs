@@ -35,10 +35,10 @@ pub(super) async fn call(
         return Err(ErrorData::missing_required_client_capability(required));
     }
     let arguments = Value::Object(request.arguments.unwrap_or_default());
+    count(service, tool, &arguments, client).await?;
     if let Err(error) = tool.arguments.check(&arguments, service.runtime.limits.argument_depth) {
         return Ok(tool_error(&error, client.revision())?.into());
     }
-    count(service, tool, &arguments, client).await?;
     let new = new(service, tool, arguments, client, None);
     let view = begin(service, tasks, new, client).await?;
     Ok(CallToolResponse::Task(created(&view)))

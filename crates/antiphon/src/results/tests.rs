@@ -31,7 +31,7 @@ use super::{RESULT_META, ResultTools};
 use crate::{
     ctx::Ctx,
     run::Run,
-    run::{Leg, Pace, drive},
+    run::{Leg, Pace, run_leg},
     seal::Binding,
     server::Server,
     testing::{Client, Revision},
@@ -160,7 +160,7 @@ async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     let ctx = Ctx::new(Arc::clone(&run));
     let mut future = (tool.call)(&ctx, arguments);
     let pace = Pace { grace: Duration::from_secs(1), limit: None, task_limit: None, keep_alive: None };
-    match drive(&run, future.as_mut(), pace).await {
+    match run_leg(&run, future.as_mut(), pace, std::future::pending(), |_| Ok(())).await {
         Leg::Done(Ok(output)) => {
             run.id();
             (output, run.take_machine().into_journal())

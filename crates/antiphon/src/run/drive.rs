@@ -27,13 +27,13 @@ use crate::{
     protocol::Note,
 };
 
-/// How a leg ended.
+/// Where the driver stopped.
 #[derive(Debug)]
-pub(crate) enum Leg<T> {
+pub(super) enum Driven<T> {
     /// The tool returned.
     Done(Result<T>),
-    /// The tool waits for answers: [`antiphon_replay::Machine::suspend`] has them. Of a task, it may wait for time only:
-    /// [`Run::next_due`] has that.
+    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] has them. The tool of a task can also wait for
+    /// time only, and [`Run::next_due`] has that.
     Suspended,
     /// It must not go on: what it comes to cannot be written down.
     Stopped(Stop),
@@ -107,8 +107,8 @@ impl Allowance {
         self.left().is_some_and(|left| left.is_zero())
     }
 
-    fn timed_out<T>(&self) -> Leg<T> {
-        Leg::Done(Err(Error::new(ErrorKind::Timeout(self.limit.unwrap_or_default()))))
+    fn timed_out<T>(&self) -> Driven<T> {
+        Driven::Done(Err(Error::new(ErrorKind::Timeout(self.limit.unwrap_or_default()))))
     }
 }
 
@@ -117,11 +117,11 @@ impl Allowance {
 /// Most tools return at once. This future is moved about before it begins, so what they do not need is boxed in it.
 ///
 /// A panic in the tool becomes an error: a request that is never answered is worse than a wrong one.
-pub(crate) async fn drive<T>(
+pub(super) async fn drive<T>(
     run: &Run,
     mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
     pace: Pace,
-) -> Leg<T> {
+) -> Driven<T> {
     let root = Arc::new(Root { woken: AtomicBool::new(false), notify: Notify::new() });
     let waker = Waker::from(Arc::clone(&root));
     run.set_root(waker.clone());
@@ -131,7 +131,7 @@ pub(crate) async fn drive<T>(
     loop {
         if let Some(persistence) = run.persistence() {
             if persistence.is_lost() {
-                return Leg::Stopped(Stop::Lost);
+                return Driven::Stopped(Stop::Lost);
             }
             if persistence.is_cancelled() && cleaning.is_none() {
                 cleaning = Some(Instant::now() + persistence.clean_up());
@@ -145,10 +145,10 @@ pub(crate) async fn drive<T>(
             match polled {
                 Ok(Poll::Ready(result)) => {
                     flush(run).await;
-                    return Leg::Done(result);
+                    return Driven::Done(result);
                 }
                 Ok(Poll::Pending) => {}
-                Err(_) => return Leg::Done(Err(Error::tool(describe_panic()).terminal())),
+                Err(_) => return Driven::Done(Err(Error::tool(describe_panic()).terminal())),
             }
             // A tool that is ready whenever it is polled comes to no wait below.
             if allowance.is_spent() {
@@ -169,7 +169,7 @@ pub(crate) async fn drive<T>(
             }
         }
         if let Err(stop) = write_ahead(run).await {
-            return Leg::Stopped(stop);
+            return Driven::Stopped(stop);
         }
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
@@ -184,18 +184,18 @@ pub(crate) async fn drive<T>(
                     () = root.notify.notified() => {}
                     () = news(run) => {}
                     () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
-                        return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
+                        return Driven::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
                     () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
                 }
                 continue;
             }
-            Err(drift) => return Leg::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
+            Err(drift) => return Driven::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
         };
         match write_down(run).await {
             Ok(true) => continue,
             Ok(false) => {}
-            Err(stop) => return Leg::Stopped(stop),
+            Err(stop) => return Driven::Stopped(stop),
         }
         if asking.start() {
             continue;
@@ -209,7 +209,7 @@ pub(crate) async fn drive<T>(
         let running = blocked.running + asking.of_providers();
         let idle = running == 0 && foreign == 0;
         if idle && blocked.asks == 0 && due.is_none() {
-            return Leg::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
+            return Driven::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
         // What is about to ask need not become a task for that, unless it wants to.
         let asks = idle && blocked.asks > 0;
@@ -243,7 +243,7 @@ pub(crate) async fn drive<T>(
                     allowance.resume();
                 }
             }
-            () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Leg::Suspended,
+            () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Driven::Suspended,
             () => {
                 // Somebody holds our waker: a timer, a socket, a combinator. With a question out and
                 // no step running it may be a mere `timeout` around the question, so it gets a
@@ -257,9 +257,9 @@ pub(crate) async fn drive<T>(
                     () = news(run) => {}
                     () = until(run.promotes_in()) => {}
                     () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
-                        return Leg::Done(Err(Error::new(ErrorKind::Cancelled)));
+                        return Driven::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
-                    () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Leg::Suspended,
+                    () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Driven::Suspended,
                     () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
                 }
             }

@@ -4,6 +4,7 @@ mod ask;
 mod at_most_once;
 pub(crate) mod client;
 mod drive;
+mod leg;
 mod persistence;
 pub(crate) mod route;
 mod runtime;
@@ -13,7 +14,8 @@ mod spill;
 pub(crate) use self::{
     at_most_once::at_most_once,
     client::Client,
-    drive::{Leg, Pace, drive},
+    drive::Pace,
+    leg::{Leg, run_leg},
     persistence::{Claimed, Pending, Persistence, Promote, Stop},
     runtime::{Runtime, States},
     single_use::{Entered, enter},
@@ -138,6 +140,8 @@ impl Run {
         let Some(promotion) = &self.promotion else { return Ok(()) };
         if let Some(persistence) = promotion.promote(self).await? {
             self.persist(persistence);
+            // The request is answered with the task.
+            self.leave();
         }
         Ok(())
     }

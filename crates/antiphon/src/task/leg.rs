@@ -17,7 +17,7 @@ use crate::{
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
     protocol::fits,
-    run::{Client, Leg, Pace, Persistence, Run, Stop, drive},
+    run::{Client, Leg, Pace, Persistence, Run, Stop, run_leg},
     telemetry::{How, LegSpan, Outcome},
     tool::{Tool, ToolOutput},
 };
@@ -168,7 +168,8 @@ impl Tasks {
             let limit = tool.timeout;
             let pace =
                 Pace { grace: self.runtime.limits.suspend_grace, limit, task_limit: limit, keep_alive: None };
-            let leg = run.span.within(drive(&run, future.as_mut(), pace)).await;
+            let check = |output: &ToolOutput| tool.check_output(output);
+            let leg = run_leg(&run, future.as_mut(), pace, std::future::pending(), check).await;
             if !self.conclude(keeper, &run, tool, leg).await? {
                 return Ok(());
             }
@@ -199,24 +200,13 @@ impl Tasks {
         let result = match leg {
             Leg::Stopped(stop) => return Err(stop),
             Leg::Done(result) => result,
-            Leg::Suspended => {
-                let due = run.next_due();
-                match run.suspend() {
-                    Ok(suspension) => {
-                        let more = keeper
-                            .suspend(&suspension, due, |request| run.client.adapt(request).into_owned())
-                            .await?;
-                        return Ok((How::Waits, more));
-                    }
-                    Err(drift) => Err(Error::new(ErrorKind::Drift(drift)).terminal()),
-                }
+            Leg::Waits { suspension, due } => {
+                let more = keeper
+                    .suspend(&suspension, due, |request| run.client.adapt(request).into_owned())
+                    .await?;
+                return Ok((How::Waits, more));
             }
         };
-        let result = result.and_then(|output| {
-            run.check_complete().map_err(|drift| Error::new(ErrorKind::Drift(drift)).terminal())?;
-            tool.check_output(&output)?;
-            Ok(output)
-        });
         let record = keeper.record().await;
         // That the run was cancelled was told when it was.
         let over = |outcome: Outcome| if keeper.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
@@ -250,7 +240,7 @@ impl Tasks {
                 return Ok((How::Again, false));
             }
         }
-        let outcome = Outcome::of(&result, |output| output.is_error);
+        let outcome = Outcome::of(&result);
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = Ended::of(result, record.revision());
         // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.

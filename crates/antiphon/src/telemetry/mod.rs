@@ -45,7 +45,10 @@ pub(crate) use self::{
     request::{About, Ended, RequestSpan},
     spanned::Spanned,
 };
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    output::Returned,
+};
 
 /// How a leg ended, once that is certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,10 +80,9 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// `failed` says whether what the tool returned tells of a failure.
-    pub(crate) fn of<T>(result: &Result<T, Error>, failed: impl Fn(&T) -> bool) -> Self {
+    pub(crate) fn of(result: &Result<impl Returned, Error>) -> Self {
         match result.as_ref().map_err(Error::kind) {
-            Ok(output) if failed(output) => Self::Failed("tool_error"),
+            Ok(output) if output.is_error() => Self::Failed("tool_error"),
             Ok(_) => Self::Completed,
             Err(ErrorKind::Cancelled) => Self::Cancelled,
             Err(ErrorKind::Drift(_)) => Self::Drifted,

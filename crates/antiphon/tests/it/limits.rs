@@ -7,13 +7,17 @@ use antiphon::{
     limits::{Quota, Rate},
     prelude::*,
     sampling::{Budget, Reply, SamplingPolicy, Usage},
+    task::TaskPolicy,
     testing::{Answers, Failed, Revision},
 };
 use antiphon_llm::Scripted;
 use antiphon_store::{Backend, QueueConfig};
 use serde_json::{Value, json};
 
-use crate::checked::{connect, connect_with};
+use crate::{
+    checked::{connect, connect_with},
+    tasks,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct Word {
@@ -175,6 +179,37 @@ async fn answer_that_nobody_could_read_is_an_error_that_says_so() -> Result<()> 
         let mut client = connect(&server, revision).await?;
         let talk = client.call("large", json!({})).await?;
         assert!(talk.is_error() && talk.text().starts_with("the answer has 3000 bytes, more than the 2000"));
+    }
+    Ok(())
+}
+
+/// The result of a task is held to the same limit as the answer to a call.
+#[tokio::test]
+async fn task_result_that_nobody_could_read_is_an_error_that_says_so() -> Result<()> {
+    let large = Tool::new("large_task", "Says much", large).with_tasks(TaskPolicy::Always);
+    let server =
+        builder(Limits::default().with_output_bytes(2000)).with_tasks(tasks::quick()).tool(large).build()?;
+    let mut client = tasks::client(&server).await;
+    let id = tasks::begin(&mut client, "large_task", json!({})).await;
+    let task = tasks::until(&mut client, &id, "completed").await;
+    let text = task["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(task["result"]["isError"] == true && text.starts_with("the answer has 3000 bytes"), "{task}");
+    Ok(())
+}
+
+/// Otherwise a caller could have arguments checked as often as it likes.
+#[tokio::test]
+async fn invalid_arguments_count_for_the_quota_also_when_the_client_knows_tasks() -> Result<()> {
+    for policy in [TaskPolicy::Never, TaskPolicy::WhenLong, TaskPolicy::Always] {
+        let once = Quota::default().with_rate(Rate::per_minute(1));
+        let tool = Tool::new("counted", "Echoes", echo).with_quota(once).with_tasks(policy);
+        let server = builder(Limits::default()).with_tasks(tasks::quick()).tool(tool).build()?;
+        let mut client = tasks::client(&server).await;
+        let invalid = json!({"name": "counted", "arguments": {"word": 1}});
+        let answer = client.request("tools/call", invalid.clone()).await?;
+        assert_eq!(answer["isError"], true, "{policy:?}: {answer}");
+        let refused = tasks::refused(&mut client, "tools/call", invalid).await;
+        assert_eq!((refused.code, &refused.data["limit"]), (-32000, &json!("rate")), "{policy:?}");
     }
     Ok(())
 }

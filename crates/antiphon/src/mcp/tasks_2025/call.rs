@@ -60,13 +60,13 @@ impl Handler {
             return Err(method_not_found(format!("the tool `{name}` cannot be called as a task")));
         }
         let arguments = Value::Object(tool.arguments.present(arguments.unwrap_or_default()));
+        let peer = context.peer.clone();
+        let client = self.client(context);
+        count(&self.service, tool, &arguments, &client).await?;
         // What is refused here never was a task, so there is none whose result could tell of it.
         tool.arguments
             .check(&arguments, self.service.runtime.limits.argument_depth)
             .map_err(|error| to_error_data(&error))?;
-        let peer = context.peer.clone();
-        let client = self.client(context);
-        count(&self.service, tool, &arguments, &client).await?;
         let new = tasks_2026::new(&self.service, tool, arguments, &client, task.unwrap_or_default().ttl);
         let view = tasks_2026::begin(&self.service, tasks, new, &client).await?;
         self.follow(tasks, &view, &client, peer);

@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use antiphon::{
-    Limits,
+    Limits, ToolOutput,
     prelude::*,
     seal::{KeyRing, SealConfig},
     task::{TaskConfig, TaskPolicy},
@@ -97,6 +97,27 @@ async fn a_run_on_many_replicas_on_a_bad_day_has_one_first_step_a_run() {
             ("antiphon_entries_total", &[("antiphon_kind", "ask")], 2.0),
         ],
     );
+}
+
+/// Says that it returns a word, and returns none.
+async fn wordless(_: &Ctx, _: ()) -> Result<ToolOutput> {
+    Ok(ToolOutput::default().with_structured(json!({})))
+}
+
+#[tokio::test]
+async fn an_output_that_does_not_fit_its_schema_counts_as_a_failure() {
+    let prometheus = Prometheus::new("told").unwrap();
+    let schema = json!({"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]});
+    let tool = || Tool::new("wordless", "Returns no word", wordless).with_output_schema(schema.clone());
+    let server = Server::builder("told", "1.0.0")
+        .tool(tool())
+        .with_telemetry(Telemetry::new(&prometheus))
+        .build()
+        .unwrap();
+    let mut client = Client::connect(&server, Revision::V2026_07_28).await.unwrap();
+    assert!(client.call("wordless", json!({})).await.unwrap().is_error());
+    let labels = &[("gen_ai_tool_name", "wordless"), ("antiphon_outcome", "failed")];
+    check(&prometheus.text(), &[("antiphon_runs_ended_total", labels, 1.0)]);
 }
 
 #[tokio::test]
