@@ -14,7 +14,7 @@ use crate::{
     exit::{Misused, Outcome},
     global::App,
     print,
-    target::{Reach, Revision},
+    target::{ConnectionArgs, Revision},
 };
 
 /// Connect to a server, show what it is, and keep it under a name. Alone: list what is kept.
@@ -45,7 +45,7 @@ pub(crate) struct Connect {
     #[arg(long, value_name = "NAME=VALUE", requires = "name")]
     env: Vec<String>,
     #[command(flatten)]
-    reach: Reach,
+    reach: ConnectionArgs,
 }
 
 impl Connect {
@@ -64,7 +64,7 @@ impl Connect {
         }
         let definition = self.definition(app)?;
         // What is in the definition now is not said twice.
-        let reach = Reach { header: Vec::new(), ..self.reach.clone() };
+        let reach = ConnectionArgs { header: Vec::new(), ..self.reach.clone() };
         let host = App::host().with_lifecycle(definition.lifecycle()?).build();
         let connection = host.connect(definition.endpoint(&reach, app.verbose)?).await?;
         let info = connection.server().await;

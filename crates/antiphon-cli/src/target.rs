@@ -17,12 +17,12 @@ pub(crate) struct Target {
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ConnectionArgs,
 }
 
 /// How a server is reached.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Reach {
+pub(crate) struct ConnectionArgs {
     /// A header to send along, `Name: value`. May be given several times.
     #[arg(long, value_name = "HEADER", help_heading = "Connection")]
     pub(crate) header: Vec<String>,
@@ -99,7 +99,7 @@ impl Definition {
     }
 
     /// As the command line has it.
-    pub(crate) fn reached(mut self, reach: &Reach) -> Self {
+    pub(crate) fn reached(mut self, reach: &ConnectionArgs) -> Self {
         if reach.sse && self.url.is_some() {
             self.kind = Some("sse".to_owned());
         }
@@ -118,7 +118,7 @@ impl Definition {
     }
 
     /// How it is reached.
-    pub(crate) fn endpoint(&self, reach: &Reach, verbose: bool) -> Result<Endpoint> {
+    pub(crate) fn endpoint(&self, reach: &ConnectionArgs, verbose: bool) -> Result<Endpoint> {
         let this = self.expanded()?;
         match this.kind()? {
             Kind::Http(url) => {
@@ -135,7 +135,7 @@ impl Definition {
     }
 
     /// What is sent along: the server's own headers, those of the command line, and one `Authorization` at most.
-    pub(crate) fn all_headers(&self, reach: &Reach) -> Result<Vec<(String, String)>> {
+    pub(crate) fn all_headers(&self, reach: &ConnectionArgs) -> Result<Vec<(String, String)>> {
         // What was meant to be a value is not repeated: it may be a secret.
         let split = |header: &String| {
             let (name, value) = header.split_once(':')?;
@@ -159,7 +159,7 @@ impl Definition {
     }
 
     /// Nobody may believe that a token was sent that was not.
-    fn without_headers(&self, reach: &Reach) -> Result<()> {
+    fn without_headers(&self, reach: &ConnectionArgs) -> Result<()> {
         if reach.token.is_none() && reach.header.is_empty() && self.headers.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use antiphon_transport::revise::Lines;
+use antiphon_transport::legacy_tasks::Lines;
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt as _, RoleClient,
     model::ProtocolVersion,

@@ -6,7 +6,7 @@ use rmcp::transport::{
     StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
 };
 
-use crate::{endpoint::Endpoint, revised::Revised};
+use crate::{endpoint::Endpoint, legacy_tasks_http::LegacyTasksHttp};
 
 /// A server behind streamable HTTP, with headers.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl HttpEndpoint {
 
 /// Follows a server to another path, as many do for a slash, and nowhere else: what a request carries
 /// is for one server, and a redirect of any other kind loses its body.
-pub(crate) fn client() -> Result<Revised, String> {
+pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
     let redirects = reqwest::redirect::Policy::custom(|redirect| {
         let keeps_body = matches!(redirect.status().as_u16(), 307 | 308);
         let came_from = redirect.previous().last().map(reqwest::Url::origin);
@@ -83,7 +83,7 @@ pub(crate) fn client() -> Result<Revised, String> {
         }
     });
     let built = reqwest::Client::builder().redirect(redirects).build();
-    built.map(Revised).map_err(|error| format!("no HTTP client can be made: {error}"))
+    built.map(LegacyTasksHttp).map_err(|error| format!("no HTTP client can be made: {error}"))
 }
 
 const MAX_REDIRECTS: usize = 5;

@@ -60,14 +60,14 @@ mod form;
 mod host;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http")]
+mod legacy_tasks_http;
 mod ordered;
 mod page;
 #[cfg(feature = "process")]
 mod process;
 #[cfg(feature = "results")]
 mod results;
-#[cfg(feature = "http")]
-mod revised;
 mod sampling;
 mod task;
 mod telemetry;

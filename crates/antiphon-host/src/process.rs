@@ -4,7 +4,7 @@
 
 use std::{io, process::Stdio, time::Duration};
 
-use antiphon_transport::revise::Lines;
+use antiphon_transport::legacy_tasks::Lines;
 use rmcp::{
     RoleClient,
     service::{RxJsonRpcMessage, TxJsonRpcMessage},

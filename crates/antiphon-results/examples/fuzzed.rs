@@ -9,7 +9,7 @@ use antiphon_results::{
     BoxError, ColumnDefinition, CreateOptions, DualResponseServer, DualResponseServerOptions, LinkKeys,
     MemoryStore, Order, Owner, ResourceStore, Result, Rows, Sort,
     source::{PageRequest, Query, Source},
-    store::{Gone, Removal, Resource, ResourceUpdate},
+    store::{Removal, Resource, ResourceUpdate, TombstoneEntry},
 };
 use async_trait::async_trait;
 use axum::Router;
@@ -121,7 +121,7 @@ impl ResourceStore for Doomed {
         self.kept.find_expired(at).await
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         self.kept.tombstone(id).await
     }
 

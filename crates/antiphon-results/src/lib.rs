@@ -39,7 +39,7 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //!
 //! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: making sets, and what bounds them.
 //! - `source`: where rows come from. `Source`, `Query`, `SqlQuery`.
-//! - `snapshot`: rows that are saved, at any size. `SnapshotStore`, `Intake`, `View`; kept by `antiphon-snapshot`.
+//! - `snapshot`: rows that are saved, at any size. `SnapshotStore`, `RowSource`, `View`; kept by `antiphon-snapshot`.
 //! - `store`: where sets are kept. `ResourceStore`, `MemoryStore`, `SharedStore`.
 //! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: who may see a set, and who did.
 //! - `rest`: the routes, and `openapi.json`.
@@ -105,10 +105,10 @@ pub use self::{
 #[cfg(feature = "server")]
 pub use self::{
     link::{Link, LinkKeys, LinkOptions, Scope},
-    response::{Cut, DualResponse},
+    response::{DualResponse, Omitted},
     server::{
         Access, Action, AuditEvent, Authorize, Consistency, CreateOptions, DualResponseServer,
-        DualResponseServerOptions, Life, LinkAccess, Page, PageOptions, QueryOptions, ResultLimits,
+        DualResponseServerOptions, Expiry, LinkAccess, Page, PageOptions, QueryOptions, ResultLimits,
         SetExport,
     },
     source::{Query, Source},

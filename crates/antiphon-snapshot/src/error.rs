@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The address of the store is none, or of a kind this was not built for; the text says what to do.
     #[error("{0}")]
-    Place(String),
+    InvalidUrl(String),
     /// The object store failed.
     #[error("the object store failed")]
     Store(#[from] object_store::Error),
@@ -65,7 +65,7 @@ impl From<Error> for DualResponseError {
                 Ok(error) => *error,
                 Err(source) => Self::Query(source),
             },
-            Error::Place(text) => Self::Config(text),
+            Error::InvalidUrl(text) => Self::Config(text),
             error => Self::Snapshot(error.into()),
         }
     }

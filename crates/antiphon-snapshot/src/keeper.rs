@@ -3,8 +3,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use antiphon_results::{
     DualResponseError, Owner, Rows,
     snapshot::{
-        Abilities, Aggregate, Begun, ColumnStats, Export, ExportFormat, ExportRequest, Intake, IntakeOptions,
-        Manifest, SnapshotId, SnapshotPage, SnapshotStore, Taken, View,
+        Aggregate, ColumnStats, Export, ExportFormat, ExportRequest, Manifest, RowSource,
+        SnapshotCapabilities, SnapshotId, SnapshotPage, SnapshotStore, SnapshotWrite, SnapshotWriteOptions,
+        Taken, View,
     },
 };
 use async_trait::async_trait;
@@ -45,7 +46,7 @@ impl Snapshots {
     ///
     /// # Errors
     ///
-    /// [`Error::Place`](crate::Error::Place) when the address is none, is of a kind this was not built for, or names a
+    /// [`Error::InvalidUrl`](crate::Error::InvalidUrl) when the address is none, is of a kind this was not built for, or names a
     /// folder that cannot be made.
     pub fn open(address: &str) -> Result<Self> {
         Self::open_with(address, [], SnapshotConfig::default())
@@ -104,19 +105,19 @@ impl Snapshots {
 
 #[async_trait]
 impl SnapshotStore for Snapshots {
-    fn abilities(&self) -> Abilities {
+    fn capabilities(&self) -> SnapshotCapabilities {
         let formats = ExportFormat::ALL.into_iter();
         let written = |format: &ExportFormat| *format != ExportFormat::Xlsx || cfg!(feature = "xlsx");
-        Abilities::new(cfg!(feature = "sql"), formats.filter(written))
+        SnapshotCapabilities::new(cfg!(feature = "sql"), formats.filter(written))
     }
 
     async fn begin(
         &self,
         id: &SnapshotId,
-        intake: Intake,
-        options: IntakeOptions,
-    ) -> Result<Begun, DualResponseError> {
-        Ok(crate::ingest::begin(&self.inner, id, intake, options).await?)
+        row_source: RowSource,
+        options: SnapshotWriteOptions,
+    ) -> Result<SnapshotWrite, DualResponseError> {
+        Ok(crate::ingest::begin(&self.inner, id, row_source, options).await?)
     }
 
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest, DualResponseError> {
@@ -168,7 +169,7 @@ impl SnapshotStore for Snapshots {
         tables: &[(String, SnapshotId)],
         sql: &str,
         owner: &Owner,
-    ) -> Result<Intake, DualResponseError> {
+    ) -> Result<RowSource, DualResponseError> {
         #[cfg(feature = "sql")]
         return crate::sql::query(&self.inner, tables, sql, owner).await;
         #[cfg(not(feature = "sql"))]
@@ -216,8 +217,8 @@ mod tests {
         let cache = &snapshots.inner.cache;
         let id = SnapshotId::new(&Owner::nobody(), "rs_1");
         let rows = Rows::from_json_array(r#"[{"a":1}]"#).unwrap();
-        let intake = Intake::rows(stream::iter([Ok(rows)]));
-        snapshots.begin(&id, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+        let row_source = RowSource::rows(stream::iter([Ok(rows)]));
+        snapshots.begin(&id, row_source, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap();
         snapshots.manifest(&id).await.unwrap();
         cache.run_pending_tasks().await;
         assert_eq!(cache.entry_count(), 1);

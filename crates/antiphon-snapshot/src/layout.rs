@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 
 /// Where the files of a snapshot, or of a view of one, lie.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place {
+pub(crate) struct SnapshotFolder {
     pub(crate) folder: Path,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn share_of(path: &Path) -> Option<&str> {
     path.filename()?.strip_prefix(OWNER)?.split_once('-').map(|(share, _)| share)
 }
 
-impl Place {
+impl SnapshotFolder {
     pub(crate) fn of(prefix: &Path, id: &SnapshotId) -> Self {
         Self { folder: prefix.clone().join(id.place.as_str()).join(id.set.as_str()) }
     }

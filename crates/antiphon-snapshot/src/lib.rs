@@ -7,7 +7,7 @@
 //! ```
 //! use antiphon_results::{
 //!     BoxError, Owner, Rows,
-//!     snapshot::{ExportFormat, ExportRequest, Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _},
+//!     snapshot::{ExportFormat, ExportRequest, RowSource, SnapshotWriteOptions, SnapshotId, SnapshotPage, SnapshotStore as _},
 //! };
 //! use antiphon_snapshot::Snapshots;
 //! use futures_util::{TryStreamExt as _, stream};
@@ -26,7 +26,7 @@
 //!     Ok::<_, BoxError>(rows)
 //! });
 //! let id = SnapshotId::new(&Owner::nobody(), "rs_sales");
-//! let begun = snapshots.begin(&id, Intake::rows(stream::iter(parts)), IntakeOptions::sample(15)).await?;
+//! let begun = snapshots.begin(&id, RowSource::rows(stream::iter(parts)), SnapshotWriteOptions::sample(15)).await?;
 //! assert_eq!(begun.sample.len(), 15);
 //! let written = begun.rest.await?;
 //! assert_eq!(written.rows, 10_000);
@@ -51,7 +51,7 @@
 //!
 //! ```
 //! use antiphon_results::{
-//!     Access, CreateOptions, DualResponseServer, DualResponseServerOptions, PageOptions, Rows, Source, snapshot::Intake,
+//!     Access, CreateOptions, DualResponseServer, DualResponseServerOptions, PageOptions, Rows, Source, snapshot::RowSource,
 //! };
 //! use antiphon_snapshot::Snapshots;
 //! use futures_util::stream;
@@ -63,7 +63,7 @@
 //!     .with_snapshots(Snapshots::open("memory:")?);
 //! let results = DualResponseServer::new(options)?;
 //!
-//! let source = Source::snapshot(Intake::rows(stream::iter([Ok(rows)])));
+//! let source = Source::snapshot(RowSource::rows(stream::iter([Ok(rows)])));
 //! let set = results.create_response(CreateOptions::new("Sales", source).complete()).await?;
 //! let page = results.page(&set.resource_id, &Access::Program, PageOptions::new(1, 100)).await?;
 //! assert_eq!((set.total_count, page.rows.len()), (2, 1));
@@ -83,7 +83,7 @@
 //! # The parts
 //!
 //! - [`Snapshots`], [`SnapshotConfig`]: where rows are kept, and how. [`Bucket`]: an object store that you have already.
-//! - [`Intake`](antiphon_results::snapshot::Intake): rows as JSON. [`Batches`]: as Arrow. `from_postgres`, `from_mysql`,
+//! - [`RowSource`](antiphon_results::snapshot::RowSource): rows as JSON. [`Batches`]: as Arrow. `from_postgres`, `from_mysql`,
 //!   `from_sqlite`: those of a query, with the database's types.
 //! - [`arrow`], [`object_store`]: the versions that are spoken here.
 //!
@@ -118,7 +118,7 @@
 //!
 //! 1,000 columns; 16 views of a snapshot, of 4 columns to sort by each, and whoever makes one more removes the oldest;
 //! queries of 16 KiB over 16 tables. Rows and bytes are bounded by
-//! [`IntakeOptions`](antiphon_results::snapshot::IntakeOptions), memory, disk and time by [`SnapshotConfig`]. An object
+//! [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions), memory, disk and time by [`SnapshotConfig`]. An object
 //! store must be able to create an object only if there is none: S3 by `If-None-Match`, and so must those that speak its
 //! protocol.
 //!

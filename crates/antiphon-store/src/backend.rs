@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     bus::Bus,
     queue::Queue,
-    steady::{Steady, SteadyConfig},
+    retrying::{Retrying, RetryingConfig},
     store::Store,
 };
 
@@ -42,7 +42,7 @@ impl Backend {
         self
     }
 
-    /// Sets for how long [`steady`](Self::steady) makes a call again that fails for want of the backend, and so for how
+    /// Sets for how long [`retrying`](Self::retrying) makes a call again that fails for want of the backend, and so for how
     /// long a server's calls outlast a failover. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
@@ -50,16 +50,16 @@ impl Backend {
         self
     }
 
-    /// Tries again what failed, and settles what became uncertain: see [`Steady`]. What servers are given
-    /// is made steady by them; do it yourself for what you keep beside it.
+    /// Retries failed calls, and finds out what became of uncertain writes: see [`Retrying`]. A server does this to its own
+    /// backend. Do it yourself for a backend that you use beside it.
     #[must_use]
-    pub fn steady(self) -> Self {
-        let mut config = SteadyConfig::default();
+    pub fn retrying(self) -> Self {
+        let mut config = RetryingConfig::default();
         config.patience = self.patience.unwrap_or(config.patience);
         Self {
-            store: Arc::new(Steady::new(self.store).with_config(config.clone())),
-            queue: Arc::new(Steady::new(self.queue).with_config(config.clone())),
-            bus: Arc::new(Steady::new(self.bus).with_config(config)),
+            store: Arc::new(Retrying::new(self.store).with_config(config.clone())),
+            queue: Arc::new(Retrying::new(self.queue).with_config(config.clone())),
+            bus: Arc::new(Retrying::new(self.bus).with_config(config)),
             patience: self.patience,
         }
     }

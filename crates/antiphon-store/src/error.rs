@@ -61,7 +61,7 @@ pub enum Error {
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
     /// The backend failed, and **what was asked may or may not have been done**.
-    /// [`Steady`](crate::Steady) finds out.
+    /// [`Retrying`](crate::Retrying) finds out.
     #[error("{backend} failed")]
     Backend {
         /// Which backend.

@@ -42,7 +42,7 @@
 //! - [`Bus`]: events to whoever listens now.
 //! - [`Backend`]: one of each, which need not be of one kind.
 //! - [`Memory`]: all three in one process; `postgres`, `redis` and `nats`: all three for many.
-//! - [`Steady`]: makes calls again that failed, and finds out what became of a write whose answer was lost.
+//! - [`Retrying`]: makes calls again that failed, and finds out what became of a write whose answer was lost.
 //! - [`Pieces`]: a value that is larger than one record can be.
 //! - [`name`]: what may name a key, a log, a queue, a job or a topic.
 //! - `conformance`: the contracts as tests, for a backend of your own. `flaky`: faults from a seed.
@@ -72,7 +72,7 @@
 //!   what hangs on it; here it is claimed, cleaned up after, and then deleted.
 //! - **No exactly once.** A worker can die after the work and before the acknowledgement, so jobs come
 //!   again, and say which attempt it is; a lease that was lost can change nothing.
-//! - **Nothing is retried in secret.** A backend makes each call once; [`Steady`] is where calls are made
+//! - **Nothing is retried in secret.** A backend makes each call once; [`Retrying`] is where calls are made
 //!   again, because only there can a writer tell its own write from another's.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -85,7 +85,7 @@ mod error;
 mod memory;
 mod pieces;
 mod queue;
-mod steady;
+mod retrying;
 mod store;
 #[cfg(any(feature = "nats", feature = "tls"))]
 mod tls;
@@ -110,6 +110,6 @@ pub use self::{
     queue::{
         DeadJob, Depth, EXACT_DEPTH, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig, check_job,
     },
-    steady::{Steady, SteadyConfig},
+    retrying::{Retrying, RetryingConfig},
     store::{Cursor, ENTRY_COST, MAX_VALUE, Page, Record, Revision, Store, check_entries, check_value},
 };

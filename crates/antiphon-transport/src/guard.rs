@@ -103,7 +103,7 @@ pub type Refused = (StatusCode, &'static str);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Guard {
-    hosts: Arc<[Place]>,
+    hosts: Arc<[HostPort]>,
     origins: Arc<[Origin]>,
     /// Whether a request must name a host.
     named: bool,
@@ -113,7 +113,7 @@ pub struct Guard {
 
 /// A host and, unless any will do, a port.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct HostPort {
     host: String,
     port: Option<u16>,
 }
@@ -124,7 +124,7 @@ enum Origin {
     Null,
     From {
         scheme: String,
-        place: Place,
+        place: HostPort,
     },
     /// Whoever it is.
     Any,
@@ -136,7 +136,7 @@ impl Guard {
     /// page's, and is answered.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
-            hosts: hosts.iter().map(|host| Place::listed(host)).collect(),
+            hosts: hosts.iter().map(|host| HostPort::listed(host)).collect(),
             origins: origins.iter().filter_map(|origin| Origin::listed(origin)).collect(),
             named: true,
             own: false,
@@ -193,7 +193,7 @@ impl Guard {
 
 /// What a request says of whom it asks.
 enum Host {
-    Named(Place),
+    Named(HostPort),
     None,
     /// Two of them, of which a proxy and we might believe different ones; or one that is none.
     Odd,
@@ -203,14 +203,14 @@ fn host(headers: &HeaderMap, uri: &Uri) -> Host {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
-            Authority::try_from(host.as_bytes()).map_or(Host::Odd, |host| Host::Named(Place::of(&host)))
+            Authority::try_from(host.as_bytes()).map_or(Host::Odd, |host| Host::Named(HostPort::of(&host)))
         }
         (Some(_), Some(_)) => Host::Odd,
-        (None, _) => uri.authority().map_or(Host::None, |host| Host::Named(Place::of(host))),
+        (None, _) => uri.authority().map_or(Host::None, |host| Host::Named(HostPort::of(host))),
     }
 }
 
-impl Place {
+impl HostPort {
     fn of(authority: &Authority) -> Self {
         Self { host: bare(authority.host()), port: authority.port_u16() }
     }
@@ -238,7 +238,7 @@ impl Origin {
         }
         let uri = Uri::try_from(text).ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
-        Some(Self::From { scheme, place: Place::of(uri.authority()?) })
+        Some(Self::From { scheme, place: HostPort::of(uri.authority()?) })
     }
 
     /// From a list in a configuration, where the port may be `*`.

@@ -15,7 +15,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 #[cfg(feature = "__server")]
 use crate::weight::{MemoryBudget, Share, Weight};
-use crate::{Error, Result, revise};
+use crate::{Error, Result, legacy_tasks};
 
 /// The code of an error that a transport, not the peer, has to tell. JSON-RPC leaves it to us.
 pub const TRANSPORT_ERROR: i32 = -32000;
@@ -32,8 +32,8 @@ pub(crate) trait Role: ServiceRole {
 
 #[cfg(feature = "__server")]
 impl Role for rmcp::RoleServer {
-    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = revise::server_in;
-    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = revise::server_out;
+    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = legacy_tasks::server_in;
+    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = legacy_tasks::server_out;
 
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
         let rmcp::model::ClientNotification::CancelledNotification(cancelled) = notification else {
@@ -45,8 +45,8 @@ impl Role for rmcp::RoleServer {
 
 #[cfg(feature = "__client")]
 impl Role for rmcp::RoleClient {
-    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = revise::client_in;
-    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = revise::client_out;
+    const INCOMING: fn(&[u8]) -> Option<Vec<u8>> = legacy_tasks::client_in;
+    const OUTGOING: fn(&[u8]) -> Option<Vec<u8>> = legacy_tasks::client_out;
 
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId> {
         let rmcp::model::ServerNotification::CancelledNotification(cancelled) = notification else {

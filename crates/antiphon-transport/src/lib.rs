@@ -21,8 +21,8 @@ pub mod headers;
 pub mod identity;
 #[cfg(feature = "server")]
 pub mod jitter;
-#[cfg(feature = "revise")]
-pub mod revise;
+#[cfg(feature = "legacy-tasks")]
+pub mod legacy_tasks;
 pub mod revision;
 #[cfg(feature = "server")]
 pub mod session;
@@ -34,7 +34,7 @@ pub mod streamable;
 pub mod trace;
 #[cfg(feature = "__websocket")]
 pub mod websocket;
-#[cfg(feature = "revise")]
+#[cfg(feature = "legacy-tasks")]
 pub mod weight;
 
 pub use error::{Error, Result};

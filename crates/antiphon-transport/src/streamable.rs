@@ -12,7 +12,7 @@ use crate::weight::{Share, Weight};
 #[derive(Clone, Debug, Default)]
 pub struct Streamable {
     /// Set by the handler if it rejects the request because of a limit.
-    pub shed: Shed,
+    pub shed: RejectionSlot,
     /// The memory that the request takes.
     pub room: Option<Room>,
 }
@@ -36,9 +36,9 @@ impl Room {
 
 /// Tells the endpoint that a request was rejected because of a limit, so that the response gets the matching HTTP status.
 #[derive(Clone, Debug, Default)]
-pub struct Shed(Arc<OnceLock<(bool, u64)>>);
+pub struct RejectionSlot(Arc<OnceLock<(bool, u64)>>);
 
-impl Shed {
+impl RejectionSlot {
     /// Says that the request was rejected: whether by a limit of this caller, and after how many seconds to try again.
     pub fn set(&self, own: bool, retry_after: u64) {
         let _ = self.0.set((own, retry_after));

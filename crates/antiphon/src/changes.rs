@@ -17,7 +17,7 @@ use crate::url_elicitation::MAX_ELICITATION_ID;
 /// Cloning it clones the handle; it may be kept and used from anywhere.
 #[derive(Clone, Debug)]
 pub struct Changes {
-    sender: broadcast::Sender<Told>,
+    sender: broadcast::Sender<ChangeNotice>,
     /// The other replicas, if there are any.
     others: Option<Arc<dyn Announce>>,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Change {
 
 /// A change that clients are to hear of.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct ChangeNotice {
     pub(crate) change: Change,
     /// Which announcement it is, where several replicas may pass it on to one client.
     pub(crate) id: Option<ChangeId>,
@@ -62,7 +62,7 @@ impl Default for Changes {
 
 impl Changes {
     /// Changes that all replicas tell of.
-    pub(crate) fn shared(sender: broadcast::Sender<Told>, others: Arc<dyn Announce>) -> Self {
+    pub(crate) fn shared(sender: broadcast::Sender<ChangeNotice>, others: Arc<dyn Announce>) -> Self {
         Self { sender, others: Some(others) }
     }
 
@@ -106,15 +106,15 @@ impl Changes {
         match &self.others {
             Some(others) => Arc::clone(others).announce(change),
             // Nobody listening is not a failure.
-            None => drop(self.sender.send(Told { change, id: None })),
+            None => drop(self.sender.send(ChangeNotice { change, id: None })),
         }
     }
 
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Told> {
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<ChangeNotice> {
         self.sender.subscribe()
     }
 
-    pub(crate) fn channel() -> broadcast::Sender<Told> {
+    pub(crate) fn channel() -> broadcast::Sender<ChangeNotice> {
         broadcast::Sender::new(BACKLOG)
     }
 }

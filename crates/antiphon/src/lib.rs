@@ -79,6 +79,7 @@
 mod base;
 mod changes;
 pub mod ctx;
+mod durable;
 pub mod elicitation;
 mod error;
 pub mod exchange;
@@ -89,7 +90,6 @@ mod function;
 pub mod fuzzing;
 #[cfg(feature = "http")]
 pub mod http;
-mod keep;
 pub mod limits;
 mod mcp;
 pub mod model;

@@ -12,7 +12,7 @@ pub const CONTEXT_META: &str = "antiphon/elicit-context";
 /// `URLElicitationRequiredError` of 2025-11-25: the caller must visit pages first.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
-/// The notification a server sends when a page is done with its visitor.
+/// The notification a server sends when a page is done with its request.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 /// The longest elicitation ID whose completion is sent to a client, in bytes.

@@ -2,7 +2,7 @@
 //! something that asks a model.
 
 use antiphon::llm::{BoxFuture, Model, Reply, Request, Usage};
-use antiphon::results::{CreateOptions, DualResponse, DualResponseServer, Rows, Source, snapshot::Intake};
+use antiphon::results::{CreateOptions, DualResponse, DualResponseServer, Rows, Source, snapshot::RowSource};
 use antiphon::{ServerBuilder, prelude::*, task::TaskPolicy};
 use checkout::Ledger;
 use futures_util::stream;
@@ -62,7 +62,7 @@ async fn roster(ctx: &Ctx, roster: Roster) -> Result<DualResponse> {
         }
         Ok(rows)
     });
-    let source = Source::snapshot(Intake::rows(stream::iter(parts)));
+    let source = Source::snapshot(RowSource::rows(stream::iter(parts)));
     ctx.dual_response(CreateOptions::new(title, source).complete()).await
 }
 

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use antiphon::{http::HttpConfig, prelude::*};
-use antiphon_transport::{fuzzing::judge, revise};
+use antiphon_transport::{fuzzing::judge, legacy_tasks};
 use axum::{Router, body::Body, http::Request};
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
@@ -46,14 +46,16 @@ pub fn messages(data: &[u8]) {
 }
 
 fn revised(bytes: &[u8]) {
-    for revise in [revise::server_in, revise::server_out, revise::client_in, revise::client_out] {
+    for revise in
+        [legacy_tasks::server_in, legacy_tasks::server_out, legacy_tasks::client_in, legacy_tasks::client_out]
+    {
         if let Some(revised) = revise(bytes) {
             // A byte order mark stays where it was: whether it is overlooked is for whoever reads the message next.
             let json = revised.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&revised);
             assert!(serde_json::from_slice::<IgnoredAny>(json).is_ok(), "what is revised is JSON");
         }
     }
-    let _ = revise::asks_for_capabilities(bytes);
+    let _ = legacy_tasks::asks_for_capabilities(bytes);
 }
 
 const HELLO: &[u8] = br#"{"jsonrpc":"2.0","id":"first","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"fuzz","version":"1"}}}

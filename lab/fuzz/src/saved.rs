@@ -8,7 +8,8 @@ use std::sync::{
 use antiphon_results::{
     Owner, Rows,
     snapshot::{
-        ExportFormat, ExportRequest, Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _,
+        ExportFormat, ExportRequest, RowSource, SnapshotId, SnapshotPage, SnapshotStore as _,
+        SnapshotWriteOptions,
     },
 };
 use antiphon_snapshot::{
@@ -70,8 +71,10 @@ pub fn ingest(data: &[u8]) {
     run(async {
         let (shelf, count) = (shelf(), rows.len());
         let id = SnapshotId::new(&Owner::nobody(), shelf.set());
-        let intake = Intake::rows(stream::iter([Ok(rows)]));
-        let Ok(begun) = shelf.snapshots.begin(&id, intake, IntakeOptions::sample(3)).await else { return };
+        let row_source = RowSource::rows(stream::iter([Ok(rows)]));
+        let Ok(begun) = shelf.snapshots.begin(&id, row_source, SnapshotWriteOptions::sample(3)).await else {
+            return;
+        };
         let written = begun.rest.await;
         let read = shelf.read(&id).await;
         if let Ok(written) = written {
@@ -141,8 +144,9 @@ mod tests {
                 let shelf = shelf();
                 let set = shelf.set();
                 let id = SnapshotId::new(&Owner::nobody(), set.as_str());
-                let intake = Intake::rows(stream::iter([Ok(rows)]));
-                let begun = shelf.snapshots.begin(&id, intake, IntakeOptions::sample(3)).await.unwrap();
+                let row_source = RowSource::rows(stream::iter([Ok(rows)]));
+                let begun =
+                    shelf.snapshots.begin(&id, row_source, SnapshotWriteOptions::sample(3)).await.unwrap();
                 begun.rest.await.unwrap();
                 let files = shelf.objects.list(Some(&Path::from(format!("all/{set}"))));
                 let files: Vec<_> = files.try_collect().await.unwrap();

@@ -7,7 +7,7 @@ use std::{
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _, View},
+    snapshot::{SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions, View},
 };
 use antiphon_snapshot::{
     Batches, SnapshotConfig, Snapshots,
@@ -48,8 +48,8 @@ async fn snapshots() -> &'static Snapshots {
         ("founded", Arc::new(Date32Array::from_iter_values(0..ROWS))),
     ];
     let batch = RecordBatch::try_from_iter(columns).expect("they are as long as each other");
-    let intake = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
-    let begun = snapshots.begin(&id(), intake, IntakeOptions::sample(1)).await.expect("it begins");
+    let row_source = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
+    let begun = snapshots.begin(&id(), row_source, SnapshotWriteOptions::sample(1)).await.expect("it begins");
     begun.rest.await.expect("it is written");
     SNAPSHOTS.get_or_init(|| snapshots)
 }
@@ -87,7 +87,7 @@ pub fn sql(data: &[u8]) {
         let tables = [("result".to_owned(), id())];
         let Some(rows) = unbroken(snapshots.query(&tables, text, &Owner::nobody()).await) else { return };
         let answer = SnapshotId::new(&Owner::nobody(), "rs_answer");
-        let _ = unbroken(snapshots.begin(&answer, rows, IntakeOptions::sample(1)).await);
+        let _ = unbroken(snapshots.begin(&answer, rows, SnapshotWriteOptions::sample(1)).await);
     });
     let resident = resident();
     assert!(resident < MAX_RESIDENT, "the process has {resident} bytes of memory");

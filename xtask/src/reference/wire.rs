@@ -76,7 +76,7 @@ pub(super) fn page(project: &Project, trees: &[&Tree]) -> Result<String> {
         }
         writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
     }
-    page.push_str("\n## Methods\n\nOf tasks of 2025-11-25, between our own layer and the SDK, which does not know them; `antiphon_transport::revise` says more.\n\n| method | on the wire |\n|---|---|\n");
+    page.push_str("\n## Methods\n\nOf tasks of 2025-11-25, between our own layer and the SDK, which does not know them; `antiphon_transport::legacy_tasks` says more.\n\n| method | on the wire |\n|---|---|\n");
     for (method, what) in METHODS {
         writeln!(page, "| `{method}` | {what} |")?;
     }

@@ -17,7 +17,7 @@ use crate::{
     config::{Definition, Kind},
     global::App,
     secrets,
-    target::{Reach, Revision},
+    target::{ConnectionArgs, Revision},
 };
 
 /// How long a server may take to be connected to, or to list what it has. `npx` may have to fetch it first.
@@ -46,7 +46,7 @@ fn able() -> HostBuilder {
         .with_roots([])
 }
 
-pub(crate) async fn gather(app: &App, server: &str, reach: &Reach) -> Result<Report> {
+pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> Result<Report> {
     let definition = Definition::find(server, &app.config)?.reached(reach);
     let endpoint = definition.endpoint(reach, app.verbose)?;
     let mut report = Report { server: server.to_owned(), ..Report::default() };

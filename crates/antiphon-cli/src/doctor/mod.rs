@@ -14,7 +14,7 @@ use self::{
     checks::{Finding, Level},
     report::Report,
 };
-use crate::{exit::Outcome, global::App, print, target::Reach};
+use crate::{exit::Outcome, global::App, print, target::ConnectionArgs};
 
 /// Find out what a server declares and what will work with it. No tool is called.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Doctor {
     #[arg(value_name = "SERVER", required = true)]
     servers: Vec<String>,
     #[command(flatten)]
-    reach: Reach,
+    reach: ConnectionArgs,
 }
 
 impl Doctor {

@@ -7,14 +7,14 @@ use reqwest::{Client, RequestBuilder, redirect::Policy};
 use serde_json::json;
 
 use super::report::Web;
-use crate::{config::Definition, target::Reach};
+use crate::{config::Definition, target::ConnectionArgs};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A web page of somebody else's. The name can belong to nobody.
 const FOREIGN: &str = "https://somebody-else.invalid";
 
 /// Looks; `None` if nothing can be said.
-pub(crate) async fn probe(url: &str, definition: &Definition, reach: &Reach) -> Option<Web> {
+pub(crate) async fn probe(url: &str, definition: &Definition, reach: &ConnectionArgs) -> Option<Web> {
     let parsed = url::Url::parse(url).ok()?;
     let host = parsed.host_str()?;
     let mut web = Web {
@@ -39,7 +39,13 @@ pub(crate) async fn probe(url: &str, definition: &Definition, reach: &Reach) -> 
 const SESSION: &str = "mcp-session-id";
 
 /// Ends the session that was begun, if one was: nobody needs it.
-async fn end(client: &Client, url: &str, definition: &Definition, reach: &Reach, answer: &reqwest::Response) {
+async fn end(
+    client: &Client,
+    url: &str,
+    definition: &Definition,
+    reach: &ConnectionArgs,
+    answer: &reqwest::Response,
+) {
     if let Some(id) = answer.headers().get(SESSION) {
         let request = with_headers(client.delete(url), definition, reach);
         let _ = request
@@ -59,7 +65,11 @@ fn initialize(client: &Client, url: &str) -> RequestBuilder {
         .json(&json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}))
 }
 
-fn with_headers(mut request: RequestBuilder, definition: &Definition, reach: &Reach) -> RequestBuilder {
+fn with_headers(
+    mut request: RequestBuilder,
+    definition: &Definition,
+    reach: &ConnectionArgs,
+) -> RequestBuilder {
     let headers = definition.expanded().and_then(|definition| definition.all_headers(reach));
     for (name, value) in headers.unwrap_or_default() {
         request = request.header(name, value);

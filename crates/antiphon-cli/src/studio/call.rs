@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{
-    desk::chain,
     feed::Feed,
+    questions::chain,
     session::{Session, Wanted, is_legacy},
 };
 
@@ -35,7 +35,7 @@ pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, canc
         let _ = tokio::time::timeout(GOODBYE, task.cancel()).await;
     }
     // Before its questions are withdrawn: what is asked from here on is not of this call.
-    session.desk.end();
+    session.questions.end();
     // A server of 2025-11-25 may take its time to withdraw what it asked in a session.
     session.asks.withdraw();
     // The page may call again as soon as it hears of the end.

@@ -4,9 +4,9 @@ mod api;
 mod asks;
 mod assets;
 mod call;
-mod desk;
 mod feed;
 mod guard;
+mod questions;
 mod refusal;
 mod session;
 mod sessions;
@@ -25,7 +25,9 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use self::sessions::Sessions;
-use crate::{config::ModelChoice, doorway::Doorway, exit::Outcome, global::App, print, target::Reach};
+use crate::{
+    config::ModelChoice, doorway::Doorway, exit::Outcome, global::App, print, target::ConnectionArgs,
+};
 
 /// Open a page in the browser to call tools, answer what they ask, and watch their runs.
 ///
@@ -46,7 +48,7 @@ pub(crate) struct Studio {
     #[arg(long)]
     no_open: bool,
     #[command(flatten)]
-    reach: Reach,
+    reach: ConnectionArgs,
     #[command(flatten)]
     model: ModelChoice,
 }

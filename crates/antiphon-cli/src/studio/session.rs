@@ -11,7 +11,7 @@ use antiphon_transport::revision;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::{asks::Asks, call, desk::Desk, feed::Feed, refusal::Refusal, viewer::Viewer};
+use super::{asks::Asks, call, feed::Feed, questions::PendingQuestions, refusal::Refusal, viewer::Viewer};
 use crate::{global::App, target::Target};
 
 /// A person watches, and ends what goes round in circles.
@@ -25,7 +25,7 @@ pub(super) struct Session {
     pub(super) connection: Connection,
     pub(super) feed: Arc<Feed>,
     pub(super) asks: Arc<Asks>,
-    pub(super) desk: Desk,
+    pub(super) questions: PendingQuestions,
     pub(super) viewer: Viewer,
     model: Option<String>,
     running: Mutex<Option<Running>>,
@@ -58,15 +58,15 @@ impl Session {
     ) -> anyhow::Result<Self> {
         let feed = Arc::new(Feed::new());
         let asks = Arc::new(Asks::new(&id, Arc::clone(&feed)));
-        let desk = Desk::new(Arc::clone(&feed), Arc::clone(&asks));
+        let questions = PendingQuestions::new(Arc::clone(&feed), Arc::clone(&asks));
         let mut host = App::host()
-            .with_forms(desk.clone())
-            .with_pages(desk.clone())
+            .with_forms(questions.clone())
+            .with_pages(questions.clone())
             .with_events(listener(Arc::clone(&feed)))
             .with_limits(HostLimits::default().with_rounds(ROUNDS));
         let name = model.as_ref().map(|model| model.name().to_owned());
         if let Some(model) = model {
-            host = host.with_model(desk.watched(model)).with_approval(desk.clone());
+            host = host.with_model(questions.watched(model)).with_approval(questions.clone());
         }
         let connection = app.connect(target, host).await?;
         let info = connection.server().await;
@@ -76,7 +76,7 @@ impl Session {
         }
         let (server, viewer) = (target.server.clone(), Viewer::new(target, &app.config)?);
         let (running, calls) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { id, server, connection, feed, asks, desk, viewer, model: name, running, calls })
+        Ok(Self { id, server, connection, feed, asks, questions, viewer, model: name, running, calls })
     }
 
     /// What the server is, and its tools.
@@ -116,7 +116,7 @@ impl Session {
         let cancel = Arc::new(Notify::new());
         *running = Some(Running { call: call.clone(), cancel: Arc::clone(&cancel) });
         drop(running);
-        self.desk.begin(number);
+        self.questions.begin(number);
         let (this, id) = (Arc::clone(self), call.clone());
         tokio::spawn(async move { Box::pin(call::run(&this, &id, wanted, &cancel)).await });
         Ok(call)

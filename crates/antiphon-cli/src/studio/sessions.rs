@@ -16,7 +16,7 @@ use crate::{
     config::{Config, Kind},
     exit::Misused,
     global::App,
-    target::{Reach, Revision, Target},
+    target::{ConnectionArgs, Revision, Target},
 };
 
 /// More servers than this at a time are not for one person.
@@ -31,12 +31,16 @@ pub(super) struct Sessions {
     app: App,
     model: Option<Arc<dyn Model>>,
     /// The server that was named on the command line, and how it is reached. Its token is for nobody else.
-    first: Option<(String, Reach)>,
+    first: Option<(String, ConnectionArgs)>,
     open: Mutex<BTreeMap<String, Arc<Session>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(app: &App, model: Option<Arc<dyn Model>>, first: Option<(String, Reach)>) -> Self {
+    pub(super) fn new(
+        app: &App,
+        model: Option<Arc<dyn Model>>,
+        first: Option<(String, ConnectionArgs)>,
+    ) -> Self {
         let App { json, verbose, interactive, config } = app;
         let app = App { json: *json, verbose: *verbose, interactive: *interactive, config: config.clone() };
         Self { app, model, first, open: Mutex::default() }
@@ -75,7 +79,7 @@ impl Sessions {
     ) -> Result<Arc<Session>, Refusal> {
         let mut reach = match &self.first {
             Some((first, reach)) if first == server => reach.clone(),
-            _ => Reach::default(),
+            _ => ConnectionArgs::default(),
         };
         reach.revision = match revision {
             None => None,

@@ -21,14 +21,14 @@ use tokio::sync::{Mutex, OnceCell};
 use super::{AuthConfig, BoxError, ClientKey, Grant, Person, store::Shared};
 use crate::{
     error::{Error, Result},
-    revised::Revised,
+    legacy_tasks_http::LegacyTasksHttp,
 };
 
 /// Who comes by tokens for one endpoint, and all its connections.
 pub(crate) struct Authority {
     url: String,
     config: AuthConfig,
-    client: OnceCell<AuthClient<Revised>>,
+    client: OnceCell<AuthClient<LegacyTasksHttp>>,
     /// Locked while somebody authorizes: a person is sent to one page at a time.
     known: Mutex<Known>,
     /// How often somebody authorized. Who was refused with an older token only has to try again.
@@ -82,7 +82,7 @@ impl Authority {
     }
 
     /// The client whose requests carry tokens. Made once, so that all connections share them.
-    pub(crate) async fn client(&self) -> Result<AuthClient<Revised>> {
+    pub(crate) async fn client(&self) -> Result<AuthClient<LegacyTasksHttp>> {
         let made = self.client.get_or_try_init(|| async {
             let mut manager = self.manager().await?;
             if manager.initialize_from_store().await?

@@ -21,8 +21,8 @@ impl Telling {
         Spanned
     }
 
-    pub(crate) fn request(&self, _: &str, _: &mut Value) -> Asked {
-        Asked
+    pub(crate) fn request(&self, _: &str, _: &mut Value) -> RequestSpan {
+        RequestSpan
     }
 
     pub(crate) fn answer(&self, _: &str, _: &Value) -> Spanned {
@@ -39,10 +39,10 @@ impl Spanned {
     }
 }
 
-pub(crate) struct Asked;
+pub(crate) struct RequestSpan;
 
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
-impl Asked {
+impl RequestSpan {
     pub(crate) fn within<F: Future>(&self, work: F) -> F {
         work
     }

@@ -102,8 +102,8 @@ impl Telling {
     }
 
     /// One request. Its `_meta` tells the server where it belongs.
-    pub(crate) fn request(&self, method: &str, params: &mut Value) -> Asked {
-        let Some(telling) = &self.0 else { return Asked(None) };
+    pub(crate) fn request(&self, method: &str, params: &mut Value) -> RequestSpan {
+        let Some(telling) = &self.0 else { return RequestSpan(None) };
         let name = match method {
             "tools/call" | "prompts/get" => params["name"].as_str(),
             _ => None,
@@ -131,7 +131,7 @@ impl Telling {
         }
         put_place(&span, params);
         let telling = Arc::clone(telling);
-        Asked(Some(Box::new(Told { telling, span, about, began: Instant::now() })))
+        RequestSpan(Some(Box::new(RequestSpanInner { telling, span, about, began: Instant::now() })))
     }
 
     /// Something that a server asks. It belongs where the server says.
@@ -174,23 +174,23 @@ impl Spanned {
 }
 
 /// A request that is told of.
-pub(crate) struct Asked(Option<Box<Told>>);
+pub(crate) struct RequestSpan(Option<Box<RequestSpanInner>>);
 
-struct Told {
+struct RequestSpanInner {
     telling: Arc<Instruments>,
     span: Span,
     about: Vec<KeyValue>,
     began: Instant,
 }
 
-impl Asked {
+impl RequestSpan {
     pub(crate) fn within<F: Future>(&self, work: F) -> Instrumented<F> {
         work.instrument(self.0.as_ref().map_or_else(Span::none, |told| told.span.clone()))
     }
 
     pub(crate) fn ended(self, answer: Result<&Value, &Error>) {
         let Some(told) = self.0 else { return };
-        let Told { telling, span, mut about, began } = *told;
+        let RequestSpanInner { telling, span, mut about, began } = *told;
         if let Err(Error::Server { code, .. }) = answer {
             span.record("rpc.response.status_code", code.to_string().as_str());
             about.push(KeyValue::new("rpc.response.status_code", code.to_string()));

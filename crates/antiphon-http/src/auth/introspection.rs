@@ -27,7 +27,7 @@ const AT_ONCE: usize = 32;
 const PER_PEER: usize = 16;
 
 /// How many tokens that were good before are asked about at a time. A flood of others takes none of these turns.
-const AGAIN: usize = 16;
+const MAX_RECHECKS: usize = 16;
 
 /// How long a token that was good has a turn of its own, and how many of them do.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
@@ -199,7 +199,7 @@ type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 impl Turns {
     fn new() -> Self {
         Self {
-            again: Arc::new(Semaphore::new(AGAIN)),
+            again: Arc::new(Semaphore::new(MAX_RECHECKS)),
             good: Cache::builder().max_capacity(REMEMBERED_TOKENS).time_to_live(REMEMBERED).build(),
             first: Arc::new(Semaphore::new(AT_ONCE)),
             peers: Mutex::default(),

@@ -19,7 +19,7 @@ use antiphon_transport::{
     headers::{LAST_EVENT, METHOD, SESSION, VERSION},
     jitter,
     revision::Revision,
-    streamable::{Shed, Streamable},
+    streamable::{RejectionSlot, Streamable},
 };
 
 use super::{
@@ -259,7 +259,7 @@ fn ended(mut response: Response, is_end: bool) -> Response {
 
 /// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
 /// anybody knew; there, the error itself says it.
-fn advised(mut response: Response, shed: &Shed) -> Response {
+fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     let Some((own, seconds)) = shed.get() else { return response };
     let kind = response.headers().get(header::CONTENT_TYPE);
     if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json")) {

@@ -32,12 +32,12 @@ type Result<T> = std::result::Result<T, LocalSessionManagerError>;
 pub(super) struct LocalSessions {
     app: Arc<dyn Application>,
     sessions: LocalSessionManager,
-    begun: RwLock<HashMap<SessionId, Begun>>,
+    begun: RwLock<HashMap<SessionId, SessionStart>>,
 }
 
 /// What is known of a session since it began.
 #[derive(Clone, Debug)]
-struct Begun {
+struct SessionStart {
     /// Who began it, if anybody knows.
     owner: Option<String>,
     /// Whether its streams begin with an event that has no data.
@@ -104,7 +104,7 @@ impl SessionManager for LocalSessions {
             && let ClientRequest::InitializeRequest(request) = &request.request
         {
             let owner = principal_of(&*self.app, &request.extensions);
-            let begun = Begun { owner, primes: primes(&request.params.protocol_version) };
+            let begun = SessionStart { owner, primes: primes(&request.params.protocol_version) };
             self.begun.write().unwrap_or_else(PoisonError::into_inner).insert(Arc::clone(id), begun);
         }
         self.sessions.initialize_session(id, message).await

@@ -1,11 +1,11 @@
 //! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
 //!
-//! What a message becomes is said in `antiphon_transport::revise`; here are the bodies it comes in.
+//! What a message becomes is said in `antiphon_transport::legacy_tasks`; here are the bodies it comes in.
 
 use std::{convert::Infallible, time::Duration};
 
 use antiphon_transport::{
-    revise,
+    legacy_tasks,
     weight::{FACTOR, MemoryBudget, Weight, reject},
 };
 use axum::{
@@ -139,7 +139,7 @@ impl Received {
             Content::Whole { parts, bytes, room } => (parts, bytes, room),
             Content::Not(request) => return Question { request, asks: false, begins: false, room: None },
         };
-        let asks = || revise::asks_for_capabilities(&bytes);
+        let asks = || legacy_tasks::asks_for_capabilities(&bytes);
         if !said.is_legacy {
             // A request of 2026-07-28 says in a header what it is; the SDK refuses one whose body says otherwise.
             let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
@@ -149,7 +149,7 @@ impl Received {
         }
         let asks = asks();
         let begins = asks && has_none(&parts);
-        let body = match revise::server_in(&bytes) {
+        let body = match legacy_tasks::server_in(&bytes) {
             Some(revised) => {
                 parts.headers.insert(header::CONTENT_LENGTH, revised.len().into());
                 Body::from(revised)
@@ -246,7 +246,7 @@ pub(super) async fn answer(response: Response) -> Response {
     };
     let kind = parts.headers.get(header::CONTENT_TYPE);
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
-    let revised = if is_stream { events(&bytes) } else { revise::server_out(&bytes) };
+    let revised = if is_stream { events(&bytes) } else { legacy_tasks::server_out(&bytes) };
     let bytes = revised.map_or(bytes, Bytes::from);
     // The length is known to whoever sends the body; a stream of events is sent as one.
     parts.headers.remove(header::CONTENT_LENGTH);
@@ -264,7 +264,7 @@ fn events(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut revised = Vec::with_capacity(bytes.len());
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let data = line.strip_prefix(b"data:").and_then(|data| data.strip_suffix(b"\n"));
-        match data.and_then(revise::server_out) {
+        match data.and_then(legacy_tasks::server_out) {
             Some(data) => {
                 changed = true;
                 revised.extend_from_slice(b"data: ");

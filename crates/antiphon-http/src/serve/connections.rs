@@ -45,7 +45,7 @@ pub(super) enum Leave {
 }
 
 /// A connection's place, for as long as it has one.
-pub(super) struct Seat {
+pub(super) struct ConnectionGuard {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
     number: u64,
@@ -68,7 +68,7 @@ impl Connections {
 
     /// A place for one more: that of the oldest who has nothing in hand, if there is no other. Who sends a head byte by
     /// byte, or nothing at all, has nothing in hand.
-    pub(super) fn seat(self: &Arc<Self>) -> Option<Seat> {
+    pub(super) fn guard(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut seated = self.seated();
         if seated.connections.len() >= self.most {
             let (&number, connection) =
@@ -80,7 +80,7 @@ impl Connections {
         seated.next += 1;
         seated.here += 1;
         seated.connections.insert(number, Arc::clone(&connection));
-        Some(Seat { connections: Arc::clone(self), connection, number })
+        Some(ConnectionGuard { connections: Arc::clone(self), connection, number })
     }
 
     /// Asks everybody to leave, and returns when they have.
@@ -120,7 +120,7 @@ impl Connection {
     }
 }
 
-impl Seat {
+impl ConnectionGuard {
     pub(super) fn connection(&self) -> &Arc<Connection> {
         &self.connection
     }
@@ -138,7 +138,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut seated = self.connections.seated();
         seated.connections.remove(&self.number);
@@ -165,23 +165,23 @@ mod tests {
     #[test]
     fn the_oldest_who_has_nothing_in_hand_makes_room() {
         let connections = Connections::new(2);
-        let first = connections.seat().unwrap();
-        let second = connections.seat().unwrap();
+        let first = connections.guard().unwrap();
+        let second = connections.guard().unwrap();
         let working = first.connection().busy();
-        let third = connections.seat().unwrap();
+        let third = connections.guard().unwrap();
         assert!(second.connection().leave.is_cancelled() && !first.connection().leave.is_cancelled());
         let _also = third.connection().busy();
-        assert!(connections.seat().is_none(), "nobody who works is sent away");
+        assert!(connections.guard().is_none(), "nobody who works is sent away");
         drop(working);
-        assert!(connections.seat().is_some());
+        assert!(connections.guard().is_some());
         assert!(first.connection().leave.is_cancelled());
     }
 
     #[tokio::test]
     async fn gone_waits_for_those_who_were_asked_to_leave() {
         let connections = Connections::new(1);
-        let first = connections.seat().unwrap();
-        let second = connections.seat().unwrap();
+        let first = connections.guard().unwrap();
+        let second = connections.guard().unwrap();
         drop(second);
         let waited = tokio::time::timeout(std::time::Duration::from_millis(20), connections.gone()).await;
         assert!(waited.is_err(), "the first is still there");

@@ -1,7 +1,7 @@
 //! Serves a router over HTTP, and keeps the slow and the greedy from taking the server for themselves.
 
 mod connections;
-mod idle;
+mod write_timeout;
 
 use std::{convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use self::{
-    connections::{Connections, Leave, Seat},
-    idle::Impatient,
+    connections::{ConnectionGuard, Connections, Leave},
+    write_timeout::WriteTimeoutIo,
 };
 use crate::body::Held;
 
@@ -132,8 +132,10 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = accept(&listener) => accepted,
         };
-        match connections.seat() {
-            Some(seat) => drop(tokio::spawn(attend(stream, peer, router.clone(), Arc::clone(&config), seat))),
+        match connections.guard() {
+            Some(guard) => {
+                drop(tokio::spawn(attend(stream, peer, router.clone(), Arc::clone(&config), guard)))
+            }
             None => drop(tokio::spawn(turn_away(stream))),
         }
     }
@@ -162,18 +164,24 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 }
 
 /// Serves one connection to its end.
-async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc<ServeConfig>, seat: Seat) {
+async fn attend(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    config: Arc<ServeConfig>,
+    guard: ConnectionGuard,
+) {
     // An event stream is several small writes; without this each costs 40 ms.
     let _ = stream.set_nodelay(true);
     let inner = TowerToHyperService::new(router);
-    let open = seat.connection();
+    let open = guard.connection();
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer));
         let busy = open.busy();
         let answered = inner.call(request);
         async move { Ok::<_, Infallible>(answered.await?.map(|body| Held::new(body, busy, None))) }
     });
-    let io = TokioIo::new(Impatient::new(stream, config.write_timeout));
+    let io = TokioIo::new(WriteTimeoutIo::new(stream, config.write_timeout));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -181,7 +189,7 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
         .max_header_size(config.max_header_bytes);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
     // A set polls only what was woken: the connection moves all the time, and to look at a token takes a lock.
-    let mut requests = FuturesUnordered::from_iter([seat.request(Leave::Soon), seat.request(Leave::Now)]);
+    let mut requests = FuturesUnordered::from_iter([guard.request(Leave::Soon), guard.request(Leave::Now)]);
     loop {
         tokio::select! {
             biased;
@@ -203,7 +211,7 @@ async fn attend(stream: TcpStream, peer: SocketAddr, router: Router, config: Arc
 async fn turn_away(mut stream: TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
         content-type: text/plain\r\ncontent-length: 20\r\n\r\ntoo many connections";
-    const MOMENT: Duration = Duration::from_secs(1);
+    const REJECT_TIMEOUT: Duration = Duration::from_secs(1);
     let said = async {
         stream.write_all(FULL).await?;
         stream.shutdown().await?;
@@ -212,5 +220,5 @@ async fn turn_away(mut stream: TcpStream) {
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())
     };
-    let _ = tokio::time::timeout(MOMENT, said).await;
+    let _ = tokio::time::timeout(REJECT_TIMEOUT, said).await;
 }

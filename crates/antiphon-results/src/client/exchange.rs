@@ -21,7 +21,7 @@ use crate::error::BoxError;
 const MAX_ERROR: usize = 16 << 10;
 
 /// When a server is asked again that does not say when.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest that is waited before it is asked again.
 const LATE: Duration = Duration::from_secs(10);
@@ -170,7 +170,7 @@ impl Patience {
     /// Waits, if all that is wrong is that it is too early and there is time; otherwise it is an error after all.
     pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
         let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
-        let wait = said.retry_after.unwrap_or(SOON).clamp(SOON / 10, LATE);
+        let wait = said.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER / 10, LATE);
         if Instant::now() + wait >= self.end {
             return Err(error);
         }

@@ -6,7 +6,7 @@ use futures_util::Stream;
 use http::{HeaderMap, Method, StatusCode};
 use url::Url;
 
-use super::guard::Reach;
+use super::guard::AddressScope;
 use crate::error::BoxError;
 
 /// Sends HTTP requests.
@@ -17,7 +17,7 @@ use crate::error::BoxError;
 ///
 /// - A request goes to [`FetchRequest::url`] and nowhere else: redirects are answers, not followed.
 /// - It is sent once, with the headers it has and none of anybody else's, cookies among them.
-/// - Every address that is connected to passes [`Reach::check`] of [`FetchRequest::reach`], after it was
+/// - Every address that is connected to passes [`AddressScope::check`] of [`FetchRequest::reach`], after it was
 ///   resolved and without resolving again. The URL was checked as far as it can be without resolving.
 /// - A body that breaks off ends with an error.
 /// - Bodies are passed on as they come, not decompressed, and not read ahead of whoever reads them.
@@ -43,12 +43,12 @@ pub struct FetchRequest {
     /// Its body; empty if it has none.
     pub body: Bytes,
     /// Which addresses it may go to.
-    pub reach: Reach,
+    pub reach: AddressScope,
 }
 
 impl FetchRequest {
     /// A request without headers and body.
-    pub fn new(method: Method, url: Url, reach: Reach) -> Self {
+    pub fn new(method: Method, url: Url, reach: AddressScope) -> Self {
         Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), reach }
     }
 }

@@ -13,7 +13,7 @@ use reqwest::{Certificate, Client, redirect};
 
 use super::{
     fetch::{Fetch, FetchRequest, FetchResponse},
-    guard::{Reach, Resolve, SystemResolver, checked},
+    guard::{AddressScope, Resolve, SystemResolver, checked},
 };
 use crate::error::BoxError;
 
@@ -36,7 +36,7 @@ pub struct HttpFetch {
 
 /// Requests that may share connections. A connection that was made where more is allowed must not serve where
 /// less is, so each reach has connections of its own.
-type Line = (Reach, bool);
+type Line = (AddressScope, bool);
 
 impl HttpFetch {
     /// Trusts whom the system trusts, and asks it for addresses.
@@ -130,7 +130,7 @@ impl Fetch for HttpFetch {
 /// Looks names up for `reqwest`, and lets through what may be reached.
 struct Guarded {
     resolver: Arc<dyn Resolve>,
-    reach: Reach,
+    reach: AddressScope,
 }
 
 impl reqwest::dns::Resolve for Guarded {

@@ -54,7 +54,7 @@ pub use self::{
     error::{DualResponseClientError, FetchError, Result},
     export::{Download, ExportOptions},
     fetch::{Fetch, FetchBody, FetchRequest, FetchResponse},
-    guard::{AddressRefused, Reach, Resolve, SystemResolver},
+    guard::{AddressRefused, AddressScope, Resolve, SystemResolver},
     http::HttpFetch,
     options::DualResponseClientOptions,
     page::{FetchOptions, FetchResult},

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::preview::Cut;
+pub use self::preview::Omitted;
 pub(crate) use self::preview::{Bounds, Preview, shown_columns};
 #[cfg(feature = "rest")]
 use crate::snapshot::DerivedBody;
@@ -70,7 +70,7 @@ pub struct DualResponse {
     pub bytes: Option<u64>,
     /// What the preview leaves out of the rows it could have shown.
     #[serde(default)]
-    pub cut: Cut,
+    pub cut: Omitted,
     /// The most bytes of the text block.
     pub(crate) text_bytes: usize,
 }
@@ -120,7 +120,7 @@ impl DualResponse {
     ///
     /// `results` is the [preview](Self::sample), not the data: a host may pass it on to the model. A program that shows or
     /// computes with rows fetches them at `resource.url`. If `metadata.preview` is there, it says how much the preview
-    /// leaves out; see [`Cut`].
+    /// leaves out; see [`Omitted`].
     pub fn to_structured_content(&self) -> Value {
         let mut structured = json!({
             "results": self.sample,

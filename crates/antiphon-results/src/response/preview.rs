@@ -24,7 +24,7 @@ pub(crate) struct Bounds {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Preview {
     pub(crate) rows: Vec<Row>,
-    pub(crate) cut: Cut,
+    pub(crate) cut: Omitted,
 }
 
 /// What a preview leaves out of the rows it could have shown.
@@ -33,7 +33,7 @@ pub(crate) struct Preview {
 /// fetches the rows. Where all counts are 0, each value is whole but for blanks and invisible characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Cut {
+pub struct Omitted {
     /// Rows that did not fit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_rows: u64,
@@ -45,7 +45,7 @@ pub struct Cut {
     pub shortened_cells: u64,
 }
 
-impl Cut {
+impl Omitted {
     /// Whether nothing was left out.
     pub fn is_none(self) -> bool {
         self == Self::default()

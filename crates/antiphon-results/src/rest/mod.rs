@@ -105,7 +105,7 @@ fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer
     let view = move |names: RawPathParams, headers: HeaderMap| {
         std::future::ready(viewer::view(page.clone(), &names, &headers))
     };
-    let set = get(routes::describe).post(routes::page).put(routes::set_life).delete(routes::delete);
+    let set = get(routes::describe).post(routes::page).put(routes::set_expiry).delete(routes::delete);
     vec![
         ("/openapi.json", get(document)),
         ("/{id}", set),

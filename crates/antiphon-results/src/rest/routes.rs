@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     page::{LifeBody, MetadataBody},
-    server::{Action, Consistency, DualResponseServer, Life, Page, PageOptions},
+    server::{Action, Consistency, DualResponseServer, Expiry, Page, PageOptions},
     snapshot::SetStatus,
     store::Resource,
 };
@@ -97,11 +97,11 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
 }
 
 /// `PUT /{id}`.
-pub(super) async fn set_life(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
+pub(super) async fn set_expiry(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
     let body = body::read(&call.headers, body, server.inner.options.limits.body_bytes).await?;
     let life = ask::life(&body)?;
-    let resource = server.set_life(&call.id, &call.access, life).await?;
-    let status = if life == Life::Pinned { "pinned" } else { "ready" };
+    let resource = server.set_expiry(&call.id, &call.access, life).await?;
+    let status = if life == Expiry::Pinned { "pinned" } else { "ready" };
     Ok(json(written(&LifeBody { status: status.into(), expires_at: resource.expires_at })?))
 }
 

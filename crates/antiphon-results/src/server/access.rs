@@ -7,7 +7,7 @@ use crate::{
     error::{DualResponseError, Result},
     link::{Grant, Scope},
     owner::Owner,
-    store::{Gone, Resource, Tombstone},
+    store::{Resource, Tombstone, TombstoneEntry},
 };
 
 /// How whoever asks has shown that they may.
@@ -148,7 +148,7 @@ impl Inner {
         check_link(id, access, action)?;
         let Some(resource) = self.options.store.get(id).await? else {
             return Err(match self.options.store.tombstone(id).await? {
-                Some(Gone { tombstone: Tombstone::Expired, owner }) if access.is(&owner) => {
+                Some(TombstoneEntry { tombstone: Tombstone::Expired, owner }) if access.is(&owner) => {
                     DualResponseError::Expired
                 }
                 _ => DualResponseError::NotFound,

@@ -142,16 +142,16 @@ impl Inner {
         let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
         resource.metadata = metadata;
         resource.owner = owner;
-        if let Source::Snapshot(intake) = source {
-            let intake = intake.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let intake = intake.ok_or_else(|| {
+        if let Source::Snapshot(row_source) = source {
+            let row_source = row_source.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let row_source = row_source.ok_or_else(|| {
                 DualResponseError::Invalid("these rows were saved already: they come only once".into())
             })?;
-            let intake = match columns {
-                Some(columns) => intake.with_columns(columns),
-                None => intake,
+            let row_source = match columns {
+                Some(columns) => row_source.with_columns(columns),
+                None => row_source,
             };
-            return self.save_rows(resource, intake, sample_size, complete, lineage).await;
+            return self.save_rows(resource, row_source, sample_size, complete, lineage).await;
         }
         let declared = columns.is_some();
         let taken = self.take(&id, source, sample_size, declared).await?;
@@ -301,7 +301,7 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    pub(super) fn respond(&self, resource: &Resource, mut cut: crate::response::Cut) -> DualResponse {
+    pub(super) fn respond(&self, resource: &Resource, mut cut: crate::response::Omitted) -> DualResponse {
         let (columns, omitted) =
             shown_columns(&resource.columns, self.bounds(self.options.limits.preview_bytes));
         cut.omitted_columns = cut.omitted_columns.max(omitted);

@@ -143,17 +143,17 @@ impl DualResponseServer {
 
     /// Lets a set live until it is deleted. Says whether there was one.
     pub async fn pin_resource(&self, id: &str) -> Result<bool> {
-        Ok(found(self.set_life(id, &Access::Program, Life::Pinned).await)?.is_some())
+        Ok(found(self.set_expiry(id, &Access::Program, Expiry::Pinned).await)?.is_some())
     }
 
     /// Lets a pinned set live for its life again, from now on. Says whether there was one.
     pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
-        Ok(found(self.set_life(id, &Access::Program, Life::Own).await)?.is_some())
+        Ok(found(self.set_expiry(id, &Access::Program, Expiry::Own).await)?.is_some())
     }
 
     /// Lets a set live for so long from now on. Says whether there was one.
     pub async fn extend_resource(&self, id: &str, life: Duration) -> Result<bool> {
-        Ok(found(self.set_life(id, &Access::Program, Life::For(life)).await)?.is_some())
+        Ok(found(self.set_expiry(id, &Access::Program, Expiry::For(life)).await)?.is_some())
     }
 
     /// Deletes a set and its rows. Says whether there was one.
@@ -175,22 +175,22 @@ impl DualResponseServer {
     }
 
     /// Sets how long a set lives, for somebody who may.
-    pub async fn set_life(&self, id: &str, access: &Access, life: Life) -> Result<Resource> {
-        let set = self.set_life_unaudited(id, access, life).await;
+    pub async fn set_expiry(&self, id: &str, access: &Access, life: Expiry) -> Result<Resource> {
+        let set = self.set_expiry_unaudited(id, access, life).await;
         self.inner.audit(access, Action::Pin, id, (0, 0), set.as_ref().err().map(DualResponseError::code));
         set
     }
 
-    async fn set_life_unaudited(&self, id: &str, access: &Access, life: Life) -> Result<Resource> {
+    async fn set_expiry_unaudited(&self, id: &str, access: &Access, life: Expiry) -> Result<Resource> {
         let resource = self.inner.open(id, access, Action::Pin).await?;
         let now = self.inner.now();
         let longest = self.inner.options.limits.life;
         let expires_at = match life {
-            Life::Pinned => None,
+            Expiry::Pinned => None,
             // Who unpins what is not pinned changes nothing.
-            Life::Own if resource.expires_at.is_some() => return Ok(resource),
-            Life::Own => after(now, resource.life.min(longest)),
-            Life::For(life) => after(now, life.min(longest)),
+            Expiry::Own if resource.expires_at.is_some() => return Ok(resource),
+            Expiry::Own => after(now, resource.life.min(longest)),
+            Expiry::For(life) => after(now, life.min(longest)),
         };
         let update = ResourceUpdate::at(now).with_expires_at(expires_at);
         self.inner.options.store.update(id, update).await?.ok_or(DualResponseError::Expired)
@@ -251,7 +251,7 @@ impl DualResponseServer {
 /// How long a set is to live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Life {
+pub enum Expiry {
     /// Until it is deleted.
     Pinned,
     /// As long as it was to live when it was made, from now on.

@@ -74,7 +74,7 @@ pub struct SetManifest {
     /// What it can be exported as.
     pub formats: Vec<ExportFormat>,
     /// What can be done with it.
-    pub can: Can,
+    pub can: Capabilities,
     /// How the stored rows themselves are got.
     pub retrieval: RetrievalMode,
     /// Where they can be got without the server, where [`RetrievalMode::Direct`] is meant.
@@ -93,7 +93,7 @@ pub struct SetManifest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own on the wire")]
 #[non_exhaustive]
-pub struct Can {
+pub struct Capabilities {
     /// Its rows can be sorted.
     pub sort: bool,
     /// They can be filtered.

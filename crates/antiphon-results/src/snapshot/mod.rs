@@ -3,16 +3,16 @@
 //! A [`SnapshotStore`] keeps them. This crate says what one must do and serves what it keeps; the crate
 //! `antiphon-snapshot` is one, on Parquet and an object store.
 
-mod abilities;
 mod aggregate;
 mod body;
+mod capabilities;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod export;
 #[cfg(feature = "server")]
 mod hint;
-mod intake;
 mod manifest;
+mod row_source;
 mod state;
 mod stats;
 mod view;
@@ -34,12 +34,12 @@ use url::Url;
 #[doc(hidden)]
 pub use self::hint::ColumnHint;
 pub use self::{
-    abilities::Abilities,
     aggregate::{Aggregate, Bucket, Group, Measure, MeasureOp},
-    body::{Can, DerivedBody, RetrievalMode, SetManifest, SetStatus, StatsBody},
+    body::{Capabilities, DerivedBody, RetrievalMode, SetManifest, SetStatus, StatsBody},
+    capabilities::SnapshotCapabilities,
     export::{ByteRange, Export, ExportFormat, ExportRequest},
-    intake::{Begun, Intake, IntakeOptions, Progress, Truncation, Written},
     manifest::{Chunk, Manifest},
+    row_source::{Progress, RowSource, SnapshotWrite, SnapshotWriteOptions, Truncation, Written},
     state::{Lineage, Phase, SnapshotState},
     stats::{Bin, ColumnStats, Frequent},
     view::{Filter, FilterOp, View},
@@ -51,7 +51,7 @@ use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 ///
 /// # Contract
 ///
-/// - **Whole or not at all.** Until [`Begun::rest`] has ended well, no reader sees a snapshot; every reader sees the
+/// - **Whole or not at all.** Until [`SnapshotWrite::rest`] has ended well, no reader sees a snapshot; every reader sees the
 ///   same one afterwards, from whatever opening of the store. What ends otherwise leaves nothing that a reader could
 ///   take for a set, and what it leaves behind is found by [`ids`](Self::ids) and removed by
 ///   [`delete`](Self::delete).
@@ -61,7 +61,7 @@ use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 /// - **One content.** [`Manifest::digest`] is the same for as long as the snapshot lives, and so is every byte of an
 ///   export: what was broken off can be gone on with.
 /// - **Never a shorter truth.** What cannot be read is an error, in the middle of a stream too.
-/// - What is dropped stops: a page, an export, an intake, a query.
+/// - What is dropped stops: a page, an export, a write, a query.
 /// - A snapshot is named by its whole [`SnapshotId`]; that of one tenant is not found under another's.
 ///
 /// What cannot be done without a query engine may be answered with
@@ -72,11 +72,16 @@ use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 #[async_trait]
 pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// What it can do besides keeping rows and giving them back.
-    fn abilities(&self) -> Abilities;
+    fn capabilities(&self) -> SnapshotCapabilities;
 
     /// Begins to write a snapshot. Returns as soon as the first rows are there; the rest is written by whoever
-    /// drives [`Begun::rest`].
-    async fn begin(&self, id: &SnapshotId, intake: Intake, options: IntakeOptions) -> Result<Begun>;
+    /// drives [`SnapshotWrite::rest`].
+    async fn begin(
+        &self,
+        id: &SnapshotId,
+        row_source: RowSource,
+        options: SnapshotWriteOptions,
+    ) -> Result<SnapshotWrite>;
 
     /// What is known of a snapshot, and where its chunks are.
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest>;
@@ -103,7 +108,7 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
 
     /// Rows that a read-only query gives over snapshots, each known to it as a table of that name. Nothing else is
     /// within its reach.
-    async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<Intake>;
+    async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<RowSource>;
 
     /// Removes a snapshot, its views, and what an unfinished one has left. One that is not there is removed.
     async fn delete(&self, id: &SnapshotId) -> Result<()>;
@@ -285,12 +290,17 @@ impl SnapshotPage {
 #[cfg(feature = "server")]
 #[async_trait]
 impl<S: SnapshotStore + ?Sized> SnapshotStore for Arc<S> {
-    fn abilities(&self) -> Abilities {
-        (**self).abilities()
+    fn capabilities(&self) -> SnapshotCapabilities {
+        (**self).capabilities()
     }
 
-    async fn begin(&self, id: &SnapshotId, intake: Intake, options: IntakeOptions) -> Result<Begun> {
-        (**self).begin(id, intake, options).await
+    async fn begin(
+        &self,
+        id: &SnapshotId,
+        row_source: RowSource,
+        options: SnapshotWriteOptions,
+    ) -> Result<SnapshotWrite> {
+        (**self).begin(id, row_source, options).await
     }
 
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest> {
@@ -321,7 +331,7 @@ impl<S: SnapshotStore + ?Sized> SnapshotStore for Arc<S> {
         (**self).sign(id, life).await
     }
 
-    async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<Intake> {
+    async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<RowSource> {
         (**self).query(tables, sql, owner).await
     }
 

@@ -25,7 +25,7 @@ use crate::{
     error::{BoxError, DualResponseError},
     page::Sort,
     rows::Rows,
-    snapshot::Intake,
+    snapshot::RowSource,
 };
 
 /// Why a source gave no rows: whoever asked may be wrong, too.
@@ -157,7 +157,7 @@ pub enum Source {
     /// Closures that only this process has. A store that others share refuses them.
     Closures(Arc<Closures>),
     /// Rows that are saved as they come, and come once: every page comes from what was saved.
-    Snapshot(Arc<Mutex<Option<Intake>>>),
+    Snapshot(Arc<Mutex<Option<RowSource>>>),
 }
 
 impl Source {
@@ -167,8 +167,8 @@ impl Source {
     }
 
     /// Rows that are saved as they come.
-    pub fn snapshot(intake: impl Into<Intake>) -> Self {
-        Self::Snapshot(Arc::new(Mutex::new(Some(intake.into()))))
+    pub fn snapshot(row_source: impl Into<RowSource>) -> Self {
+        Self::Snapshot(Arc::new(Mutex::new(Some(row_source.into()))))
     }
 
     /// A named query.

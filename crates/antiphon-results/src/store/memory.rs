@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Gone, Removal, Resource, ResourceStore, ResourceUpdate};
+use super::{Removal, Resource, ResourceStore, ResourceUpdate, TombstoneEntry};
 use crate::{error::Result, rows::Rows};
 
 /// How many of those that are gone are remembered.
@@ -32,7 +32,7 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct Inner {
     kept: HashMap<String, Kept>,
-    gone: HashMap<String, Gone>,
+    gone: HashMap<String, TombstoneEntry>,
     /// The ids in `gone`, the oldest first.
     order: VecDeque<String>,
 }
@@ -64,7 +64,7 @@ impl MemoryStore {
 }
 
 impl Inner {
-    fn remember(&mut self, id: &str, gone: Gone) {
+    fn remember(&mut self, id: &str, gone: TombstoneEntry) {
         if self.gone.insert(id.to_owned(), gone).is_none() {
             self.order.push_back(id.to_owned());
         }
@@ -106,7 +106,7 @@ impl ResourceStore for MemoryStore {
         {
             return Ok(false);
         }
-        let gone = Gone { tombstone: removal.into(), owner: resource.owner.clone() };
+        let gone = TombstoneEntry { tombstone: removal.into(), owner: resource.owner.clone() };
         inner.kept.remove(id);
         inner.remember(id, gone);
         Ok(true)
@@ -129,7 +129,7 @@ impl ResourceStore for MemoryStore {
             .collect())
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         let inner = self.inner();
         let is_there = inner.kept.get(id).is_some_and(|kept| kept.resource.is_some());
         Ok(inner.gone.get(id).cloned().filter(|_| !is_there))

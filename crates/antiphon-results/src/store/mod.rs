@@ -64,7 +64,7 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
 
     /// What became of a resource that is gone, as long as anybody remembers.
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>>;
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>>;
 
     /// Keeps the rows of a resource. Called once, before it is saved.
     async fn put_rows(&self, id: &str, rows: Rows) -> Result<()>;
@@ -102,7 +102,7 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
         (**self).find_expired(at).await
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         (**self).tombstone(id).await
     }
 
@@ -240,7 +240,7 @@ pub enum Removal {
 
 /// What is remembered of a resource that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
+pub struct TombstoneEntry {
     /// What became of it.
     pub tombstone: Tombstone,
     /// Whose it was: nobody else is told.

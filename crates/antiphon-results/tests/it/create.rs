@@ -137,7 +137,7 @@ async fn closures_are_refused_by_a_shared_store() {
 #[tokio::test]
 async fn failing_store_is_a_storage_error() {
     use antiphon_store::{
-        Steady, SteadyConfig,
+        Retrying, RetryingConfig,
         flaky::{Flaky, FlakyConfig},
     };
 
@@ -145,9 +145,9 @@ async fn failing_store_is_a_storage_error() {
     let mut broken = FlakyConfig::seeded(1);
     broken.refused = 1000;
     let store: Arc<dyn antiphon_store::Store> = Arc::new(memory.store());
-    let mut once = SteadyConfig::default();
+    let mut once = RetryingConfig::default();
     once.attempts = 1;
-    let store = Steady::new(Arc::new(Flaky::new(store, broken))).with_config(once);
+    let store = Retrying::new(Arc::new(Flaky::new(store, broken))).with_config(once);
     let backend = antiphon_store::Backend::new(store, memory.queue(QueueConfig::default()), memory.bus());
     let server =
         DualResponseServer::new(options(&Clock::new()).with_store(SharedStore::new(backend))).unwrap();

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use antiphon_results::{
-    Access, CreateOptions, DualResponseError, DualResponseServer, Life, LinkKeys, LinkOptions, MemoryStore,
+    Access, CreateOptions, DualResponseError, DualResponseServer, Expiry, LinkKeys, LinkOptions, MemoryStore,
     Owner, PageOptions, ResourceStore, Scope, Source,
 };
 use chrono::TimeDelta;
@@ -104,7 +104,7 @@ async fn lives_are_bounded() {
     let clock = Clock::new();
     let server = server(&clock);
     let id = search(&server).await.resource_id;
-    let set = server.set_life(&id, &Access::Program, Life::For(Duration::MAX)).await.unwrap();
+    let set = server.set_expiry(&id, &Access::Program, Expiry::For(Duration::MAX)).await.unwrap();
     assert_eq!(set.expires_at.unwrap() - clock.now(), TimeDelta::days(30));
 }
 

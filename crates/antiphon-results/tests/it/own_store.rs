@@ -7,7 +7,7 @@ use std::sync::{
 
 use antiphon_results::{
     DualResponseServer, MemoryStore, ResourceStore, Result, Rows,
-    store::{Gone, Removal, Resource, ResourceUpdate},
+    store::{Removal, Resource, ResourceUpdate, TombstoneEntry},
 };
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -46,7 +46,7 @@ impl ResourceStore for OwnStore {
         self.inner.find_expired(at).await
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         self.inner.tombstone(id).await
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use antiphon_results::{
     Access, Action, CreateOptions, DualResponseError, DualResponseServer, LinkKeys, LinkOptions, Owner,
     PageOptions, QueryOptions, ResultLimits, Scope, Source,
-    snapshot::{ExportFormat, ExportRequest, Intake},
+    snapshot::{ExportFormat, ExportRequest, RowSource},
     store::{MemoryStore, Resource, ResourceStore, ResourceUpdate, SnapshotUpdate},
 };
 use chrono::TimeDelta;
@@ -29,11 +29,11 @@ fn served(shelf: &Shelf, store: &Arc<MemoryStore>, limits: ResultLimits) -> Dual
 }
 
 fn saved(rows: u64) -> Source {
-    Source::snapshot(Intake::rows(stream::iter([Ok(institutions(rows))])))
+    Source::snapshot(RowSource::rows(stream::iter([Ok(institutions(rows))])))
 }
 
 fn endless() -> Source {
-    Source::snapshot(Intake::rows(stream::iter([Ok(institutions(20))]).chain(stream::pending())))
+    Source::snapshot(RowSource::rows(stream::iter([Ok(institutions(20))]).chain(stream::pending())))
 }
 
 fn sorted_by(column: &str) -> PageOptions {

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use antiphon_results::{BoxError, snapshot::Intake};
+use antiphon_results::{BoxError, snapshot::RowSource};
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 
@@ -55,7 +55,7 @@ impl Batches {
     }
 }
 
-impl From<Batches> for Intake {
+impl From<Batches> for RowSource {
     fn from(batches: Batches) -> Self {
         Self::Own(Box::new(batches))
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::{Error, Result},
     inner::{Inner, StoredManifest},
-    layout::{Place, data_name, writer_name},
+    layout::{SnapshotFolder, data_name, writer_name},
     store::ignore_missing,
     sweep,
 };
@@ -24,14 +24,14 @@ struct Intent {
 /// The right to write a snapshot. One has it at a time.
 pub(super) struct Claim {
     inner: Arc<Inner>,
-    pub(super) place: Place,
+    pub(super) place: SnapshotFolder,
     pub(super) nonce: String,
 }
 
 impl Claim {
     /// Takes it, unless somebody has it or the snapshot is there.
     pub(super) async fn take(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Self> {
-        let place = Place::of(&inner.store.prefix, id);
+        let place = SnapshotFolder::of(&inner.store.prefix, id);
         let nonce = writer_name()?;
         let intent = Intent { nonce: nonce.clone(), started: Utc::now() };
         let text = serde_json::to_vec(&intent).map_err(Error::Manifest)?;

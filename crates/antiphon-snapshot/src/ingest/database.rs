@@ -5,7 +5,7 @@
 
 use std::{fmt, future::Future};
 
-use antiphon_results::{BoxError, Rows, snapshot::Intake, source::Dialect};
+use antiphon_results::{BoxError, Rows, snapshot::RowSource, source::Dialect};
 use futures_util::{
     FutureExt as _, TryStreamExt as _,
     future::BoxFuture,
@@ -168,7 +168,7 @@ where
     }
 }
 
-impl<DB> From<DatabaseQuery<DB>> for Intake
+impl<DB> From<DatabaseQuery<DB>> for RowSource
 where
     DB: Dialect,
     DB::Arguments: IntoArguments<DB>,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use antiphon_results::{
     ColumnDefinition, Rows,
-    snapshot::{Begun, Intake, IntakeOptions, Progress, SnapshotId},
+    snapshot::{Progress, RowSource, SnapshotId, SnapshotWrite, SnapshotWriteOptions},
 };
 use arrow::{datatypes::SchemaRef, record_batch::RecordBatch};
 use futures_util::FutureExt as _;
@@ -39,13 +39,13 @@ use crate::{
 pub(crate) async fn begin(
     inner: &Arc<Inner>,
     id: &SnapshotId,
-    intake: Intake,
-    options: IntakeOptions,
-) -> Result<Begun> {
+    row_source: RowSource,
+    options: SnapshotWriteOptions,
+) -> Result<SnapshotWrite> {
     if id.place.is_empty() || id.set.is_empty() {
         return Err(Error::Invalid("a snapshot needs an id".into()));
     }
-    let mut feed = Feed::open(intake).await?;
+    let mut feed = Feed::open(row_source).await?;
     let claim = Claim::take(inner, id).await?;
     let mut work = Work::new(inner, claim);
     let first = match feed.first(options.sample).await {
@@ -69,7 +69,7 @@ pub(crate) async fn begin(
             }
         }
     };
-    Ok(Begun::new(sample, first.columns, watched, rest.boxed()))
+    Ok(SnapshotWrite::new(sample, first.columns, watched, rest.boxed()))
 }
 
 /// Where batches come from. Their schema may grow wider from one to the next.
@@ -89,12 +89,12 @@ impl Feed {
         not(any(feature = "postgres", feature = "mysql", feature = "sqlite")),
         expect(clippy::unused_async, reason = "a database is waited for")
     )]
-    async fn open(intake: Intake) -> Result<Self> {
-        let own = match intake {
-            Intake::Rows { columns, parts } => {
+    async fn open(row_source: RowSource) -> Result<Self> {
+        let own = match row_source {
+            RowSource::Rows { columns, parts } => {
                 return Ok(Self::Json(JsonFeed::new(JsonRows::declared(columns, parts))?));
             }
-            Intake::Own(own) => own,
+            RowSource::Own(own) => own,
             _ => return Err(foreign()),
         };
         let own = match own.downcast::<Batches>() {

@@ -19,7 +19,7 @@ use super::json::widen;
 use crate::{
     error::{Error, Result},
     inner::{Inner, Stored},
-    layout::{Place, data_name},
+    layout::{SnapshotFolder, data_name},
     store::ignore_missing,
     writer::Writer,
 };
@@ -28,7 +28,7 @@ use crate::{
 /// written once more, as one.
 pub(super) struct Parts {
     inner: Arc<Inner>,
-    place: Place,
+    place: SnapshotFolder,
     /// Who writes, which is in the name of every file.
     writer: String,
     /// Files that are there, with their size.
@@ -37,7 +37,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn new(inner: &Arc<Inner>, place: Place, writer: &str) -> Self {
+    pub(super) fn new(inner: &Arc<Inner>, place: SnapshotFolder, writer: &str) -> Self {
         Self { inner: Arc::clone(inner), place, writer: writer.into(), done: Vec::new(), open: None }
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use antiphon_results::snapshot::{IntakeOptions, Progress, Truncation, Written};
+use antiphon_results::snapshot::{Progress, SnapshotWriteOptions, Truncation, Written};
 use arrow::record_batch::RecordBatch;
 use tokio::sync::watch;
 
@@ -23,7 +23,7 @@ pub(super) struct Work {
 /// What is counted while rows come in.
 struct Count<'a> {
     rows: u64,
-    options: &'a IntakeOptions,
+    options: &'a SnapshotWriteOptions,
     progress: &'a watch::Sender<Progress>,
 }
 
@@ -37,7 +37,7 @@ impl Work {
     pub(super) async fn run(
         &mut self,
         mut feed: Feed,
-        options: &IntakeOptions,
+        options: &SnapshotWriteOptions,
         progress: &watch::Sender<Progress>,
     ) -> Result<Written> {
         let over = || Error::Broken("the snapshot was given up".into());

@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::{Inner, Known, footer};
 use crate::{
     error::{Error, Result},
-    layout::{Place, hex},
+    layout::{SnapshotFolder, hex},
 };
 
 /// No manifest is larger: it names columns.
@@ -77,7 +77,7 @@ impl StoredManifest {
 /// A snapshot, or a view of one, whose footer has been read.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) place: Place,
+    pub(crate) place: SnapshotFolder,
     pub(crate) data: Path,
     pub(crate) manifest: StoredManifest,
     /// The footer, with the index of pages.
@@ -126,7 +126,7 @@ impl Opened {
 impl Inner {
     /// The snapshot, or the view of it, at hand.
     pub(crate) async fn opened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
-        let place = Place::of(&self.store.prefix, id).view(view);
+        let place = SnapshotFolder::of(&self.store.prefix, id).view(view);
         let read = self.cache.try_get_with(place.folder.to_string(), self.open(place));
         read.await.map_err(|error: Arc<Error>| again(&error))
     }
@@ -141,7 +141,7 @@ impl Inner {
 
     /// The same once more, after its rows were not found: another replica may have removed it, or made it anew.
     pub(crate) async fn reopened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
-        let whole = Place::of(&self.store.prefix, id);
+        let whole = SnapshotFolder::of(&self.store.prefix, id);
         self.cache.invalidate(whole.view(view).folder.as_ref()).await;
         match self.opened(id, view).await {
             Err(error) if error.is_missing() && !view.is_whole() => {
@@ -154,7 +154,7 @@ impl Inner {
         }
     }
 
-    async fn open(&self, place: Place) -> Result<Arc<Opened>> {
+    async fn open(&self, place: SnapshotFolder) -> Result<Arc<Opened>> {
         let manifest = self.stored_manifest(&place).await?;
         let data = place.data(&manifest.data);
         // Invariant: from here on the file is as long as the manifest says.
@@ -167,7 +167,7 @@ impl Inner {
 
     /// Writes the manifest: from here on what it tells of is there. Says whether it is this one that counts: of two
     /// that are written the first does.
-    pub(crate) async fn publish(&self, place: &Place, manifest: &StoredManifest) -> Result<bool> {
+    pub(crate) async fn publish(&self, place: &SnapshotFolder, manifest: &StoredManifest) -> Result<bool> {
         footer::verify(self, &place.data(&manifest.data), manifest).await?;
         let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
         let create = PutOptions::from(PutMode::Create);
@@ -180,7 +180,7 @@ impl Inner {
         }
     }
 
-    async fn stored_manifest(&self, place: &Place) -> Result<StoredManifest> {
+    async fn stored_manifest(&self, place: &SnapshotFolder) -> Result<StoredManifest> {
         let found = self.store.objects.get(&place.manifest()).await?;
         if found.meta.size > MAX_MANIFEST {
             return Err(Error::Altered(format!("a manifest of {} bytes is none of ours", found.meta.size)));
@@ -194,7 +194,7 @@ impl Inner {
     }
 
     /// Looks whether the stored file is what was written: its length, and its digest if it is not too long.
-    async fn compare(&self, place: &Place, data: &Path, manifest: &StoredManifest) -> Result<()> {
+    async fn compare(&self, place: &SnapshotFolder, data: &Path, manifest: &StoredManifest) -> Result<()> {
         let meta = match self.store.objects.head(data).await {
             Err(object_store::Error::NotFound { .. }) => {
                 // Whoever removes a snapshot removes its manifest first. One that is still there and has no rows is

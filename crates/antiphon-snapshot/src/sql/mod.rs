@@ -17,7 +17,7 @@ mod tests {
 
     use antiphon_results::{
         Owner,
-        snapshot::{IntakeOptions, SnapshotId, SnapshotStore as _},
+        snapshot::{SnapshotId, SnapshotStore as _, SnapshotWriteOptions},
     };
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use futures_util::stream;
@@ -32,8 +32,8 @@ mod tests {
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..20_000).map(|at| at % 3)));
         let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
         let id = SnapshotId::new(&Owner::nobody(), "rs_dropped");
-        let intake = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
-        snapshots.begin(&id, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+        let row_source = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
+        snapshots.begin(&id, row_source, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap();
         let engine = &snapshots.inner.engine;
         // A join that holds one side in memory, and would go on for long.
         let sql = "SELECT sum(a.n + b.n + c.n) FROM result a JOIN result b USING (n) JOIN result c USING (n)";

@@ -25,7 +25,7 @@ use crate::{
     engine::{self, Running, refusal},
     error::{Error, Result},
     inner::{Inner, Opened, StoredManifest},
-    layout::{Place, data_name, takes_name, writer_name},
+    layout::{SnapshotFolder, data_name, takes_name, writer_name},
     store::ignore_missing,
     writer::Writer,
 };
@@ -46,7 +46,7 @@ pub(crate) async fn prepare(
         Err(error) if error.is_missing() => {}
         // A manifest whose rows another replica has removed: it is made again.
         Err(Error::Altered(_)) => {
-            let place = Place::of(&inner.store.prefix, id).view(view);
+            let place = SnapshotFolder::of(&inner.store.prefix, id).view(view);
             remove(inner, &place.manifest()).await?;
         }
         Err(error) => return Err(error.into()),
@@ -133,7 +133,7 @@ impl Plan {
 async fn make(
     inner: &Arc<Inner>,
     whole: &Opened,
-    place: &Place,
+    place: &SnapshotFolder,
     plan: Plan,
     turn: Arc<engine::Turn>,
 ) -> Result<u64, DualResponseError> {

@@ -10,7 +10,7 @@ impl Store {
     /// `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…`, `az://…`.
     pub(crate) fn open(address: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let url = Url::parse(address).map_err(|error| {
-            Error::Place(format!(
+            Error::InvalidUrl(format!(
                 "`{address}` is no address of an object store: {error}; give `memory:`, `file:///path`, `s3://bucket/prefix`, `gs://…` or `az://…`"
             ))
         })?;
@@ -18,7 +18,7 @@ impl Store {
         let bucket = match url.scheme() {
             "memory" | "file" => {
                 if let Some((key, _)) = options.first() {
-                    return Err(Error::Place(format!(
+                    return Err(Error::InvalidUrl(format!(
                         "`{key}` means nothing to a store of the kind `{}`; leave it out",
                         url.scheme()
                     )));
@@ -29,7 +29,7 @@ impl Store {
             "gs" => gcp(&url, options)?,
             "az" | "azure" | "adl" | "abfs" | "abfss" => azure(&url, options)?,
             other => {
-                return Err(Error::Place(format!(
+                return Err(Error::InvalidUrl(format!(
                     "there are no stores of the kind `{other}`; give `memory:`, `file:`, `s3:`, `gs:` or `az:`"
                 )));
             }
@@ -45,10 +45,12 @@ fn memory() -> Bucket {
 
 fn folder(url: &Url) -> Result<Bucket> {
     let folder = url.to_file_path().map_err(|()| {
-        Error::Place(format!("`{url}` is no folder of this machine; give `file:///path`, with three strokes"))
+        Error::InvalidUrl(format!(
+            "`{url}` is no folder of this machine; give `file:///path`, with three strokes"
+        ))
     })?;
     let made = |error: std::io::Error| {
-        Error::Place(format!("the folder `{}` cannot be made: {error}", folder.display()))
+        Error::InvalidUrl(format!("the folder `{}` cannot be made: {error}", folder.display()))
     };
     std::fs::create_dir_all(&folder).map_err(made)?;
     let folder = folder.canonicalize().map_err(made)?;
@@ -60,7 +62,7 @@ fn folder(url: &Url) -> Result<Bucket> {
 #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 fn prefix(url: &Url) -> Result<object_store::path::Path> {
     object_store::path::Path::from_url_path(url.path())
-        .map_err(|error| Error::Place(format!("`{}` is no place in a bucket: {error}", url.path())))
+        .map_err(|error| Error::InvalidUrl(format!("`{}` is no place in a bucket: {error}", url.path())))
 }
 
 /// How often and for how long a cloud is asked again.
@@ -80,7 +82,7 @@ macro_rules! cloud {
             let mut builder = <$builder>::new().with_url(url.to_string()).with_retry(patience());
             for (key, value) in options {
                 let known = key.to_ascii_lowercase().parse().map_err(|_| {
-                    Error::Place(format!(
+                    Error::InvalidUrl(format!(
                         "`{key}` is nothing that {} can be told; see object_store's names",
                         $kind
                     ))
@@ -89,7 +91,7 @@ macro_rules! cloud {
             }
             let store = builder
                 .build()
-                .map_err(|error| Error::Place(format!("`{url}` cannot be opened: {error}")))?;
+                .map_err(|error| Error::InvalidUrl(format!("`{url}` cannot be opened: {error}")))?;
             let store = Arc::new(store);
             let bucket = Bucket::new(Arc::clone(&store) as _)
                 .with_multipart(Arc::clone(&store) as _)
@@ -100,7 +102,7 @@ macro_rules! cloud {
 
         #[cfg(not(feature = $feature))]
         fn $open(url: &Url, _options: Vec<(String, String)>) -> Result<Bucket> {
-            Err(Error::Place(format!(
+            Err(Error::InvalidUrl(format!(
                 "`{}:` needs the feature `{}` of antiphon-snapshot, and this was built without it",
                 url.scheme(),
                 $feature

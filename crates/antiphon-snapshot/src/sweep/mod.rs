@@ -16,7 +16,7 @@ use url::Url;
 use crate::{
     error::{Error, Result},
     inner::Inner,
-    layout::Place,
+    layout::SnapshotFolder,
     store::{again, ignore_missing},
     writer::UPLOAD,
 };
@@ -34,11 +34,11 @@ pub(crate) async fn delete(inner: &Arc<Inner>, id: &SnapshotId) -> Result<()> {
     if id.place.is_empty() || id.set.is_empty() {
         return Ok(());
     }
-    clear(inner, &Place::of(&inner.store.prefix, id)).await
+    clear(inner, &SnapshotFolder::of(&inner.store.prefix, id)).await
 }
 
 /// Removes all of a snapshot, finished or not: first what makes it one, last what says that there is something.
-pub(crate) async fn clear(inner: &Inner, place: &Place) -> Result<()> {
+pub(crate) async fn clear(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
     let objects = &inner.store.objects;
     objects.delete(&place.manifest()).await.or_else(ignore_missing)?;
     let mut found = objects.list(Some(&place.folder));
@@ -67,7 +67,7 @@ pub(crate) async fn clear(inner: &Inner, place: &Place) -> Result<()> {
 }
 
 /// Removes the files of one who writes a snapshot, and nobody else's.
-pub(crate) async fn withdraw(inner: &Inner, place: &Place, writer: &str) -> Result<()> {
+pub(crate) async fn withdraw(inner: &Inner, place: &SnapshotFolder, writer: &str) -> Result<()> {
     let objects = &inner.store.objects;
     let mut found = objects.list(Some(&place.folder));
     while let Some(meta) = found.try_next().await? {
@@ -83,7 +83,7 @@ pub(crate) async fn withdraw(inner: &Inner, place: &Place, writer: &str) -> Resu
 }
 
 /// Removes the folders of a snapshot that are empty, where there are folders.
-pub(crate) async fn tidy(inner: &Inner, place: &Place) -> Result<()> {
+pub(crate) async fn tidy(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
     let Some(root) = inner.store.folder.clone() else { return Ok(()) };
     let folder = place.folder.clone();
     tokio::task::spawn_blocking(move || local::tidy(&root, &folder)).await.map_err(broken)

@@ -44,11 +44,11 @@ pub(super) struct Upload {
     objects: Arc<dyn ObjectStore>,
     multipart: Option<Arc<dyn MultipartStore>>,
     path: Path,
-    begun: Option<Begun>,
+    begun: Option<Multipart>,
 }
 
 /// An upload in parts that the store knows of.
-enum Begun {
+enum Multipart {
     /// By its id, which is noted beside the file, so that anybody can remove it.
     Known {
         id: String,
@@ -121,7 +121,7 @@ impl Upload {
             None => self.begun.insert(begin(&self.objects, self.multipart.as_ref(), &self.path).await?),
         };
         match (begun, &self.multipart) {
-            (Begun::Known { id, parts, sent }, Some(store)) => {
+            (Multipart::Known { id, parts, sent }, Some(store)) => {
                 let first = *sent;
                 *sent += batch.len();
                 let sending = batch.into_iter().enumerate().map(|(at, part)| {
@@ -134,10 +134,10 @@ impl Upload {
                 });
                 parts.extend(try_join_all(sending).await?);
             }
-            (Begun::Opaque(upload), _) => {
+            (Multipart::Opaque(upload), _) => {
                 try_join_all(batch.into_iter().map(|part| upload.put_part(PutPayload::from(part)))).await?;
             }
-            (Begun::Known { .. }, None) => return Err(Error::Broken("an upload has no store".into())),
+            (Multipart::Known { .. }, None) => return Err(Error::Broken("an upload has no store".into())),
         }
         Ok(())
     }
@@ -146,10 +146,10 @@ impl Upload {
     async fn complete(&mut self, digest: &str) -> Result<()> {
         match (&mut self.begun, &self.multipart) {
             (None, _) => return Ok(()),
-            (Some(Begun::Opaque(upload)), _) => {
+            (Some(Multipart::Opaque(upload)), _) => {
                 upload.complete().await?;
             }
-            (Some(Begun::Known { id, parts, .. }), Some(store)) => {
+            (Some(Multipart::Known { id, parts, .. }), Some(store)) => {
                 parts.sort_by_key(|(index, _)| *index);
                 let parts: Vec<_> = parts.iter().map(|(_, part)| part.clone()).collect();
                 let done = again(|| store.complete_multipart(&self.path, id, parts.clone())).await;
@@ -161,7 +161,9 @@ impl Upload {
                     }
                 }
             }
-            (Some(Begun::Known { .. }), None) => return Err(Error::Broken("an upload has no store".into())),
+            (Some(Multipart::Known { .. }), None) => {
+                return Err(Error::Broken("an upload has no store".into()));
+            }
         }
         self.objects.delete(&note(&self.path)).await.or_else(ignore_missing)?;
         self.begun = None;
@@ -180,10 +182,10 @@ impl Upload {
     /// Removes what was sent. What cannot be removed stays noted.
     async fn remove(&mut self) {
         let aborted = match (&mut self.begun, &self.multipart) {
-            (Some(Begun::Known { id, .. }), Some(store)) => {
+            (Some(Multipart::Known { id, .. }), Some(store)) => {
                 again(|| store.abort_multipart(&self.path, id)).await.or_else(ignore_missing)
             }
-            (Some(Begun::Opaque(upload)), _) => upload.abort().await,
+            (Some(Multipart::Opaque(upload)), _) => upload.abort().await,
             _ => Ok(()),
         };
         let removed = match aborted {
@@ -230,9 +232,9 @@ async fn begin(
     objects: &Arc<dyn ObjectStore>,
     multipart: Option<&Arc<dyn MultipartStore>>,
     path: &Path,
-) -> Result<Begun> {
+) -> Result<Multipart> {
     let Some(store) = multipart else {
-        return Ok(Begun::Opaque(objects.put_multipart(path).await?));
+        return Ok(Multipart::Opaque(objects.put_multipart(path).await?));
     };
     let id = again(|| store.create_multipart(path)).await?;
     let noted = objects.put(&note(path), PutPayload::from(id.clone().into_bytes())).await;
@@ -241,7 +243,7 @@ async fn begin(
         let _ = again(|| store.abort_multipart(path, &id)).await;
         return Err(error.into());
     }
-    Ok(Begun::Known { id, parts: Vec::new(), sent: 0 })
+    Ok(Multipart::Known { id, parts: Vec::new(), sent: 0 })
 }
 
 fn note(path: &Path) -> Path {

@@ -13,7 +13,7 @@ use std::{
 
 use antiphon_results::{
     DualResponseError,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{
     Bucket, SnapshotConfig, Snapshots,
@@ -33,7 +33,7 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 
-use crate::ingest_support::{id, intake, read};
+use crate::ingest_support::{id, read, row_source};
 
 /// A store of which one call in so many fails: before it is done, or after, or in the middle of a body.
 #[derive(Debug)]
@@ -307,7 +307,9 @@ where
         8_500.. => format!(r#"{{"n":"{number}","late":1}}"#),
         _ => format!(r#"{{"n":{number},"t":"{:x}"}}"#, number.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
     };
-    let outcome = match failing.begin(&id("rs"), intake((0..rows).map(text)), IntakeOptions::default()).await
+    let outcome = match failing
+        .begin(&id("rs"), row_source((0..rows).map(text)), SnapshotWriteOptions::default())
+        .await
     {
         Ok(begun) => begun.rest.await,
         Err(error) => Err(error),

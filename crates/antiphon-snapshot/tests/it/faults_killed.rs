@@ -8,7 +8,7 @@ use std::{
 
 use antiphon_results::{
     BoxError, DualResponseError, Rows,
-    snapshot::{Intake, IntakeOptions, SnapshotStore as _},
+    snapshot::{RowSource, SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{SnapshotConfig, Snapshots};
 use chrono::Utc;
@@ -20,7 +20,7 @@ use crate::ingest_support::{id, s3_bucket, s3_keys, s3_options, s3_uploads, serv
 const ADDRESS: &str = "ANTIPHON_TEST_WRITE_UNTIL_KILLED";
 
 /// Rows that do not compress, without end.
-fn endless() -> Intake {
+fn endless() -> RowSource {
     let mut state = 7_u64;
     let mut next = move || {
         state ^= state << 13;
@@ -36,7 +36,7 @@ fn endless() -> Intake {
         }
         Ok::<_, BoxError>(rows)
     };
-    Intake::rows(stream::iter((0..).map(part)))
+    RowSource::rows(stream::iter((0..).map(part)))
 }
 
 fn config() -> SnapshotConfig {
@@ -66,7 +66,7 @@ async fn until(what: impl AsyncFn() -> bool) {
 }
 
 async fn write(snapshots: &Snapshots) -> Result<(), DualResponseError> {
-    let begun = snapshots.begin(&id("rs_killed"), endless(), IntakeOptions::default()).await?;
+    let begun = snapshots.begin(&id("rs_killed"), endless(), SnapshotWriteOptions::default()).await?;
     begun.rest.await.map(drop)
 }
 
@@ -137,8 +137,8 @@ async fn a_full_disk_is_an_error_and_leaves_nothing() {
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     // There is room again.
-    let few = Intake::rows(stream::iter([Rows::from_json_array(r#"[{"a":1}]"#).map_err(Into::into)]));
-    let begun = snapshots.begin(&id("rs_few"), few, IntakeOptions::default()).await.unwrap();
+    let few = RowSource::rows(stream::iter([Rows::from_json_array(r#"[{"a":1}]"#).map_err(Into::into)]));
+    let begun = snapshots.begin(&id("rs_few"), few, SnapshotWriteOptions::default()).await.unwrap();
     assert_eq!(begun.rest.await.unwrap().rows, 1);
 }
 

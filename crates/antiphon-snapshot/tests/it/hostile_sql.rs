@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{IntakeOptions, SnapshotId, SnapshotStore as _},
+    snapshot::{SnapshotId, SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{Batches, Snapshots};
 use futures_util::stream;
@@ -59,8 +59,8 @@ async fn world(time: Duration) -> Snapshots {
     write(&snapshots, "rs_secret", vec![kinds()]).await;
     let others = SnapshotId::found(SnapshotId::place(Some("another")), "rs_secret");
     let batch = kinds();
-    let intake = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
-    snapshots.begin(&others, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+    let row_source = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
+    snapshots.begin(&others, row_source, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap();
     snapshots
 }
 

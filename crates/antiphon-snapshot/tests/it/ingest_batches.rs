@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use antiphon_results::{
     DualResponseError,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{
     Batches, SnapshotConfig, Snapshots,
@@ -35,8 +35,8 @@ async fn take(
     set: &str,
     batch: RecordBatch,
 ) -> Result<antiphon_results::snapshot::Written, DualResponseError> {
-    let intake = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
-    snapshots.begin(&id(set), intake, IntakeOptions::default()).await?.rest.await
+    let row_source = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
+    snapshots.begin(&id(set), row_source, SnapshotWriteOptions::default()).await?.rest.await
 }
 
 #[tokio::test]
@@ -104,8 +104,11 @@ async fn what_cannot_be_stored_is_refused_by_its_name() {
             ((0..1001).map(|number| same(&format!("c{number}"))).collect(), "more than 1000 columns"),
         ];
         for (fields, expected) in cases {
-            let intake = Batches::new(Arc::new(Schema::new(fields)), stream::empty()).into();
-            let error = snapshots.begin(&id("rs_bad"), intake, IntakeOptions::default()).await.unwrap_err();
+            let row_source = Batches::new(Arc::new(Schema::new(fields)), stream::empty()).into();
+            let error = snapshots
+                .begin(&id("rs_bad"), row_source, SnapshotWriteOptions::default())
+                .await
+                .unwrap_err();
             assert!(
                 matches!(&error, DualResponseError::Invalid(text) if text.contains(expected)),
                 "{error:?}"
@@ -130,8 +133,9 @@ async fn a_batch_of_another_schema_ends_the_snapshot() {
         ];
         for other in others {
             let good = batch(vec![("a", Arc::new(Int32Array::from_iter_values(0..20)))]);
-            let intake = Batches::new(Arc::clone(&announced), stream::iter([Ok(good), Ok(other)])).into();
-            let begun = snapshots.begin(&id("rs_mixed"), intake, IntakeOptions::default()).await.unwrap();
+            let row_source = Batches::new(Arc::clone(&announced), stream::iter([Ok(good), Ok(other)])).into();
+            let begun =
+                snapshots.begin(&id("rs_mixed"), row_source, SnapshotWriteOptions::default()).await.unwrap();
             let error = begun.rest.await.unwrap_err();
             assert!(matches!(error, DualResponseError::Invalid(_)), "{error:?}");
             assert_eq!(snapshots.usage(None).await.unwrap(), 0);

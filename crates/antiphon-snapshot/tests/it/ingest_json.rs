@@ -2,12 +2,12 @@
 
 use antiphon_results::{
     ColumnDefinition, ColumnType, DualResponseError,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    ingest_support::{id, intake, kinds, read, write},
+    ingest_support::{id, kinds, read, row_source, write},
     places::Places,
 };
 
@@ -20,7 +20,7 @@ async fn what_is_in_columns_is_found_out() {
             json!({"i": 1, "f": 1, "b": true, "s": "a", "day": "2024-01-01", "n": null, "o": {"x": [1, 2.5]}, "l": []}),
             json!({"i": -2, "f": 2.5, "b": null, "s": "ü\n\"", "day": "2024-01-02", "n": null, "o": {"y": null}, "l": [1]}),
         ];
-        let written = write(&snapshots, "rs_kinds", intake(rows.iter().map(Value::to_string))).await;
+        let written = write(&snapshots, "rs_kinds", row_source(rows.iter().map(Value::to_string))).await;
         let mut found = kinds(&written.columns);
         found.sort_unstable();
         let expected = [
@@ -58,7 +58,7 @@ async fn no_digit_of_a_number_is_lost() {
             r#"{"big":18446744073709551615,"money":12345678901234567.89,"huge":0.1234567890123456789012345678901234567890,"wild":1e400,"odd":9007199254740993,"float":0.1}"#,
             r#"{"big":-1,"money":0.5,"huge":-7,"wild":2,"odd":0.5,"float":5e-324}"#,
         ];
-        let written = write(&snapshots, "rs_digits", intake(texts)).await;
+        let written = write(&snapshots, "rs_digits", row_source(texts)).await;
         let expected = [
             ("big", "integer"),
             ("money", "number"),
@@ -98,7 +98,7 @@ async fn a_column_may_come_late_and_may_change_what_it_is() {
             _ => json!({"id": number, "turns": number, "nothing": null}),
         };
         let written =
-            write(&snapshots, "rs_late", intake((0..30_000).map(|number| row(number).to_string()))).await;
+            write(&snapshots, "rs_late", row_source((0..30_000).map(|number| row(number).to_string()))).await;
         assert_eq!(written.rows, 30_000);
         let mut found = kinds(&written.columns);
         found.sort_unstable();
@@ -136,7 +136,7 @@ async fn whole_numbers_become_fractions_late_without_rounding() {
             30_000 => r#"{"n":1.25}"#.to_owned(),
             _ => format!(r#"{{"n":{number}}}"#),
         };
-        let written = write(&snapshots, "rs_wide", intake((0..40_000).map(text))).await;
+        let written = write(&snapshots, "rs_wide", row_source((0..40_000).map(text))).await;
         assert_eq!(kinds(&written.columns), [("n", "number")]);
         let read = read(&snapshots, "rs_wide").await;
         assert_eq!(read[7]["n"].as_f64(), Some(7.0));
@@ -165,8 +165,8 @@ async fn declared_columns_say_what_text_means() {
             json!({"day": "2024-02-29", "at": "2024-01-01T02:00:00.5+02:00", "local": "2024-01-01T02:00:00", "fine": "2024-01-01T00:00:00.123456789Z", "any": 1, "price": 3, "odd": "2024-01-01", "extra": "kept"}),
             json!({"day": null, "at": "1969-12-31T23:59:59Z", "local": "2024-01-01T02:00:00.000001", "fine": null, "any": "x", "price": 1.5, "odd": "2024-1-1"}),
         ];
-        let intake = intake(rows.iter().map(Value::to_string)).with_columns(columns);
-        let written = write(&snapshots, "rs_declared", intake).await;
+        let row_source = row_source(rows.iter().map(Value::to_string)).with_columns(columns);
+        let written = write(&snapshots, "rs_declared", row_source).await;
         let expected = [
             ("day", "date"),
             ("at", "timestamp"),
@@ -201,7 +201,8 @@ async fn half_a_surrogate_pair_is_kept_as_it_was_written() {
     let mut places = Places::all();
     while let Some(place) = places.next().await {
         let snapshots = place.open();
-        let written = write(&snapshots, "rs_half", intake([r#"{"t":"\ud800"}"#, r#"{"t":"whole"}"#])).await;
+        let written =
+            write(&snapshots, "rs_half", row_source([r#"{"t":"\ud800"}"#, r#"{"t":"whole"}"#])).await;
         assert_eq!(kinds(&written.columns), [("t", "json")]);
     }
 }
@@ -222,8 +223,9 @@ async fn rows_that_cannot_stand_in_a_table_are_refused_with_what_to_do() {
             (r#"{"a":1} {"b":1}"#, "row 1 cannot be taken"),
         ];
         for (text, expected) in cases {
-            let begun =
-                snapshots.begin(&id("rs_bad"), intake([r#"{"z":0}"#, text]), IntakeOptions::default()).await;
+            let begun = snapshots
+                .begin(&id("rs_bad"), row_source([r#"{"z":0}"#, text]), SnapshotWriteOptions::default())
+                .await;
             let error = match begun {
                 Err(error) => error,
                 Ok(begun) => begun.rest.await.unwrap_err(),
@@ -235,8 +237,8 @@ async fn rows_that_cannot_stand_in_a_table_are_refused_with_what_to_do() {
             assert_eq!(snapshots.usage(None).await.unwrap(), 0);
         }
         let twice =
-            intake(["{}"]).with_columns([ColumnDefinition::string("a"), ColumnDefinition::string("a")]);
-        let error = snapshots.begin(&id("rs_bad"), twice, IntakeOptions::default()).await.unwrap_err();
+            row_source(["{}"]).with_columns([ColumnDefinition::string("a"), ColumnDefinition::string("a")]);
+        let error = snapshots.begin(&id("rs_bad"), twice, SnapshotWriteOptions::default()).await.unwrap_err();
         assert!(error.to_string().contains("two columns are called `a`"), "{error}");
     }
 }
@@ -248,14 +250,14 @@ async fn no_rows_are_a_snapshot_too() {
         let snapshots = place.open();
         let none: [&str; 0] = [];
         let columns = [ColumnDefinition::integer("id"), ColumnDefinition::new("at", ColumnType::Timestamp)];
-        let written = write(&snapshots, "rs_none", intake(none).with_columns(columns)).await;
+        let written = write(&snapshots, "rs_none", row_source(none).with_columns(columns)).await;
         assert_eq!(
             (written.rows, kinds(&written.columns)),
             (0, vec![("id", "integer"), ("at", "timestamp")])
         );
         assert_eq!(snapshots.manifest(&id("rs_none")).await.unwrap().rows, 0);
         assert!(read(&snapshots, "rs_none").await.is_empty());
-        let written = write(&snapshots, "rs_nothing", intake(none)).await;
+        let written = write(&snapshots, "rs_nothing", row_source(none)).await;
         assert_eq!((written.rows, written.columns.len()), (0, 0));
     }
 }

@@ -1,8 +1,8 @@
-//! What tests of the intake share.
+//! What tests of writing share.
 
 use antiphon_results::{
     ColumnDefinition, ColumnType, Owner, Rows,
-    snapshot::{Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _, Written},
+    snapshot::{RowSource, SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions, Written},
 };
 use antiphon_snapshot::Snapshots;
 use futures_util::stream;
@@ -13,7 +13,7 @@ pub(crate) fn id(set: &str) -> SnapshotId {
 }
 
 /// These rows, some at a time.
-pub(crate) fn intake(texts: impl IntoIterator<Item = impl Into<String>>) -> Intake {
+pub(crate) fn row_source(texts: impl IntoIterator<Item = impl Into<String>>) -> RowSource {
     let texts: Vec<String> = texts.into_iter().map(Into::into).collect();
     let parts: Vec<_> = texts
         .chunks(1000)
@@ -25,12 +25,12 @@ pub(crate) fn intake(texts: impl IntoIterator<Item = impl Into<String>>) -> Inta
             Ok(rows)
         })
         .collect();
-    Intake::rows(stream::iter(parts))
+    RowSource::rows(stream::iter(parts))
 }
 
 /// Writes a snapshot to its end.
-pub(crate) async fn write(snapshots: &Snapshots, set: &str, intake: Intake) -> Written {
-    let begun = snapshots.begin(&id(set), intake, IntakeOptions::default()).await.unwrap();
+pub(crate) async fn write(snapshots: &Snapshots, set: &str, row_source: RowSource) -> Written {
+    let begun = snapshots.begin(&id(set), row_source, SnapshotWriteOptions::default()).await.unwrap();
     begun.rest.await.unwrap()
 }
 

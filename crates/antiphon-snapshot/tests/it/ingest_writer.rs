@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use antiphon_results::{
     BoxError, DualResponseError, Owner, Rows,
-    snapshot::{Intake, IntakeOptions, SnapshotId, SnapshotStore as _, Truncation},
+    snapshot::{RowSource, SnapshotId, SnapshotStore as _, SnapshotWriteOptions, Truncation},
 };
 use antiphon_snapshot::{SnapshotConfig, Snapshots};
 use chrono::Utc;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{
-    ingest_support::{id, intake, read, write},
+    ingest_support::{id, read, row_source, write},
     places::Places,
 };
 
-fn numbers(count: u64) -> Intake {
-    intake((0..count).map(|number| format!(r#"{{"n":{number}}}"#)))
+fn numbers(count: u64) -> RowSource {
+    row_source((0..count).map(|number| format!(r#"{{"n":{number}}}"#)))
 }
 
 /// Rows that come without end, each part when the one before was taken.
-fn endless() -> Intake {
+fn endless() -> RowSource {
     let part = |start: u64| {
         let mut rows = Rows::new();
         for number in start..start + 1000 {
@@ -30,7 +30,7 @@ fn endless() -> Intake {
         }
         Ok::<_, BoxError>(rows)
     };
-    Intake::rows(stream::iter((0..).step_by(1000).map(part)))
+    RowSource::rows(stream::iter((0..).step_by(1000).map(part)))
 }
 
 #[tokio::test]
@@ -42,13 +42,13 @@ async fn what_is_too_much_is_left_out_and_that_is_said() {
             [(1000, 1000, None), (1001, 1000, Some(Truncation::RowLimit)), (5, 0, Some(Truncation::RowLimit))]
         {
             let set = id(&format!("rs_{rows}_{limit}"));
-            let options = IntakeOptions::default().with_max_rows(limit);
+            let options = SnapshotWriteOptions::default().with_max_rows(limit);
             let written = snapshots.begin(&set, numbers(rows), options).await.unwrap().rest.await.unwrap();
             assert_eq!((written.rows, written.truncated), (rows.min(limit), expected));
             let manifest = snapshots.manifest(&set).await.unwrap();
             assert_eq!((manifest.rows, manifest.truncated), (rows.min(limit), expected));
         }
-        let options = IntakeOptions::default().with_max_bytes(1 << 20);
+        let options = SnapshotWriteOptions::default().with_max_bytes(1 << 20);
         let written = snapshots.begin(&id("rs_bytes"), endless(), options).await.unwrap().rest.await.unwrap();
         assert_eq!(written.truncated, Some(Truncation::ByteLimit));
         assert!((1 << 19..1 << 22).contains(&written.bytes), "{}", written.bytes);
@@ -62,8 +62,9 @@ async fn the_first_rows_are_there_although_the_source_stalls() {
         let snapshots = place.open();
         let mut rows = Rows::new();
         (0..20).for_each(|number| rows.push_json(&format!(r#"{{"n":{number}}}"#)).unwrap());
-        let stalled = Intake::rows(stream::iter([Ok(rows)]).chain(stream::pending()));
-        let begun = snapshots.begin(&id("rs_stalled"), stalled, IntakeOptions::sample(15)).await.unwrap();
+        let stalled = RowSource::rows(stream::iter([Ok(rows)]).chain(stream::pending()));
+        let begun =
+            snapshots.begin(&id("rs_stalled"), stalled, SnapshotWriteOptions::sample(15)).await.unwrap();
         assert_eq!(begun.sample.len(), 15);
         assert_eq!(begun.sample.get(14), Some(r#"{"n":14}"#));
         let rest = tokio::time::timeout(Duration::from_millis(50), begun.rest).await;
@@ -92,7 +93,7 @@ async fn whoever_drops_the_rest_leaves_nothing() {
         (config.part_bytes, config.chunk_rows) = (64 * 1024, 4096);
         let snapshots = place.open_with(config);
         let mut begun =
-            snapshots.begin(&id("rs_dropped"), endless(), IntakeOptions::default()).await.unwrap();
+            snapshots.begin(&id("rs_dropped"), endless(), SnapshotWriteOptions::default()).await.unwrap();
         tokio::select! {
             _ = begun.rest => unreachable!("there is no end"),
             sent = begun.progress.wait_for(|progress| progress.bytes > 0) => assert!(sent.is_ok()),
@@ -110,7 +111,8 @@ async fn a_writer_that_was_dropped_leaves_the_next_one_alone() {
         let mut config = SnapshotConfig::default();
         (config.part_bytes, config.chunk_rows) = (64 * 1024, 4096);
         let snapshots = place.open_with(config);
-        let mut begun = snapshots.begin(&id("rs_next"), endless(), IntakeOptions::default()).await.unwrap();
+        let mut begun =
+            snapshots.begin(&id("rs_next"), endless(), SnapshotWriteOptions::default()).await.unwrap();
         tokio::select! {
             _ = begun.rest => unreachable!("there is no end"),
             sent = begun.progress.wait_for(|progress| progress.bytes > 0) => assert!(sent.is_ok()),
@@ -146,7 +148,7 @@ async fn a_source_that_fails_leaves_nothing() {
         for first in [vec![], vec![Ok(rows)]] {
             let parts = stream::iter(first).chain(stream::iter([Err("it broke".into())]));
             let error = match snapshots
-                .begin(&id("rs_failed"), Intake::rows(parts), IntakeOptions::default())
+                .begin(&id("rs_failed"), RowSource::rows(parts), SnapshotWriteOptions::default())
                 .await
             {
                 Ok(begun) => begun.rest.await.unwrap_err(),
@@ -166,12 +168,13 @@ async fn of_two_writers_of_one_id_the_second_loses() {
     let mut places = Places::all();
     while let Some(place) = places.next().await {
         let snapshots = place.open();
-        let first = snapshots.begin(&id("rs_two"), numbers(100), IntakeOptions::default()).await.unwrap();
-        let second = snapshots.begin(&id("rs_two"), numbers(5), IntakeOptions::default()).await;
+        let first =
+            snapshots.begin(&id("rs_two"), numbers(100), SnapshotWriteOptions::default()).await.unwrap();
+        let second = snapshots.begin(&id("rs_two"), numbers(5), SnapshotWriteOptions::default()).await;
         assert!(matches!(second, Err(DualResponseError::Invalid(_))), "{second:?}");
         first.rest.await.unwrap();
         // Nor can it be written again.
-        let third = snapshots.begin(&id("rs_two"), numbers(5), IntakeOptions::default()).await;
+        let third = snapshots.begin(&id("rs_two"), numbers(5), SnapshotWriteOptions::default()).await;
         assert!(matches!(third, Err(DualResponseError::Invalid(_))), "{third:?}");
         assert_eq!(read(&snapshots, "rs_two").await.len(), 100);
     }
@@ -182,7 +185,8 @@ async fn a_snapshot_that_is_removed_while_it_is_written_does_not_come_back() {
     let mut places = Places::all();
     while let Some(place) = places.next().await {
         let snapshots = place.open();
-        let begun = snapshots.begin(&id("rs_gone"), numbers(100), IntakeOptions::default()).await.unwrap();
+        let begun =
+            snapshots.begin(&id("rs_gone"), numbers(100), SnapshotWriteOptions::default()).await.unwrap();
         snapshots.delete(&id("rs_gone")).await.unwrap();
         let error = begun.rest.await.unwrap_err();
         assert!(matches!(error, DualResponseError::Snapshot(_)), "{error:?}");
@@ -203,7 +207,13 @@ async fn all_ids_are_told_once_and_what_each_tenant_has_is_counted() {
         let started = Utc::now() - Duration::from_secs(1);
         let tenant = SnapshotId::found(SnapshotId::place(Some("acme")), "rs_3");
         for set in [id("rs_1"), id("rs_2"), tenant.clone()] {
-            snapshots.begin(&set, numbers(10), IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+            snapshots
+                .begin(&set, numbers(10), SnapshotWriteOptions::default())
+                .await
+                .unwrap()
+                .rest
+                .await
+                .unwrap();
         }
         let mut all: Vec<_> = snapshots.ids(Utc::now() + Duration::from_secs(1)).try_collect().await.unwrap();
         all.sort();

@@ -5,7 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use antiphon_results::{
     ColumnType, DualResponseError, Owner, Sort,
     snapshot::{
-        ByteRange, ExportFormat, ExportRequest, Filter, FilterOp, IntakeOptions, SnapshotStore as _, View,
+        ByteRange, ExportFormat, ExportRequest, Filter, FilterOp, SnapshotStore as _, SnapshotWriteOptions,
+        View,
     },
 };
 use antiphon_snapshot::{
@@ -20,7 +21,7 @@ use futures_util::TryStreamExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    ingest_support::intake,
+    ingest_support::row_source,
     sql_rows::{MIB, ask, batch, colleges, id, opened, rows, small, write},
 };
 
@@ -163,8 +164,8 @@ async fn json_stays_json_in_what_a_query_makes() {
     write(&snapshots, "rs_json", vec![marked()]).await;
     let tables = [("result".to_owned(), id("rs_json"))];
     let sql = "SELECT id, body AS other, length(body) AS long FROM result ORDER BY id";
-    let intake = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
-    let begun = snapshots.begin(&id("rs_made"), intake, IntakeOptions::default()).await.unwrap();
+    let row_source = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
+    let begun = snapshots.begin(&id("rs_made"), row_source, SnapshotWriteOptions::default()).await.unwrap();
     begun.rest.await.unwrap();
     let manifest = snapshots.manifest(&id("rs_made")).await.unwrap();
     let kinds: Vec<_> = manifest.columns.iter().map(|column| column.kind.clone()).collect();
@@ -201,7 +202,7 @@ async fn a_member_that_comes_twice_is_refused_whichever_is_nothing() {
     {
         let snapshots = opened(small());
         let set = format!("rs_twice_{number}");
-        let begun = snapshots.begin(&id(&set), intake([row]), IntakeOptions::sample(0)).await;
+        let begun = snapshots.begin(&id(&set), row_source([row]), SnapshotWriteOptions::sample(0)).await;
         let ended = match begun {
             Ok(begun) => begun.rest.await.map(drop),
             Err(error) => Err(error),

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{Export, ExportRequest, IntakeOptions, SnapshotId, SnapshotStore as _, Written},
+    snapshot::{Export, ExportRequest, SnapshotId, SnapshotStore as _, SnapshotWriteOptions, Written},
 };
 use antiphon_snapshot::{
     Batches, SnapshotConfig, Snapshots,
@@ -95,8 +95,8 @@ pub(crate) fn id(set: &str) -> SnapshotId {
 
 pub(crate) async fn write(snapshots: &Snapshots, set: &str, batches: Vec<RecordBatch>) -> Written {
     let schema = batches[0].schema();
-    let intake = Batches::new(schema, stream::iter(batches.into_iter().map(Ok))).into();
-    let begun = snapshots.begin(&id(set), intake, IntakeOptions::sample(3)).await.unwrap();
+    let row_source = Batches::new(schema, stream::iter(batches.into_iter().map(Ok))).into();
+    let begun = snapshots.begin(&id(set), row_source, SnapshotWriteOptions::sample(3)).await.unwrap();
     begun.rest.await.unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use antiphon_results::{
     Owner,
-    snapshot::{IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _},
+    snapshot::{SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{
     Batches, Snapshots,
@@ -29,8 +29,8 @@ async fn rows_come_out_in_the_order_they_came_in() {
     };
     let batches: Vec<_> = (0..200).map(|number| Ok(batch(number * 1000))).collect();
     let id = SnapshotId::new(&Owner::nobody(), "rs_order");
-    let intake = Batches::new(Arc::clone(&schema), stream::iter(batches)).into();
-    let begun = snapshots.begin(&id, intake, IntakeOptions::sample(15)).await.unwrap();
+    let row_source = Batches::new(Arc::clone(&schema), stream::iter(batches)).into();
+    let begun = snapshots.begin(&id, row_source, SnapshotWriteOptions::sample(15)).await.unwrap();
     assert_eq!(begun.sample.len(), 15);
     let written = begun.rest.await.unwrap();
     assert_eq!(written.rows, 200_000);

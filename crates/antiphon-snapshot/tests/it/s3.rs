@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon_results::snapshot::{IntakeOptions, SnapshotStore as _};
+use antiphon_results::snapshot::{SnapshotStore as _, SnapshotWriteOptions};
 use antiphon_snapshot::{
     SnapshotConfig, Snapshots,
     object_store::aws::{AmazonS3, AmazonS3Builder},
@@ -11,7 +11,7 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::{
     faults::{small, whole_or_not_at_all},
-    ingest_support::{id, intake, read, s3_bucket, s3_options, s3_uploads, service, write},
+    ingest_support::{id, read, row_source, s3_bucket, s3_options, s3_uploads, service, write},
 };
 
 const URL: &str = "ANTIPHON_TEST_S3_URL";
@@ -34,7 +34,7 @@ async fn a_snapshot_on_s3_is_read_by_who_did_not_write_it_and_at_a_signed_addres
         Snapshots::open_with(&address, s3_options(&url), SnapshotConfig::default()).unwrap()
     };
     let rows = (0..20_000).map(|number| format!(r#"{{"n":{number},"t":"text {number}"}}"#));
-    let written = write(&open(), "rs_round", intake(rows)).await;
+    let written = write(&open(), "rs_round", row_source(rows)).await;
     let other = open();
     assert_eq!(other.manifest(&id("rs_round")).await.unwrap().digest, written.digest);
     assert_eq!(read(&other, "rs_round").await.len(), 20_000);
@@ -43,7 +43,7 @@ async fn a_snapshot_on_s3_is_read_by_who_did_not_write_it_and_at_a_signed_addres
     assert_eq!(bytes.len() as u64, written.bytes);
     assert!(bytes.starts_with(b"PAR1"));
     assert!(other.sign(&id("rs_other"), Duration::from_mins(1)).await.is_err());
-    let again = other.begin(&id("rs_round"), intake(["{}"]), IntakeOptions::default()).await;
+    let again = other.begin(&id("rs_round"), row_source(["{}"]), SnapshotWriteOptions::default()).await;
     assert!(again.is_err());
     let found: Vec<_> = other.ids(chrono::Utc::now() + Duration::from_mins(1)).collect().await;
     assert_eq!(found.len(), 1);
@@ -66,7 +66,7 @@ async fn a_large_snapshot_goes_to_s3_in_parts_and_none_is_left() {
         });
         format!(r#"{{"n":{number},"t":"{text}"}}"#)
     };
-    let written = write(&snapshots, "rs_parts", intake((0..40_000).map(text))).await;
+    let written = write(&snapshots, "rs_parts", row_source((0..40_000).map(text))).await;
     assert!(written.bytes > 2 * (5 << 20), "{}", written.bytes);
     assert_eq!(s3_uploads(&url, &bucket).await, 0);
     let page = antiphon_results::snapshot::SnapshotPage::new(39_999, 1);

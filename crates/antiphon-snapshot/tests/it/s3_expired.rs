@@ -30,7 +30,7 @@ use futures_util::TryStreamExt as _;
 use url::Url;
 
 use crate::{
-    ingest_support::{id, intake, s3_bucket, s3_options, service, write},
+    ingest_support::{id, row_source, s3_bucket, s3_options, service, write},
     served::{House, numbers},
 };
 
@@ -124,7 +124,7 @@ async fn is_refused(address: &Url) {
 async fn an_address_is_good_until_it_ends_and_another_can_be_had() {
     let Some(front) = Front::open("ended").await else { return };
     let rows = (0..1000).map(|number| format!(r#"{{"n":{number}}}"#));
-    let written = write(&front.snapshots, "rs_ended", intake(rows)).await;
+    let written = write(&front.snapshots, "rs_ended", row_source(rows)).await;
     let set = id("rs_ended");
     let sign = async || front.snapshots.sign(&set, Duration::from_secs(1)).await.unwrap().unwrap();
     let (address, bytes) = fetched(&sign).await;

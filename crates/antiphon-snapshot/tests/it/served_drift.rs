@@ -2,7 +2,7 @@
 
 use antiphon_results::{
     Source,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
     source::SqlQuery,
 };
 use antiphon_snapshot::{Snapshots, from_postgres};
@@ -106,8 +106,8 @@ async fn rows_that_change_while_they_are_saved_are_saved_as_they_were() {
         sqlx::query(statement).execute(&pool).await.unwrap();
     }
     let snapshots = Snapshots::open("memory:").unwrap();
-    let intake = from_postgres(pool.clone(), "SELECT id, amount FROM antiphon_moved ORDER BY id").into();
-    let begun = snapshots.begin(&id("rs_moved"), intake, IntakeOptions::default()).await.unwrap();
+    let row_source = from_postgres(pool.clone(), "SELECT id, amount FROM antiphon_moved ORDER BY id").into();
+    let begun = snapshots.begin(&id("rs_moved"), row_source, SnapshotWriteOptions::default()).await.unwrap();
     // The first rows were read, the others were not: all is moved from the last to the first, and half of it goes.
     for change in [
         "UPDATE antiphon_moved SET amount = 50000 WHERE id = 0",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use antiphon_results::{
     Access, CreateOptions, DualResponseError, Owner, PageOptions, ResultLimits,
-    snapshot::{IntakeOptions, Phase, SnapshotId, SnapshotState, SnapshotStore as _},
+    snapshot::{Phase, SnapshotId, SnapshotState, SnapshotStore as _, SnapshotWriteOptions},
     store::{MemoryStore, Origin, Resource, ResourceStore},
 };
 use antiphon_snapshot::{Batches, Snapshots};
@@ -119,8 +119,8 @@ async fn a_sweep_removes_what_no_set_knows_and_nothing_else() {
     let kept = house.server.create_response(options).await.unwrap().resource_id;
     let stray = SnapshotId::new(&Owner::nobody().with_tenant("gone"), "rs_stray");
     let begun = async |id: &SnapshotId| {
-        let intake = Batches::new(schema(), stream::iter([Ok(batch(0, 50))])).into();
-        snapshots.begin(id, intake, IntakeOptions::sample(5)).await.unwrap()
+        let row_source = Batches::new(schema(), stream::iter([Ok(batch(0, 50))])).into();
+        snapshots.begin(id, row_source, SnapshotWriteOptions::sample(5)).await.unwrap()
     };
     begun(&stray).await.rest.await.unwrap();
     // The set's id in another tenant's place.

@@ -2,7 +2,7 @@
 
 use antiphon_results::{
     DualResponseError,
-    snapshot::{IntakeOptions, SnapshotPage, SnapshotStore as _},
+    snapshot::{SnapshotPage, SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{Snapshots, from_postgres};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ async fn a_query_that_nobody_waits_for_any_more_ends_in_the_database_too() {
     let sql = "SELECT generate_series(1, 1000000000000) AS n, 'antiphon_endless' AS t";
     let snapshots = Snapshots::open("memory:").unwrap();
     let begun = snapshots
-        .begin(&id("rs_endless"), from_postgres(pool.clone(), sql).into(), IntakeOptions::default())
+        .begin(&id("rs_endless"), from_postgres(pool.clone(), sql).into(), SnapshotWriteOptions::default())
         .await
         .unwrap();
     assert_eq!(begun.sample.len(), 15);
@@ -112,11 +112,11 @@ async fn two_columns_of_one_name_and_an_error_in_the_middle_are_told() {
     let Some(pool) = pool().await else { return };
     let snapshots = Snapshots::open("memory:").unwrap();
     let twice = from_postgres(pool.clone(), "SELECT 1 AS a, 2 AS a").into();
-    let error = snapshots.begin(&id("rs_twice"), twice, IntakeOptions::default()).await.unwrap_err();
+    let error = snapshots.begin(&id("rs_twice"), twice, SnapshotWriteOptions::default()).await.unwrap_err();
     assert!(error.to_string().contains("two columns are called `a`"), "{error}");
     let breaks =
         from_postgres(pool, "SELECT 1 / (50000 - n) AS a FROM generate_series(1, 100000) AS n").into();
-    let begun = snapshots.begin(&id("rs_breaks"), breaks, IntakeOptions::default()).await.unwrap();
+    let begun = snapshots.begin(&id("rs_breaks"), breaks, SnapshotWriteOptions::default()).await.unwrap();
     let error = begun.rest.await.unwrap_err();
     assert!(
         matches!(&error, DualResponseError::Query(source) if source.to_string().contains("division")),

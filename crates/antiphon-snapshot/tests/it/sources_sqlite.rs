@@ -2,7 +2,7 @@
 
 use antiphon_results::{
     DualResponseError,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{Snapshots, from_sqlite};
 use serde_json::{Value, json};
@@ -52,6 +52,7 @@ async fn values_are_what_sqlite_says_of_each() {
 async fn a_query_that_is_wrong_is_the_databases_error() {
     let snapshots = Snapshots::open("memory:").unwrap();
     let query = from_sqlite(pool().await, "SELECT nothing FROM nowhere");
-    let error = snapshots.begin(&id("rs_wrong"), query.into(), IntakeOptions::default()).await.unwrap_err();
+    let error =
+        snapshots.begin(&id("rs_wrong"), query.into(), SnapshotWriteOptions::default()).await.unwrap_err();
     assert!(matches!(error, DualResponseError::Query(_)), "{error:?}");
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 
 use crate::sql_rows::{ask, colleges, id, opened, small, write};
@@ -50,10 +50,10 @@ async fn an_intake_that_is_dropped_half_way_gives_its_turn_back() {
     let tables = [("result".to_owned(), id("rs_half"))];
     for _ in 0..5 {
         let sql = "SELECT a.id, b.name FROM result a JOIN result b USING (state) ORDER BY b.name, a.id";
-        let intake = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
+        let row_source = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
         let begun = tokio::time::timeout(
             Duration::from_millis(200),
-            snapshots.begin(&id("rs_dropped"), intake, IntakeOptions::sample(1)),
+            snapshots.begin(&id("rs_dropped"), row_source, SnapshotWriteOptions::sample(1)),
         )
         .await;
         drop(begun);

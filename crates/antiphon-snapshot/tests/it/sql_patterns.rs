@@ -7,7 +7,7 @@ use std::{
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _, View},
+    snapshot::{RowSource, SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions, View},
 };
 use antiphon_snapshot::{
     Batches, Snapshots,
@@ -106,16 +106,16 @@ async fn query_of_another_tenant_is_answered_while_one_blocks_its_threads() {
     let owner = Owner::principal("other").with_tenant("other");
     let others = SnapshotId::new(&owner, "rs_other");
     let numbers = batch(vec![("n", Arc::new(Int64Array::from_iter_values(0..10)))]);
-    let intake: Intake = Batches::new(numbers.schema(), stream::iter([Ok(numbers)])).into();
-    snapshots.begin(&others, intake, IntakeOptions::default()).await.unwrap().rest.await.unwrap();
+    let row_source: RowSource = Batches::new(numbers.schema(), stream::iter([Ok(numbers)])).into();
+    snapshots.begin(&others, row_source, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap();
     let slow = snapshots.clone();
     let slow = tokio::spawn(async move { ask(&slow, "rs_long", SLOW).await });
     blocked().await;
     let asked = Instant::now();
     let tables = [("result".to_owned(), others)];
-    let intake = snapshots.query(&tables, "SELECT sum(n) AS n FROM result", &owner).await.unwrap();
+    let row_source = snapshots.query(&tables, "SELECT sum(n) AS n FROM result", &owner).await.unwrap();
     let answer = SnapshotId::new(&owner, "rs_answer");
-    let begun = snapshots.begin(&answer, intake, IntakeOptions::sample(1)).await.unwrap();
+    let begun = snapshots.begin(&answer, row_source, SnapshotWriteOptions::sample(1)).await.unwrap();
     assert_eq!(begun.rest.await.unwrap().rows, 1);
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     assert!(!slow.is_finished(), "the slow query must still run for this test to say anything");

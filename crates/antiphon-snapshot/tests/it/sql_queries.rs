@@ -2,7 +2,7 @@
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{IntakeOptions, SnapshotStore as _},
+    snapshot::{SnapshotStore as _, SnapshotWriteOptions},
 };
 use serde_json::json;
 
@@ -95,8 +95,8 @@ async fn a_query_over_an_answer_goes_on_from_it() {
     write(&snapshots, "rs_q", vec![colleges(1_000)]).await;
     let tables = [("result".to_owned(), id("rs_q"))];
     let sql = "SELECT state, enrollment FROM result WHERE enrollment > 5000";
-    let intake = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
-    let begun = snapshots.begin(&id("rs_first"), intake, IntakeOptions::sample(5)).await.unwrap();
+    let row_source = snapshots.query(&tables, sql, &Owner::nobody()).await.unwrap();
+    let begun = snapshots.begin(&id("rs_first"), row_source, SnapshotWriteOptions::sample(5)).await.unwrap();
     let first = begun.rest.await.unwrap();
     let counted = ask(&snapshots, "rs_first", "SELECT count(*) AS n FROM result").await.unwrap();
     assert_eq!(counted, [json!({"n": first.rows})]);

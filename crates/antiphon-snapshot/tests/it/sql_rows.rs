@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _, View},
+    snapshot::{SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions, View},
 };
 use antiphon_snapshot::{
     Batches, SnapshotConfig, Snapshots,
@@ -49,8 +49,8 @@ pub(crate) fn opened(config: SnapshotConfig) -> Snapshots {
 
 pub(crate) async fn write(snapshots: &Snapshots, set: &str, batches: Vec<RecordBatch>) {
     let schema = batches[0].schema();
-    let intake = Batches::new(schema, stream::iter(batches.into_iter().map(Ok))).into();
-    let begun = snapshots.begin(&id(set), intake, IntakeOptions::sample(1)).await.unwrap();
+    let row_source = Batches::new(schema, stream::iter(batches.into_iter().map(Ok))).into();
+    let begun = snapshots.begin(&id(set), row_source, SnapshotWriteOptions::sample(1)).await.unwrap();
     begun.rest.await.unwrap();
 }
 
@@ -84,9 +84,9 @@ pub(crate) async fn ask_of(
     sql: &str,
 ) -> Result<Vec<Value>, DualResponseError> {
     let tables: Vec<_> = tables.iter().map(|(name, set)| ((*name).to_owned(), id(set))).collect();
-    let intake = snapshots.query(&tables, sql, &Owner::nobody()).await?;
+    let row_source = snapshots.query(&tables, sql, &Owner::nobody()).await?;
     let answer = id(&format!("rs_answer_{}", unique()));
-    let begun = snapshots.begin(&answer, intake, IntakeOptions::sample(100)).await?;
+    let begun = snapshots.begin(&answer, row_source, SnapshotWriteOptions::sample(100)).await?;
     let written = begun.rest.await?;
     let page = SnapshotPage::new(0, written.rows.max(1));
     let rows = snapshots.page(&answer, &page).await?.read().unwrap();

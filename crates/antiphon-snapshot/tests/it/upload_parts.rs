@@ -17,7 +17,7 @@ use antiphon_snapshot::{
 };
 use async_trait::async_trait;
 
-use crate::ingest_support::{intake, read, write};
+use crate::ingest_support::{read, row_source, write};
 
 /// Notes the length of each part, by upload and number.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ async fn parts_have_one_length<S: ObjectStore + MultipartStore + Debug>(store: A
     let noted = Arc::new(Noted { inner: Arc::clone(&store), parts: Mutex::default() });
     let bucket = Bucket::new(store).with_multipart(Arc::clone(&noted) as Arc<dyn MultipartStore>);
     let snapshots = Snapshots::on(bucket, config).unwrap();
-    let written = write(&snapshots, "rs_parts", intake((0..40_000).map(row))).await;
+    let written = write(&snapshots, "rs_parts", row_source((0..40_000).map(row))).await;
     let parts = noted.parts.lock().unwrap().clone();
     assert_eq!(parts.len(), 1, "{parts:?}");
     let lengths: Vec<usize> = parts.into_values().next().unwrap().into_values().collect();

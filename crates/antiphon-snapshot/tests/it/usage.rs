@@ -12,7 +12,7 @@ use std::{
 
 use antiphon_results::{
     CreateOptions, DualResponseError, Owner, ResultLimits,
-    snapshot::{IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore as _},
+    snapshot::{SnapshotId, SnapshotPage, SnapshotStore as _, SnapshotWriteOptions},
 };
 use antiphon_snapshot::{
     SnapshotConfig, Snapshots,
@@ -31,7 +31,7 @@ use futures_util::{
 };
 
 use crate::{
-    ingest_support::intake,
+    ingest_support::row_source,
     served::{House, numbers},
 };
 
@@ -46,8 +46,8 @@ fn grace() -> Owner {
 /// Saves so many rows for somebody.
 async fn save(snapshots: &Snapshots, owner: &Owner, set: &str, rows: u64) -> u64 {
     let id = SnapshotId::new(owner, set);
-    let rows = intake((0..rows).map(|n| format!(r#"{{"n":{n}}}"#)));
-    snapshots.begin(&id, rows, IntakeOptions::default()).await.unwrap().rest.await.unwrap().bytes
+    let rows = row_source((0..rows).map(|n| format!(r#"{{"n":{n}}}"#)));
+    snapshots.begin(&id, rows, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap().bytes
 }
 
 async fn taken(snapshots: &Snapshots, owner: &Owner) -> u64 {
@@ -137,8 +137,8 @@ async fn snapshot_that_is_given_up_leaves_no_word_of_its_owner() {
     let id = SnapshotId::new(&ada(), "rs_broken");
     let rows = antiphon_results::Rows::from_json_array(r#"[{"n":1}]"#).unwrap();
     let parts = stream::iter([Ok(rows), Err("the source fails".into())]);
-    let intake = antiphon_results::snapshot::Intake::rows(parts);
-    let begun = snapshots.begin(&id, intake, IntakeOptions::sample(1)).await;
+    let row_source = antiphon_results::snapshot::RowSource::rows(parts);
+    let begun = snapshots.begin(&id, row_source, SnapshotWriteOptions::sample(1)).await;
     if let Ok(begun) = begun {
         begun.rest.await.unwrap_err();
     }

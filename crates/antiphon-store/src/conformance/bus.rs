@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How long an event may take.
-const SOON: Duration = Duration::from_secs(10);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to listen for what must not come.
 const NONE: Duration = Duration::from_millis(300);
 
@@ -25,7 +25,7 @@ async fn publish(bus: &dyn Bus, topic: &str, text: impl Into<String>) {
 }
 
 async fn hear(subscription: &mut Subscription) -> Event {
-    let event = timeout(SOON, subscription.next()).await.expect("an event comes");
+    let event = timeout(EVENT_TIMEOUT, subscription.next()).await.expect("an event comes");
     event.expect("the bus is open")
 }
 

@@ -4,7 +4,7 @@ use crate::{
     Bus, Queue, QueueConfig, Store,
     error::{Error, Result},
     flaky::{Flaky, FlakyConfig},
-    steady::{Steady, random},
+    retrying::{Retrying, random},
 };
 
 type Opening<T> = Pin<Box<dyn Future<Output = Option<Arc<T>>> + Send>>;
@@ -64,7 +64,7 @@ impl Stores {
 
     /// How many bytes a value, or one append, may have.
     pub fn max_value(&self) -> usize {
-        if self.0.faulty { Steady::MAX_VALUE } else { crate::MAX_VALUE }
+        if self.0.faulty { Retrying::MAX_VALUE } else { crate::MAX_VALUE }
     }
 }
 
@@ -155,7 +155,7 @@ pub fn run(law: impl Future<Output = ()>) {
 #[doc(hidden)]
 pub mod fixtures {
     use super::{
-        Arc, Bus, Buses, Fixture, Flaky, FlakyConfig, Future, Queue, QueueConfig, Queues, Steady, Store,
+        Arc, Bus, Buses, Fixture, Flaky, FlakyConfig, Future, Queue, QueueConfig, Queues, Retrying, Store,
         Stores, random,
     };
 
@@ -195,7 +195,7 @@ pub mod fixtures {
             let opening = open(space);
             async move {
                 let flaky = Flaky::new(opening.await?, FlakyConfig::seeded(random()));
-                Some(Arc::new(Steady::new(Arc::new(flaky))) as Arc<dyn Store>)
+                Some(Arc::new(Retrying::new(Arc::new(flaky))) as Arc<dyn Store>)
             }
         };
         fixture(law, (), true, open).await.map(Stores)
@@ -216,7 +216,7 @@ pub mod fixtures {
             let opening = open(space, config);
             async move {
                 let flaky = Flaky::new(opening.await?, FlakyConfig::seeded(random()));
-                Some(Arc::new(Steady::new(Arc::new(flaky))) as Arc<dyn Queue>)
+                Some(Arc::new(Retrying::new(Arc::new(flaky))) as Arc<dyn Queue>)
             }
         };
         fixture(law, QueueConfig::default(), true, open).await.map(Queues)
@@ -237,7 +237,7 @@ pub mod fixtures {
             let opening = open(space);
             async move {
                 let flaky = Flaky::new(opening.await?, FlakyConfig::seeded(random()));
-                Some(Arc::new(Steady::new(Arc::new(flaky))) as Arc<dyn Bus>)
+                Some(Arc::new(Retrying::new(Arc::new(flaky))) as Arc<dyn Bus>)
             }
         };
         fixture(law, (), true, open).await.map(Buses)

@@ -21,14 +21,14 @@ const SHORT: Duration = Duration::from_millis(500);
 /// How long to look for a job that must not be there.
 const NONE: Duration = Duration::from_millis(250);
 /// How long a job that must be there may take.
-const SOON: Duration = Duration::from_secs(20);
+const JOB_TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn push(queue: &dyn Queue, id: &str) -> Pushed {
     queue.push("work", NewJob::new(id, format!("payload of {id}"))).await.unwrap()
 }
 
 async fn lease(queue: &dyn Queue) -> Job {
-    let job = queue.lease("work", 1, SOON).await.unwrap().pop();
+    let job = queue.lease("work", 1, JOB_TIMEOUT).await.unwrap().pop();
     job.expect("there is a job to lease")
 }
 
@@ -75,7 +75,7 @@ fn assert_lost(result: &Result<()>) {
 
 /// A lease whose answer was lost takes the job with it until it runs out, which may happen several times.
 fn assert_prompt(queues: &Queues, waited: Duration) {
-    let limit = if queues.is_exact() { Duration::from_secs(5) } else { SOON };
+    let limit = if queues.is_exact() { Duration::from_secs(5) } else { JOB_TIMEOUT };
     assert!(waited < limit, "it was told after {waited:?}");
 }
 
@@ -300,7 +300,7 @@ pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     }
     let mut ids = BTreeSet::new();
     while ids.len() < 10 {
-        let jobs = queue.lease("work", 3, SOON).await.unwrap();
+        let jobs = queue.lease("work", 3, JOB_TIMEOUT).await.unwrap();
         assert!(!jobs.is_empty() && jobs.len() <= 3, "{jobs:?}");
         for job in jobs {
             assert!(ids.insert(job.id().to_owned()), "`{}` was given twice", job.id());

@@ -43,11 +43,11 @@ struct Entry {
     attempts: u32,
     /// Which lease was given last, whether or not it still lasts.
     token: u64,
-    place: Place,
+    place: JobState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum JobState {
     Waiting { due: Instant, turn: u64 },
     Leased { until: Instant, turn: u64 },
     Dead,
@@ -60,7 +60,7 @@ impl Line {
     }
 
     /// Moves a job to `place`, in the index too.
-    fn put(&mut self, id: &str, place: Place) {
+    fn put(&mut self, id: &str, place: JobState) {
         let entry = self.jobs.get_mut(id).expect("only a job that is there is moved");
         if let Some((time, turn)) = entry.place.time() {
             self.due.remove(&(time, turn, id.to_owned()));
@@ -75,7 +75,7 @@ impl Line {
 
     fn wait(&mut self, id: &str, delay: Duration) {
         let turn = self.turn();
-        self.put(id, Place::Waiting { due: Instant::now() + delay, turn });
+        self.put(id, JobState::Waiting { due: Instant::now() + delay, turn });
         self.pushed.notify_waiters();
     }
 
@@ -89,7 +89,7 @@ impl Line {
 
     /// Adds a job that may be leased after `delay`.
     fn add(&mut self, job: NewJob) {
-        let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: Place::Dead };
+        let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: JobState::Dead };
         self.jobs.insert(job.id.clone(), entry);
         self.depth.dead += 1;
         self.wait(&job.id, job.delay);
@@ -105,11 +105,11 @@ impl Line {
                 break;
             }
             if self.jobs[&id].attempts >= config.max_attempts {
-                self.put(&id, Place::Dead);
+                self.put(&id, JobState::Dead);
                 continue;
             }
             let turn = self.turn();
-            self.put(&id, Place::Leased { until: now + config.lease, turn });
+            self.put(&id, JobState::Leased { until: now + config.lease, turn });
             let entry = self.jobs.get_mut(&id).expect("it was moved above");
             entry.attempts += 1;
             entry.token = turn;
@@ -120,7 +120,7 @@ impl Line {
     }
 }
 
-impl Place {
+impl JobState {
     fn time(self) -> Option<(Instant, u64)> {
         match self {
             Self::Waiting { due: time, turn } | Self::Leased { until: time, turn } => Some((time, turn)),
@@ -152,7 +152,7 @@ impl MemoryQueue {
         let mut lines = self.lines();
         let line = lines.get_mut(&lease.queue).ok_or_else(|| lease.lost())?;
         let entry = line.jobs.get(&lease.id).ok_or_else(|| lease.lost())?;
-        let held = matches!(entry.place, Place::Leased { .. }) && entry.token.to_string() == lease.token;
+        let held = matches!(entry.place, JobState::Leased { .. }) && entry.token.to_string() == lease.token;
         if !held {
             return Err(lease.lost());
         }
@@ -166,7 +166,7 @@ impl MemoryQueue {
         name::check_segment(id)?;
         let mut lines = self.lines();
         let Some(line) = lines.get_mut(queue) else { return Ok(false) };
-        let is_dead = line.jobs.get(id).is_some_and(|entry| entry.place == Place::Dead);
+        let is_dead = line.jobs.get(id).is_some_and(|entry| entry.place == JobState::Dead);
         if is_dead {
             change(line);
         }
@@ -211,7 +211,7 @@ impl Queue for MemoryQueue {
         let lasts = self.config.lease;
         self.held(lease, |line| {
             let turn = line.turn();
-            line.put(&lease.id, Place::Leased { until: Instant::now() + lasts, turn });
+            line.put(&lease.id, JobState::Leased { until: Instant::now() + lasts, turn });
         })
     }
 
@@ -223,7 +223,7 @@ impl Queue for MemoryQueue {
         let max_attempts = self.config.max_attempts;
         self.held(lease, |line| {
             if line.jobs[&lease.id].attempts >= max_attempts {
-                line.put(&lease.id, Place::Dead);
+                line.put(&lease.id, JobState::Dead);
             } else {
                 line.wait(&lease.id, delay);
             }
@@ -231,7 +231,7 @@ impl Queue for MemoryQueue {
     }
 
     async fn bury(&self, lease: &Lease) -> Result<()> {
-        self.held(lease, |line| line.put(&lease.id, Place::Dead))
+        self.held(lease, |line| line.put(&lease.id, JobState::Dead))
     }
 
     async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
@@ -241,7 +241,7 @@ impl Queue for MemoryQueue {
             .get(queue)
             .into_iter()
             .flat_map(|line| &line.jobs)
-            .filter(|(id, entry)| entry.place == Place::Dead && after.is_none_or(|after| after.0 < **id))
+            .filter(|(id, entry)| entry.place == JobState::Dead && after.is_none_or(|after| after.0 < **id))
             .collect();
         dead.sort_by_key(|(id, _)| *id);
         let more = dead.len() > limit;

@@ -6,7 +6,7 @@ use super::{
     fence::{Fence, State, fence, set_fence},
     lease::Held,
     link::{Kept, Kind},
-    queue::{NatsQueue, Place},
+    queue::{JobRef, NatsQueue},
     scan::PAGE,
     store::{GONE, TRIES, cursor},
 };
@@ -37,7 +37,7 @@ impl NatsQueue {
     }
 
     /// Makes a job dead that was leased too often.
-    pub(super) async fn lay_out(&self, place: &Place, fence: Fence, at: u64, offer: &str) -> Result<()> {
+    pub(super) async fn lay_out(&self, place: &JobRef, fence: Fence, at: u64, offer: &str) -> Result<()> {
         self.link.put(&self.name_subject(&place.queue, &place.id), PublishMessage::build()).await?;
         if set_fence(&self.link, place, fence.in_state(State::Dead), at).await?.is_some() {
             self.answer(offer, Bytes::from_static(b"+ACK")).await;
@@ -79,7 +79,7 @@ impl NatsQueue {
     async fn dead_job(&self, queue: &str, id: &str) -> Result<Option<(Kept, u64, Option<Fence>)>> {
         let job = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await?;
         let Some(job) = job.filter(|job| job.headers.get(GONE).is_none()) else { return Ok(None) };
-        let place = Place { queue: queue.to_owned(), id: id.to_owned(), number: job.sequence };
+        let place = JobRef { queue: queue.to_owned(), id: id.to_owned(), number: job.sequence };
         let found = fence(&self.link, &place).await?;
         let (number, fence) = found.map_or((0, None), |(number, fence)| (number, Some(fence)));
         Ok(Some((job, number, fence)))

@@ -2,7 +2,7 @@ use async_nats::jetstream::message::PublishMessage;
 
 use super::{
     link::{Kept, Kind, Link},
-    queue::Place,
+    queue::JobRef,
 };
 use crate::error::Result;
 
@@ -57,12 +57,12 @@ impl Fence {
 }
 
 /// The fence of a job, and its number; none before the job was ever leased.
-pub(super) async fn fence(link: &Link, place: &Place) -> Result<Option<(u64, Fence)>> {
+pub(super) async fn fence(link: &Link, place: &JobRef) -> Result<Option<(u64, Fence)>> {
     let found = link.last(Kind::Fences, &place.fence(link)).await?;
     Ok(found.and_then(|kept| Some((kept.sequence, Fence::read(&kept)?))))
 }
 
 /// Writes a fence over number `at`; 0 is none. `None` if another is there.
-pub(super) async fn set_fence(link: &Link, place: &Place, fence: Fence, at: u64) -> Result<Option<u64>> {
+pub(super) async fn set_fence(link: &Link, place: &JobRef, fence: Fence, at: u64) -> Result<Option<u64>> {
     link.put_at(&place.fence(link), fence.message(), at).await
 }

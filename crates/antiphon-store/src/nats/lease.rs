@@ -15,7 +15,7 @@ use super::{
     clock::until,
     fence::{Fence, State, fence, set_fence},
     link::{Kind, NAME, failed},
-    queue::{DUE, NatsQueue, Place},
+    queue::{DUE, JobRef, NatsQueue},
     store::{GONE, TRIES},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 const ABREAST: usize = 256;
 
 /// How long to wait for jobs that are there, or are gone without the server having noticed.
-const VAIN: Duration = Duration::from_millis(200);
+const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// After an offer that led to nothing.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ const RESTART: Duration = Duration::from_millis(20);
 /// What a lease's token says.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    pub(super) place: Place,
+    pub(super) place: JobRef,
     pub(super) holder: u64,
     pub(super) attempt: u32,
     /// The number of the fence that was written when the job was leased.
@@ -62,7 +62,7 @@ impl Held {
         let mut parts = lease.token.split(' ');
         let number = parts.next()?.parse().ok()?;
         Some(Self {
-            place: Place { queue: lease.queue.clone(), id: lease.id.clone(), number },
+            place: JobRef { queue: lease.queue.clone(), id: lease.id.clone(), number },
             holder: u64::from_str_radix(parts.next()?, 16).ok()?,
             attempt: parts.next()?.parse().ok()?,
             fence: parts.next()?.parse().ok()?,
@@ -77,7 +77,7 @@ impl Held {
 
 /// A job as `JetStream` offers it.
 struct Offer {
-    place: Place,
+    place: JobRef,
     payload: Bytes,
     due: u64,
     gone: bool,
@@ -94,7 +94,7 @@ impl Offer {
         let id = message.subject.rsplit('.').next()?.to_owned();
         let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name));
         Some(Self {
-            place: Place { queue: queue.to_owned(), id, number: info.stream_sequence },
+            place: JobRef { queue: queue.to_owned(), id, number: info.stream_sequence },
             payload: message.payload.clone(),
             due: header(DUE).and_then(|due| due.as_str().parse().ok()).unwrap_or_default(),
             gone: header(GONE).is_some(),
@@ -151,7 +151,7 @@ impl NatsQueue {
         let mut interrupted = self.link.interrupted.clone();
         interrupted.mark_unchanged();
         let mut request = consumer.fetch().max_messages(limit);
-        let mut patience = VAIN;
+        let mut patience = FETCH_TIMEOUT;
         if wait >= Duration::from_millis(1) {
             request = request.expires(wait);
             patience = wait + self.link.timeout();
@@ -248,7 +248,7 @@ impl NatsQueue {
 
     /// Whether the message of an offered job is there. Waits for a leader that has not come to it yet: an offer that
     /// is acknowledged too early strands its job.
-    async fn is_there(&self, place: &Place) -> Result<bool> {
+    async fn is_there(&self, place: &JobRef) -> Result<bool> {
         loop {
             if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
                 return Ok(kept);

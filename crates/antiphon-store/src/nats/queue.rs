@@ -60,13 +60,13 @@ pub(super) struct Shared {
 
 /// One job: which it is, and the number of its message.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct JobRef {
     pub(super) queue: String,
     pub(super) id: String,
     pub(super) number: u64,
 }
 
-impl Place {
+impl JobRef {
     pub(super) fn fence(&self, link: &Link) -> String {
         link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
@@ -136,7 +136,7 @@ impl NatsQueue {
     ///
     /// Before that it is no longer to be offered, for NATS 2.9 stops handing out jobs for a while when it comes upon one
     /// that was removed.
-    pub(super) async fn clean(&self, place: &Place, fence: u64, offer: Option<&str>) -> Result<()> {
+    pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
             self.answer(offer, Bytes::from_static(b"+ACK")).await;
         }
@@ -166,7 +166,7 @@ impl NatsQueue {
         if found.headers.get(GONE).is_some() {
             return Ok(Some(found.sequence));
         }
-        let place = Place { queue: queue.to_owned(), id: id.to_owned(), number: found.sequence };
+        let place = JobRef { queue: queue.to_owned(), id: id.to_owned(), number: found.sequence };
         match fence(&self.link, &place).await? {
             Some((number, Fence { state: State::Done, .. })) => {
                 self.clean(&place, number, None).await?;
@@ -207,7 +207,7 @@ impl NatsQueue {
                     State::Dead => depth.dead += 1,
                     // Whoever should have removed this job has died over it.
                     State::Done if kept.time + LEFT_BEHIND < now => {
-                        if let Some(place) = Place::of(&kept.subject) {
+                        if let Some(place) = JobRef::of(&kept.subject) {
                             self.clean(&place, kept.sequence, None).await?;
                         }
                     }

@@ -14,7 +14,7 @@ pub(super) const PAGE: usize = 512;
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long to wait for messages that may not be there any more.
-const VAIN: Duration = Duration::from_millis(200);
+const SCAN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How often a reading is begun that the server ends before its first message.
 const TRIES: usize = 5;
@@ -54,7 +54,7 @@ impl Link {
         }
         // The server answers at once, unless all there was has gone since: then it would wait for more.
         let pulled =
-            consumer.fetch().max_messages(batch).max_bytes(PAGE_BYTES).expires(VAIN).messages().await;
+            consumer.fetch().max_messages(batch).max_bytes(PAGE_BYTES).expires(SCAN_TIMEOUT).messages().await;
         let mut pulled = pulled.map_err(failed)?;
         let mut messages: Vec<Kept> = Vec::new();
         let mut left = 0;

@@ -184,9 +184,9 @@ fn is_local(options: &PgConnectOptions) -> bool {
 }
 
 /// The part of a URL that is no secret.
-struct Place<'a>(&'a str);
+struct RedactedUrl<'a>(&'a str);
 
-impl fmt::Debug for Place<'_> {
+impl fmt::Debug for RedactedUrl<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match parse(self.0) {
             Ok(options) => write!(
@@ -204,10 +204,10 @@ impl fmt::Debug for Place<'_> {
 impl fmt::Debug for PostgresConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresConfig")
-            .field("url", &Place(&self.url))
+            .field("url", &RedactedUrl(&self.url))
             .field("space", &self.space)
             .field("schema", &self.schema)
-            .field("listen_url", &self.listen_url.as_deref().map(Place))
+            .field("listen_url", &self.listen_url.as_deref().map(RedactedUrl))
             .field("max_connections", &self.max_connections)
             .field("connect_timeout", &self.connect_timeout)
             .field("operation_timeout", &self.operation_timeout)

@@ -44,20 +44,20 @@ pub(super) struct Listener {
 #[derive(Debug)]
 struct Request {
     channel: String,
-    seat: Seat,
+    registration: Registration,
 }
 
 /// A place at a channel.
 #[derive(Debug)]
-struct Seat {
-    ear: Ear,
+struct Registration {
+    subscriber: Subscriber,
     /// Whom to tell when it hears; gone once it does.
     ready: Option<oneshot::Sender<()>>,
 }
 
 /// Who hears what comes through a channel.
 #[derive(Debug)]
-enum Ear {
+enum Subscriber {
     Topic { subject: String, feed: Feed },
     Wakes(Weak<Wakes>),
 }
@@ -71,7 +71,7 @@ impl Listener {
             patience,
             pool,
             requests,
-            seats: HashMap::new(),
+            registrations: HashMap::new(),
             leaving: FuturesUnordered::new(),
         };
         tokio::spawn(task.run());
@@ -81,8 +81,9 @@ impl Listener {
     /// Lets a subscription hear its topic, and returns when it does.
     pub(super) async fn subscribe(&self, channel: String, subject: String, feed: Feed) -> Result<()> {
         let (ready, is_ready) = oneshot::channel();
-        let seat = Seat { ear: Ear::Topic { subject, feed }, ready: Some(ready) };
-        let request = Request { channel, seat };
+        let registration =
+            Registration { subscriber: Subscriber::Topic { subject, feed }, ready: Some(ready) };
+        let request = Request { channel, registration };
         let listening = async {
             self.requests.send(request).await.map_err(|error| Error::busy(BACKEND, error.to_string()))?;
             is_ready.await.map_err(|error| Error::busy(BACKEND, error))
@@ -96,9 +97,12 @@ impl Listener {
         if self.hears_wakes.swap(true, Ordering::Relaxed) {
             return;
         }
-        let ear = Ear::Wakes(Arc::downgrade(wakes));
+        let subscriber = Subscriber::Wakes(Arc::downgrade(wakes));
         let (ready, _) = oneshot::channel();
-        let request = Request { channel: wakes.channel().to_owned(), seat: Seat { ear, ready: Some(ready) } };
+        let request = Request {
+            channel: wakes.channel().to_owned(),
+            registration: Registration { subscriber, ready: Some(ready) },
+        };
         if self.requests.try_send(request).is_err() {
             // The next one to wait tries again.
             self.hears_wakes.store(false, Ordering::Relaxed);
@@ -111,7 +115,7 @@ struct Task {
     patience: Duration,
     pool: Arc<Pool>,
     requests: mpsc::Receiver<Request>,
-    seats: HashMap<String, Vec<Seat>>,
+    registrations: HashMap<String, Vec<Registration>>,
     /// The channels of subscriptions that are dropped, when they are.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
 }
@@ -127,7 +131,7 @@ impl Task {
         let mut pause = FIRST_PAUSE;
         loop {
             self.forget_deaf();
-            if self.seats.is_empty() {
+            if self.registrations.is_empty() {
                 // Neither the handle nor a subscription is left if there is no request.
                 let Some(request) = self.requests.recv().await else { return };
                 self.admit(request);
@@ -162,12 +166,12 @@ impl Task {
         let mut listener = PgListener::connect_with(&pool).await?;
         // A lost connection must be seen here, for all that it entails.
         listener.eager_reconnect(false);
-        listener.listen_all(self.seats.keys().map(String::as_str)).await?;
+        listener.listen_all(self.registrations.keys().map(String::as_str)).await?;
         Ok(listener)
     }
 
     async fn listen(&mut self, listener: &mut PgListener) -> Result<End, sqlx::Error> {
-        self.seats.values_mut().flatten().for_each(Seat::begin);
+        self.registrations.values_mut().flatten().for_each(Registration::begin);
         let mut open = true;
         loop {
             tokio::select! {
@@ -176,14 +180,14 @@ impl Task {
                     None => return Ok(End::Lost),
                 },
                 request = self.requests.recv(), if open => if let Some(request) = request {
-                    let known = self.seats.contains_key(&request.channel);
+                    let known = self.registrations.contains_key(&request.channel);
                     let channel = request.channel.clone();
                     self.admit(request);
                     if !known {
                         within(self.patience, listener.listen(&channel)).await?;
                     }
-                    if let Some(seat) = self.seats.get_mut(&channel).and_then(|seats| seats.last_mut()) {
-                        seat.begin();
+                    if let Some(registration) = self.registrations.get_mut(&channel).and_then(|registrations| registrations.last_mut()) {
+                        registration.begin();
                     }
                 } else {
                     open = false;
@@ -195,39 +199,39 @@ impl Task {
                     }
                 }
                 () = sleep(QUIET) => {
-                    if self.seats.is_empty() {
+                    if self.registrations.is_empty() {
                         return Ok(End::Idle);
                     }
                     within(self.patience, listener.execute("select 1")).await?;
                 }
             }
-            if self.seats.is_empty() && !open {
+            if self.registrations.is_empty() && !open {
                 return Ok(End::Idle);
             }
         }
     }
 
     fn admit(&mut self, request: Request) {
-        if let Ear::Topic { feed, .. } = &request.seat.ear {
+        if let Subscriber::Topic { feed, .. } = &request.registration.subscriber {
             let (feed, channel) = (feed.clone(), request.channel.clone());
             self.leaving.push(Box::pin(async move {
                 feed.closed().await;
                 channel
             }));
         }
-        self.seats.entry(request.channel).or_default().push(request.seat);
+        self.registrations.entry(request.channel).or_default().push(request.registration);
     }
 
     fn hear(&self, channel: &str, payload: &str) {
         let mut event = None;
-        for seat in self.seats.get(channel).into_iter().flatten() {
-            match &seat.ear {
-                Ear::Wakes(wakes) => {
+        for registration in self.registrations.get(channel).into_iter().flatten() {
+            match &registration.subscriber {
+                Subscriber::Wakes(wakes) => {
                     if let Some(wakes) = wakes.upgrade() {
                         wakes.hear(payload);
                     }
                 }
-                Ear::Topic { subject, feed } => {
+                Subscriber::Topic { subject, feed } => {
                     let event = event.get_or_insert_with(|| channel::read(payload));
                     if let Some((about, event)) = event
                         && about == subject
@@ -241,34 +245,34 @@ impl Task {
 
     /// Forgets the subscriptions of a channel that were dropped. Whether nobody listens to it any more.
     fn leave(&mut self, channel: &str) -> bool {
-        let Some(seats) = self.seats.get_mut(channel) else { return false };
-        seats.retain(|seat| !seat.ear.is_deaf());
-        let empty = seats.is_empty();
+        let Some(registrations) = self.registrations.get_mut(channel) else { return false };
+        registrations.retain(|registration| !registration.subscriber.is_deaf());
+        let empty = registrations.is_empty();
         if empty {
-            self.seats.remove(channel);
+            self.registrations.remove(channel);
         }
         empty
     }
 
     fn forget_deaf(&mut self) {
-        self.seats.retain(|_, seats| {
-            seats.retain(|seat| !seat.ear.is_deaf());
-            !seats.is_empty()
+        self.registrations.retain(|_, registrations| {
+            registrations.retain(|registration| !registration.subscriber.is_deaf());
+            !registrations.is_empty()
         });
     }
 }
 
-impl Seat {
+impl Registration {
     /// From now on it hears what comes, and if it did so before, it may have missed something.
     fn begin(&mut self) {
         let new = self.ready.take().map(|ready| ready.send(()).ok()).is_some();
-        match &self.ear {
-            Ear::Topic { feed, .. } if !new => {
+        match &self.subscriber {
+            Subscriber::Topic { feed, .. } if !new => {
                 feed.gap();
             }
-            Ear::Topic { .. } => {}
+            Subscriber::Topic { .. } => {}
             // Who waits for jobs did not wait for this.
-            Ear::Wakes(wakes) => {
+            Subscriber::Wakes(wakes) => {
                 if let Some(wakes) = wakes.upgrade() {
                     wakes.wake_all();
                 }
@@ -277,7 +281,7 @@ impl Seat {
     }
 }
 
-impl Ear {
+impl Subscriber {
     fn is_deaf(&self) -> bool {
         match self {
             Self::Topic { feed, .. } => feed.is_closed(),

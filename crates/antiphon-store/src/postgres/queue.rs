@@ -22,7 +22,7 @@ const MAX_JOBS: usize = 1000;
 const MAX_DEAD: usize = 256;
 
 /// How soon to look again for a job that is due and could not be had: another is taking it just now.
-const SOON: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// How soon to ask again for a connection, if there was none.
 const RETRY: Duration = Duration::from_millis(100);
@@ -289,12 +289,12 @@ impl PostgresQueue {
     /// How long to wait for the next job whose time is known, and no longer than until the next look.
     async fn next_due(&self, queue: &str) -> Duration {
         let statement = self.statement(&self.inner.queue.next_due).bind(queue);
-        let poll = self.inner.config.poll.max(SOON);
+        let poll = self.inner.config.poll.max(RETRY_DELAY);
         match self.inner.pool.row(statement).await {
             Ok(row) => row
                 .and_then(|row| column::<Option<f64>>(&row, 0).ok().flatten())
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok())
-                .map_or(poll, |due| due.clamp(SOON, poll)),
+                .map_or(poll, |due| due.clamp(RETRY_DELAY, poll)),
             // It only asked. The next look tells what is wrong.
             Err(_) => RETRY,
         }

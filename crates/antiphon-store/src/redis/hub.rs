@@ -55,7 +55,7 @@ impl Hub {
     pub(super) async fn subscribe(&self, channel: String) -> Result<Subscription> {
         let requests = self.requests.get_or_init(async || {
             let (sender, requests) = mpsc::channel(BATCH);
-            let ear = Ear::new(self.dialer.clone(), self.slot.clone(), self.timeout);
+            let ear = Subscriber::new(self.dialer.clone(), self.slot.clone(), self.timeout);
             tokio::spawn(ear.run(requests));
             sender
         });
@@ -113,7 +113,7 @@ impl Listeners {
 }
 
 /// The task that keeps the connection and asks for what the listeners want.
-struct Ear {
+struct Subscriber {
     dialer: Dialer,
     slot: String,
     timeout: Duration,
@@ -132,7 +132,7 @@ struct Open {
     lost: Arc<Notify>,
 }
 
-impl Ear {
+impl Subscriber {
     fn new(dialer: Dialer, slot: String, timeout: Duration) -> Self {
         Self {
             dialer,

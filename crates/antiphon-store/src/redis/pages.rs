@@ -20,12 +20,12 @@ use crate::{
 const MOST: usize = 1000;
 
 /// Where a listing is: a bucket, and the key in it after which to go on.
-struct Place {
+struct Position {
     bucket: u16,
     after: Option<String>,
 }
 
-impl Place {
+impl Position {
     fn read(cursor: Option<&Cursor>, buckets: u16) -> Result<Self> {
         let Some(cursor) = cursor else { return Ok(Self { bucket: 0, after: None }) };
         let read = || {
@@ -42,7 +42,7 @@ impl Place {
 }
 
 /// A part of a bucket, and the key after which there may be more of it.
-struct Part {
+struct BucketPage {
     records: Vec<Record>,
     after: Option<String>,
 }
@@ -56,7 +56,7 @@ impl RedisStore {
     ) -> Result<Page<Record>> {
         let buckets = self.shared.keys.buckets();
         let limit = limit.clamp(1, MOST);
-        let mut place = Place::read(after, buckets)?;
+        let mut place = Position::read(after, buckets)?;
         let mut items = Vec::new();
         let mut room = ROOM;
         // One bucket at first. Where it does not fill the page, more of them at a time: they are much alike.
@@ -74,14 +74,14 @@ impl RedisStore {
                         // The rest of the bucket is for the next page.
                         let next = items.last().map(|last: &Record| last.key.clone());
                         let after = next.filter(|key| self.is_in(bucket, key));
-                        return Ok(Page { items, next: Some(Place { bucket, after }.write()) });
+                        return Ok(Page { items, next: Some(Position { bucket, after }.write()) });
                     }
                     room = room.saturating_sub(record.value.len());
                     items.push(record);
                 }
                 place = match part.after {
-                    Some(after) => Place { bucket, after: Some(after) },
-                    None => Place { bucket: bucket + 1, after: None },
+                    Some(after) => Position { bucket, after: Some(after) },
+                    None => Position { bucket: bucket + 1, after: None },
                 };
                 if place.after.is_some() {
                     return Ok(Page { items, next: Some(place.write()) });
@@ -108,7 +108,7 @@ impl RedisStore {
         after: Option<&str>,
         limit: usize,
         room: usize,
-    ) -> Result<Part> {
+    ) -> Result<BucketPage> {
         let bucket = self.shared.keys.bucket(bucket);
         let reply = self.shared.link.run(&script::LIST, bucket, |cmd| {
             match after {
@@ -126,7 +126,7 @@ impl RedisStore {
         });
         let mut parts = Parts::of(reply.await?)?;
         let after = Some(parts.text()?).filter(|after| !after.is_empty());
-        Ok(Part { records: records(parts)?, after })
+        Ok(BucketPage { records: records(parts)?, after })
     }
 
     pub(super) async fn claims(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {

@@ -13,7 +13,7 @@ use tokio::{
 use super::{dial::Dialer, link::Link, script};
 
 /// The longest time without a look at the queue, should the token have gone to somebody who died with it.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often to look without a connection.
 const POLL: Duration = Duration::from_millis(100);
@@ -53,7 +53,7 @@ struct State {
 
 impl State {
     fn look_in(&mut self, next: Option<Duration>) {
-        if let Some(next) = next.filter(|next| *next < LOOK) {
+        if let Some(next) = next.filter(|next| *next < POLL_INTERVAL) {
             self.next = self.next.min(Instant::now() + next);
         }
     }
@@ -70,14 +70,14 @@ impl Waits {
     pub(super) fn join(&self, key: &str, lease: Duration, next: Option<Duration>) -> Waiting {
         let mut queues = lock(&self.inner.queues);
         let waiters = queues.entry(key.to_owned()).or_insert_with(|| {
-            let state = State { line: VecDeque::new(), next: Instant::now() + LOOK };
+            let state = State { line: VecDeque::new(), next: Instant::now() + POLL_INTERVAL };
             let waiters = Arc::new(Waiters { state: Mutex::new(state), changed: Notify::new() });
             let task = Task {
                 inner: Arc::clone(&self.inner),
                 key: key.to_owned(),
                 waiters: Arc::clone(&waiters),
                 // A lease that is given from now on runs out no sooner than this.
-                look: LOOK.min(lease),
+                look: POLL_INTERVAL.min(lease),
             };
             tokio::spawn(async move { task.run().await });
             waiters
@@ -113,7 +113,7 @@ impl Waiters {
     fn wake(&self, for_time: bool) -> bool {
         let mut state = lock(&self.state);
         if for_time {
-            state.next = Instant::now() + LOOK;
+            state.next = Instant::now() + POLL_INTERVAL;
         }
         while let Some(waiter) = state.line.pop_front() {
             if waiter.send(()).is_ok() {
@@ -182,7 +182,7 @@ impl Task {
             }
             if woke && !token {
                 // Who was woken for the time's sake says when to look again.
-                drop(timeout(LOOK, self.waiters.changed.notified()).await);
+                drop(timeout(POLL_INTERVAL, self.waiters.changed.notified()).await);
             }
         }
     }
@@ -235,7 +235,7 @@ impl Line<'_> {
         let pause = pause.max(Duration::from_millis(1));
         let mut cmd = redis::cmd("BLPOP");
         cmd.arg(format!("{key}:wake")).arg(pause.as_secs_f64());
-        let answer = timeout(pause + LOOK, cmd.query_async::<Value>(&mut self.connection)).await;
+        let answer = timeout(pause + POLL_INTERVAL, cmd.query_async::<Value>(&mut self.connection)).await;
         let late = |_| redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
         answer.map_err(late)?.map(|value| value != Value::Nil)
     }

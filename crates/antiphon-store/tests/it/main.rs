@@ -10,7 +10,7 @@ mod nats;
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
-mod steady;
+mod retrying;
 
 /// A name that nobody else has, and that every engine takes, as a schema too.
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tls"))]

@@ -62,7 +62,7 @@ pub struct SseConfig {
     /// How long a client may take to read an event or to post a message before its session ends or the
     /// post is refused. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service by the names of [`revise`](crate::revise), so that tasks of
+    /// Whether requests reach the service by the names of [`legacy_tasks`](crate::legacy_tasks), so that tasks of
     /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
     /// `tools/list` by its new name. Default: no.
     pub tasks: bool,
@@ -247,32 +247,32 @@ where
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (path, message_path) = (config.path.clone(), config.message_path.clone());
-    let desk = Arc::new(Desk {
+    let table = Arc::new(SessionTable {
         guard: Guard::new(&config.allowed_hosts, &config.allowed_origins),
         places: Arc::new(Semaphore::new(config.max_sessions.min(Semaphore::MAX_PERMITS))),
         sessions: Sessions::default(),
         config,
     });
-    let posts = Arc::clone(&desk);
+    let posts = Arc::clone(&table);
     let stream = axum::routing::any(move |request: Request| {
-        let (desk, serve) = (Arc::clone(&desk), serve.clone());
-        async move { desk.open(request, serve) }
+        let (table, serve) = (Arc::clone(&table), serve.clone());
+        async move { table.open(request, serve) }
     });
     let messages = axum::routing::any(move |request: Request| {
-        let desk = Arc::clone(&posts);
-        async move { desk.post(request).await.unwrap_or_else(|refused| refused) }
+        let table = Arc::clone(&posts);
+        async move { table.post(request).await.unwrap_or_else(|refused| refused) }
     });
     axum::Router::new().route(&path, stream).route(&message_path, messages)
 }
 
-struct Desk {
+struct SessionTable {
     guard: Guard,
     places: Arc<Semaphore>,
     sessions: Sessions,
     config: SseConfig,
 }
 
-impl Desk {
+impl SessionTable {
     fn open<F, Fut>(&self, request: Request, serve: F) -> Response
     where
         F: FnOnce(SseTransport) -> Fut + Send + 'static,

@@ -68,7 +68,7 @@ pub struct WebSocketConfig {
     pub idle_limit: Option<Duration>,
     /// How long a client may take to read one message before it counts as gone. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service by the names of [`revise`](crate::revise), so that tasks of
+    /// Whether requests reach the service by the names of [`legacy_tasks`](crate::legacy_tasks), so that tasks of
     /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
     /// `tools/list` by its new name. Default: no.
     pub tasks: bool,

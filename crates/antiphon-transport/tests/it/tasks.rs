@@ -6,7 +6,7 @@ use std::{
 };
 
 use antiphon_transport::{
-    revise,
+    legacy_tasks,
     sse::{SseConfig, SseTransport},
     websocket::{WebSocketConfig, WebSocketTransport},
 };
@@ -39,7 +39,7 @@ struct Tasks(Seen);
 impl ServerHandler for Tasks {
     fn get_info(&self) -> ServerConfig {
         let tasks = json!({"list": {}}).as_object().cloned().unwrap();
-        let experimental = ExperimentalCapabilities::from([(revise::TASKS.to_owned(), tasks)]);
+        let experimental = ExperimentalCapabilities::from([(legacy_tasks::TASKS.to_owned(), tasks)]);
         ServerConfig::new(ServerCapabilities::builder().enable_experimental_with(experimental).build())
     }
 
@@ -147,9 +147,9 @@ async fn a_client_sees_what_its_sdk_would_drop(kind: Kind) {
     let client = connect(kind, address, Obliging::default()).await;
     let info = client.peer_info().unwrap();
     let experimental = info.capabilities.experimental.clone().unwrap_or_default();
-    assert_eq!(json!(experimental), json!({revise::TASKS: {"list": {}}}));
+    assert_eq!(json!(experimental), json!({legacy_tasks::TASKS: {"list": {}}}));
     let tools = client.list_all_tools().await.unwrap();
-    assert_eq!(json!(tools[0].meta), json!({revise::EXECUTION: {"taskSupport": "optional"}}));
+    assert_eq!(json!(tools[0].meta), json!({legacy_tasks::EXECUTION: {"taskSupport": "optional"}}));
     let ask = async |method: &str, params: Value| {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         client.send_request(request).await.unwrap()

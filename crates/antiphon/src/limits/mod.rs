@@ -1,6 +1,6 @@
 //! What a server's work is bounded by, and who counts.
 
-mod gate;
+mod limiter;
 mod meter;
 mod quota;
 mod refused;
@@ -13,7 +13,7 @@ use antiphon_llm::Budget;
 
 pub use self::quota::{Quota, Rate};
 pub(crate) use self::{
-    gate::{Admission, Gate, Visitor},
+    limiter::{Admission, AdmissionRequest, Limiter},
     refused::Refused,
     spend::Spend,
 };

@@ -30,7 +30,7 @@ pub(crate) struct Refused {
 }
 
 /// When to come again where nobody can know.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refused {
     /// The server has enough to do.
@@ -38,7 +38,7 @@ impl Refused {
         Self {
             message: format!("the server is working on {in_flight} requests, its limit; try again later"),
             limit: "in_flight",
-            retry_after: SOON,
+            retry_after: RETRY_AFTER,
             own: false,
         }
     }
@@ -48,7 +48,7 @@ impl Refused {
         Self {
             message: format!("{most} requests wait for people, the server's limit; try again later"),
             limit: "waiting",
-            retry_after: SOON,
+            retry_after: RETRY_AFTER,
             own: false,
         }
     }
@@ -56,7 +56,7 @@ impl Refused {
     pub(super) fn over(over: Over, whose: Whose<'_>) -> Self {
         let (limit, retry_after) = match over {
             Over::Rate(wait) => ("rate", wait),
-            Over::Concurrent(_) => ("concurrent", SOON),
+            Over::Concurrent(_) => ("concurrent", RETRY_AFTER),
             Over::Bytes(wait) => ("bytes", wait),
         };
         let said = match (whose, over) {

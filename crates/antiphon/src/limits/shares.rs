@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Quota, meter::Meter, refused::Over};
 
 /// From so many on, those are forgotten who have nothing in hand and take nothing.
-const MANY: usize = 1024;
+const SWEEP_THRESHOLD: usize = 1024;
 
 /// What callers, or tools, have taken of their [`Quota`].
 #[derive(Clone, Debug, Default)]
@@ -71,7 +71,7 @@ impl Shares {
 impl Taken {
     fn share(&mut self, name: &str, now: Instant) -> &mut Share {
         if !self.of.contains_key(name) {
-            if self.of.len() >= self.sweep.max(MANY) {
+            if self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
                 self.of.retain(|_, share| {
                     share.open > 0 || !share.rate.is_full(now) || !share.bytes.is_full(now)
                 });
@@ -153,12 +153,12 @@ mod tests {
         let shares = Shares::default();
         let quota = Quota::default().with_rate(Rate::per_second(1)).with_concurrent(1);
         let stays = shares.enter("stays", &quota, 0).unwrap();
-        for n in 0..5 * MANY {
+        for n in 0..5 * SWEEP_THRESHOLD {
             tokio::time::advance(Duration::from_secs(1)).await;
             drop(shares.enter(&n.to_string(), &quota, 0).unwrap());
         }
         let taken = shares.taken();
-        assert!(taken.of.len() <= 2 * MANY, "{}", taken.of.len());
+        assert!(taken.of.len() <= 2 * SWEEP_THRESHOLD, "{}", taken.of.len());
         assert_eq!(taken.of["stays"].open, 1);
         drop(taken);
         drop(stays);

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{millis, now_millis, sha256};
 
 /// From so many on, those are forgotten whose time is over.
-const MANY: usize = 1024;
+const SWEEP_THRESHOLD: usize = 1024;
 
 /// The most accounts there are, where replicas share nothing. Beyond that, those are forgotten that were used least
 /// recently: without a window nobody's time is ever over.
@@ -53,7 +53,7 @@ struct Used {
 impl Accounts {
     /// The account of `name`. From time to time, those are forgotten whose time is over.
     fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
-        if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(MANY) {
+        if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
             self.of.retain(|_, used| !used.account.is_over(budget, now));
             if self.of.len() > MOST {
                 let mut times: Vec<u64> = self.of.values().map(|used| used.at).collect();
@@ -246,11 +246,11 @@ mod tests {
         assert_eq!(accounts.of["busy"].account.tokens, 7);
         let hour = Budget::per(HOUR).with_max_tokens(100);
         let mut accounts = Accounts::default();
-        for n in 0..10 * MANY as u64 {
+        for n in 0..10 * SWEEP_THRESHOLD as u64 {
             let now = n * millis(HOUR) / 100;
             accounts.of(&n.to_string(), &hour, now).account.since = now;
         }
-        assert!(accounts.of.len() <= 2 * MANY, "{}", accounts.of.len());
+        assert!(accounts.of.len() <= 2 * SWEEP_THRESHOLD, "{}", accounts.of.len());
     }
 
     #[test]

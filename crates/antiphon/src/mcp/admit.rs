@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Client, invoke::Call};
 use crate::{
     base::json_bytes,
-    limits::{Admission, Refused, Visitor},
+    limits::{Admission, AdmissionRequest, Refused},
     mcp::Service,
     prompt::Completion,
     tool::Tool,
@@ -26,7 +26,11 @@ pub(super) async fn enter(
     let responses = call.responses.iter().flatten().map(|(_, answer)| json_bytes(answer)).sum::<usize>();
     let bytes = json_bytes(call.arguments) + responses + call.state.map_or(0, str::len);
     let tool = (call.method == "tools/call").then_some((call.name, call.quota));
-    let place = service.runtime.gate.enter(&service.runtime.limits, Visitor { principal, tool, bytes }).await;
+    let place = service
+        .runtime
+        .limiter
+        .enter(&service.runtime.limits, AdmissionRequest { principal, tool, bytes })
+        .await;
     place.map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
@@ -39,8 +43,8 @@ pub(super) async fn enter_completion(
     let principal = service.principal(extensions);
     let arguments = completion.arguments.iter().map(|(name, value)| name.len() + value.len());
     let bytes = completion.value.len() + arguments.sum::<usize>();
-    let visitor = Visitor { principal: principal.as_deref(), tool: None, bytes };
-    let place = service.runtime.gate.enter(&service.runtime.limits, visitor).await;
+    let request = AdmissionRequest { principal: principal.as_deref(), tool: None, bytes };
+    let place = service.runtime.limiter.enter(&service.runtime.limits, request).await;
     place.map_err(|refused| refusal(service, &refused, extensions))
 }
 
@@ -53,14 +57,15 @@ pub(super) async fn count(
 ) -> Result<(), ErrorData> {
     let principal = service.principal(client.extensions());
     let (principal, bytes) = (principal.as_deref(), json_bytes(arguments));
-    let visitor = Visitor { principal, tool: Some((tool.name(), tool.quota)), bytes };
-    let place = service.runtime.gate.enter(&service.runtime.limits, visitor).await;
+    let request = AdmissionRequest { principal, tool: Some((tool.name(), tool.quota)), bytes };
+    let place = service.runtime.limiter.enter(&service.runtime.limits, request).await;
     place.map(drop).map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
 /// Lets a request through that is answered at once.
 pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), ErrorData> {
-    let passed = service.runtime.gate.pass(&service.runtime.limits, service.principal(extensions).as_deref());
+    let passed =
+        service.runtime.limiter.pass(&service.runtime.limits, service.principal(extensions).as_deref());
     passed.map_err(|refused| refusal(service, &refused, extensions))
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use antiphon_transport::revise::REJECTED;
+use antiphon_transport::legacy_tasks::REJECTED;
 use antiphon_transport::session::Setting;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -36,7 +36,7 @@ use super::{
     tasks_2025, tasks_2026,
 };
 use crate::{
-    changes::Told,
+    changes::ChangeNotice,
     error::{Error, ErrorKind},
     mcp::Service,
     prompt::{Completer, Completion},
@@ -57,7 +57,7 @@ pub(crate) struct Handler {
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
     /// Streams of changes of subscriptions that are about to be acknowledged.
-    acknowledging: Mutex<VecDeque<Receiver<Told>>>,
+    acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
 
 /// The longest URI that is kept for a client, in bytes.
@@ -443,7 +443,7 @@ impl ServerHandler for Handler {
                 () = self.service.runtime.shutdown.cancelled() => return Ok(()),
                 change = next_change(&mut changes) => change,
             };
-            let Some(Told { change, .. }) = change else { return Ok(()) };
+            let Some(ChangeNotice { change, .. }) = change else { return Ok(()) };
             session::tell(&context, change).await;
         }
     }

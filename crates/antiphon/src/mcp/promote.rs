@@ -39,8 +39,14 @@ pub(super) async fn call(
     let (reply, mut promoted) = oneshot::channel();
     let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
     let new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
-    let leg =
-        Leaves { service: Arc::clone(service), tasks: Arc::clone(tasks), tool, request, arguments, client };
+    let leg = DetachableCall {
+        service: Arc::clone(service),
+        tasks: Arc::clone(tasks),
+        tool,
+        request,
+        arguments,
+        client,
+    };
     // It outlives this request if it becomes a task, and ends with it if not.
     let mut running = Running(Some(tokio::spawn(leg.run(new, reply))));
     let ended = tokio::select! {
@@ -76,7 +82,7 @@ impl Drop for Running {
 }
 
 /// A leg, and all it needs to outlive its request.
-struct Leaves {
+struct DetachableCall {
     service: Arc<Service>,
     tasks: Arc<Tasks>,
     tool: Arc<Tool>,
@@ -85,7 +91,7 @@ struct Leaves {
     client: Client,
 }
 
-impl Leaves {
+impl DetachableCall {
     async fn run(self, new: NewTask, reply: oneshot::Sender<TaskView>) -> Replied {
         let Self { service, tasks, tool, request, arguments, client } = self;
         let revision = client.revision();
@@ -125,10 +131,10 @@ impl Leaves {
             leg = run_leg(&run, future.as_mut(), pace, cancelled(&run), check) => leg,
             () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
         };
-        if let Some(keeper) = promotion.keeper() {
+        if let Some(writer) = promotion.writer() {
             let rest = async {
-                if tasks.conclude(keeper, &run, &tool, leg).await? {
-                    tasks.work(keeper).await?;
+                if tasks.conclude(writer, &run, &tool, leg).await? {
+                    tasks.work(writer).await?;
                 }
                 Ok(())
             };

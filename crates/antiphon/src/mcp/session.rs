@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::tasks_2025::Followed;
 use crate::{
-    changes::{Change, Changes, Told},
+    changes::{Change, ChangeNotice, Changes},
     protocol::elicitation_complete,
     run::{Pending, client},
     url_elicitation::MAX_ELICITATION_ID,
@@ -145,7 +145,7 @@ impl client::SessionMemory for SharedSettings {
 }
 
 /// The next change, however many were missed. `None` when there will be no more.
-pub(super) async fn next_change(changes: &mut Receiver<Told>) -> Option<Told> {
+pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<ChangeNotice> {
     loop {
         match changes.recv().await {
             Ok(told) => return Some(told),
@@ -157,7 +157,7 @@ pub(super) async fn next_change(changes: &mut Receiver<Told>) -> Option<Told> {
 
 /// Tells a 2025-11-25 session what changes, until it ends.
 async fn forward(
-    mut changes: Receiver<Told>,
+    mut changes: Receiver<ChangeNotice>,
     settings: Arc<Settings>,
     peer: Peer<RoleServer>,
     tells: impl Fn() -> bool,
@@ -202,7 +202,7 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
 }
 
 /// What a session is told of a change.
-fn notifications(told: &Told, settings: &Settings) -> Vec<ServerNotification> {
+fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotification> {
     // Where several replicas may tell the client, this says that they mean the same.
     let mut extensions = Extensions::new();
     if let Some(id) = &told.id {

@@ -13,8 +13,8 @@ use antiphon_results::{
     Action, ColumnDefinition, CreateOptions, DualResponseError, DualResponseServer,
     DualResponseServerOptions, Owner, Result as Outcome, Rows, Source,
     snapshot::{
-        Abilities, Aggregate, Begun, ColumnStats, Export, ExportRequest, Intake, IntakeOptions, Manifest,
-        Progress, SnapshotId, SnapshotPage, SnapshotStore, View, Written,
+        Aggregate, ColumnStats, Export, ExportRequest, Manifest, Progress, RowSource, SnapshotCapabilities,
+        SnapshotId, SnapshotPage, SnapshotStore, SnapshotWrite, SnapshotWriteOptions, View, Written,
     },
 };
 use async_trait::async_trait;
@@ -58,19 +58,24 @@ fn cannot<T>() -> Outcome<T> {
 
 #[async_trait]
 impl SnapshotStore for Ledger {
-    fn abilities(&self) -> Abilities {
-        Abilities::new(true, [])
+    fn capabilities(&self) -> SnapshotCapabilities {
+        SnapshotCapabilities::new(true, [])
     }
 
-    async fn begin(&self, _: &SnapshotId, intake: Intake, _: IntakeOptions) -> Outcome<Begun> {
-        let Intake::Rows { parts, .. } = intake else { return cannot() };
+    async fn begin(
+        &self,
+        _: &SnapshotId,
+        row_source: RowSource,
+        _: SnapshotWriteOptions,
+    ) -> Outcome<SnapshotWrite> {
+        let RowSource::Rows { parts, .. } = row_source else { return cannot() };
         let parts: Vec<Rows> = parts.try_collect().await.map_err(DualResponseError::Query)?;
         let sample = parts.into_iter().next().unwrap_or_default();
         let columns = vec![ColumnDefinition::integer("id"), ColumnDefinition::number("price")];
         let (rows, bytes) = (sample.len() as u64, sample.bytes() as u64);
         let (_, progress) = watch::channel(Progress { rows, bytes });
         let written = Written::new(rows, bytes, "sha-256:0", columns.clone());
-        Ok(Begun::new(sample, columns, progress, Box::pin(async move { Ok(written) })))
+        Ok(SnapshotWrite::new(sample, columns, progress, Box::pin(async move { Ok(written) })))
     }
 
     async fn manifest(&self, _: &SnapshotId) -> Outcome<Manifest> {
@@ -105,8 +110,8 @@ impl SnapshotStore for Ledger {
         Ok(None)
     }
 
-    async fn query(&self, _: &[(String, SnapshotId)], _: &str, _: &Owner) -> Outcome<Intake> {
-        Ok(Intake::rows(stream::iter([Ok(entries())])))
+    async fn query(&self, _: &[(String, SnapshotId)], _: &str, _: &Owner) -> Outcome<RowSource> {
+        Ok(RowSource::rows(stream::iter([Ok(entries())])))
     }
 
     async fn delete(&self, _: &SnapshotId) -> Outcome<()> {
@@ -134,7 +139,7 @@ async fn serve() -> (Server, String, Arc<AtomicU32>) {
             }
         });
     let results = DualResponseServer::new(options).unwrap();
-    let rows = Source::snapshot(Intake::rows(stream::iter([Ok(entries())])));
+    let rows = Source::snapshot(RowSource::rows(stream::iter([Ok(entries())])));
     let set = results.create_response(CreateOptions::new("Ledger", rows)).await.unwrap().resource_id;
     let server = Server::builder("ledger", "1.0.0")
         .with_results(results)

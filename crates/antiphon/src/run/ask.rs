@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     Persistence, Run, State,
-    route::{self, Answerer, Because, Route, Situation},
+    route::{self, Answerer, FallbackReason, Route, Situation},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -42,7 +42,7 @@ pub(super) struct Asking<'a> {
 
 /// What becomes of a question, decided while the machine is looked at.
 enum Decided {
-    Ask(Answerer, Value, Option<(std::sync::Arc<dyn antiphon_llm::Model>, Because)>),
+    Ask(Answerer, Value, Option<(std::sync::Arc<dyn antiphon_llm::Model>, FallbackReason)>),
     End(Outcome),
 }
 
@@ -82,7 +82,7 @@ impl<'a> Asking<'a> {
                     let told = self.run.span.ask(&mut request, answerer == Answerer::Client);
                     let answer: Answer<'a> = match provider {
                         Some((model, why)) => {
-                            if why != Because::Policy {
+                            if why != FallbackReason::Policy {
                                 because.get_or_insert_with(|| (model.name().to_owned(), why));
                             }
                             Box::pin(route::ask(self.run, model, request, why))
@@ -203,7 +203,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Tells the operator, and the client that listens, that a provider is asked instead of it.
-    fn say(&self, model: &str, because: Because) {
+    fn say(&self, model: &str, because: FallbackReason) {
         let run = self.run;
         tracing::info!(run = run.id(), model, %because, "a provider is asked instead of the client");
         if run.client.wants(Level::Info) {

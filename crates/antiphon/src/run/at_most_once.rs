@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::{Claimed, Run, Runtime, Stop};
 use crate::{
     base::random_id,
+    durable::{Held, STEPS, Watched, key, unavailable, watch},
     error::{Error, ErrorKind, Result},
-    keep::{Held, STEPS, Watched, key, unavailable, watch},
 };
 
 /// What the store knows of a step.

@@ -268,11 +268,11 @@ pub(super) async fn drive<T>(
 }
 
 /// A task that waits for less than this stays where it is.
-const NAP: Duration = Duration::from_millis(500);
+const MIN_SUSPEND: Duration = Duration::from_millis(500);
 
 /// Whether the tool waits for time only, for long enough to let go of it.
 fn sleeps(run: &Run, due: Option<Duration>) -> bool {
-    run.persistence().is_some() && due.is_some_and(|due| due > NAP)
+    run.persistence().is_some() && due.is_some_and(|due| due > MIN_SUSPEND)
 }
 
 /// Something happened to the task that is run.

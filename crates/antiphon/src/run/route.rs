@@ -62,7 +62,7 @@ pub(crate) enum Answerer {
 
 /// Why a provider is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Because {
+pub(crate) enum FallbackReason {
     /// The operator says so.
     Policy,
     /// The client has not declared what it takes.
@@ -75,7 +75,7 @@ pub(crate) enum Because {
     Rounds,
 }
 
-impl fmt::Display for Because {
+impl fmt::Display for FallbackReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy => f.write_str("the policy says so"),
@@ -94,7 +94,7 @@ impl fmt::Display for Because {
 #[derive(Debug)]
 pub(crate) enum Route {
     Client,
-    Provider(Arc<dyn Model>, Because),
+    Provider(Arc<dyn Model>, FallbackReason),
     /// Nobody can be asked.
     Nobody(Capability),
     /// Everybody was, and failed.
@@ -142,19 +142,19 @@ impl Models {
             && situation.rounds_left <= KEPT_FOR_PEOPLE;
         match (asks_client, model) {
             (true, Some(model)) if self.policy == SamplingPolicy::ProviderFirst => {
-                Route::Provider(Arc::clone(model), Because::Policy)
+                Route::Provider(Arc::clone(model), FallbackReason::Policy)
             }
             (true, Some(model)) if situation.unanswered => {
-                Route::Provider(Arc::clone(model), Because::Unanswered)
+                Route::Provider(Arc::clone(model), FallbackReason::Unanswered)
             }
-            (true, Some(model)) if spent => Route::Provider(Arc::clone(model), Because::Rounds),
+            (true, Some(model)) if spent => Route::Provider(Arc::clone(model), FallbackReason::Rounds),
             (true, _) => Route::Client,
             (false, Some(model)) => Route::Provider(
                 Arc::clone(model),
                 match (self.policy, missing) {
-                    (SamplingPolicy::ClientFirst, Some(missing)) => Because::Capability(missing),
-                    (SamplingPolicy::ClientFirst, None) => Because::Failed,
-                    _ => Because::Policy,
+                    (SamplingPolicy::ClientFirst, Some(missing)) => FallbackReason::Capability(missing),
+                    (SamplingPolicy::ClientFirst, None) => FallbackReason::Failed,
+                    _ => FallbackReason::Policy,
                 },
             ),
             (false, None) => match (tried, missing) {
@@ -191,7 +191,12 @@ pub(crate) fn is_sampling(request: &Value) -> bool {
 }
 
 /// Asks a provider what a client would have been asked, if the caller may have it cost that.
-pub(crate) async fn ask(run: &Run, model: Arc<dyn Model>, request: Value, because: Because) -> Result<Value> {
+pub(crate) async fn ask(
+    run: &Run,
+    model: Arc<dyn Model>,
+    request: Value,
+    because: FallbackReason,
+) -> Result<Value> {
     let request: Request = serde_json::from_value(request["params"].clone())?;
     let asking = model.reply(&request);
     let mut reply = run.runtime.spend.within(run.principal.as_deref(), &request, asking).await?;

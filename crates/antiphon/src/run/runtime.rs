@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::route::Models;
 use crate::{
     changes::Changes,
-    limits::{Gate, Limits, Spend},
+    limits::{Limiter, Limits, Spend},
     seal::SealConfig,
     telemetry::Recorder,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Runtime {
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
     /// Who is let in.
-    pub(crate) gate: Gate,
+    pub(crate) limiter: Limiter,
     /// What callers have our model cost.
     pub(crate) spend: Spend,
     pub(crate) models: Models,

@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use super::Runtime;
 use crate::{
     base::random_id,
+    durable::{Held, SEALS, Watched, key, unavailable, watch},
     error::Result,
-    keep::{Held, SEALS, Watched, key, unavailable, watch},
 };
 
 const DIGEST: usize = 32;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::Runtime;
 use crate::{
+    durable::unavailable,
     error::Result,
-    keep::unavailable,
     seal::{Binding, Handle, OpenError, TooLarge},
 };
 

@@ -5,7 +5,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{APART, Binding, OpenError, SealConfig, TIMES};
+use super::{Binding, OpenError, STORED, SealConfig, TIMES};
 use crate::base::{now_millis, timestamp};
 
 /// The call that a seal belongs to: it opens for no other.
@@ -151,7 +151,7 @@ impl SealConfig {
             issued: timestamp(issued),
             expires: timestamp(expires),
             expired: now_millis() > expires,
-            apart: body.first() == Some(&APART),
+            apart: body.first() == Some(&STORED),
             run: None,
             round: 0,
             entries: Vec::new(),

@@ -240,7 +240,7 @@ pub(crate) struct TooLarge {
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
 /// It is not there: this is its name.
-const APART: u8 = 2;
+const STORED: u8 = 2;
 
 impl SealConfig {
     pub(crate) fn seal(
@@ -278,7 +278,7 @@ impl SealConfig {
     /// Seals the name of a journal: always the same length, however long that is.
     pub(crate) fn seal_handle(&self, handle: &Handle, binding: &Binding, now: SystemTime) -> String {
         let mut plain = self.times(now);
-        plain.push(APART);
+        plain.push(STORED);
         plain.extend_from_slice(&handle.name);
         plain.extend_from_slice(&handle.bytes.to_le_bytes());
         URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0))
@@ -302,7 +302,7 @@ impl SealConfig {
             return Err(OpenError::FromTheFuture);
         }
         match body.split_first() {
-            Some((&APART, handle)) => {
+            Some((&STORED, handle)) => {
                 let (name, bytes) = handle.split_at_checked(16).ok_or(OpenError::Malformed)?;
                 let name = name.try_into().map_err(|_| OpenError::Malformed)?;
                 let bytes = bytes.try_into().map_err(|_| OpenError::Malformed)?;

@@ -15,7 +15,7 @@ use crate::{
     base::random_id,
     changes::{Announce, Changes},
     error::{BuildError, Result},
-    limits::{Gate, Limits, Spend},
+    limits::{Limiter, Limits, Spend},
     mcp::{About, Authorize, DynHandler, PrincipalHook, Service, Wrapped, principal_of_identity},
     model::{Icon, ServerHandler},
     prompt::Prompt,
@@ -201,7 +201,7 @@ impl ServerBuilder {
     /// # }
     /// ```
     pub fn with_backend(mut self, backend: Backend) -> Self {
-        self.backend = Some(backend.steady());
+        self.backend = Some(backend.retrying());
         self
     }
 
@@ -315,7 +315,7 @@ impl ServerBuilder {
         });
         let store = self.backend.as_ref().map(|backend| Arc::clone(&backend.store));
         let runtime = Arc::new(Runtime {
-            gate: Gate::new(&self.limits),
+            limiter: Limiter::new(&self.limits),
             spend: Spend::new(self.limits.model, &audience, store),
             audience,
             replica: self.replica.unwrap_or_else(|| random_id()[..8].to_owned()),

@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use antiphon_transport::{
     drain::{Counted, Drain},
-    revise::Lines,
+    legacy_tasks::Lines,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 

@@ -1,4 +1,4 @@
-use antiphon_transport::revise::Lines;
+use antiphon_transport::legacy_tasks::Lines;
 
 use super::{ServeError, Server};
 

@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 
 use super::{
     Ended, RECORDS, TaskStatus, Tasks,
-    keeping::{Change, Unloaded},
     record::TaskRecord,
+    store::{Change, Unloaded},
 };
 use crate::{
     base::{millis, now_millis},

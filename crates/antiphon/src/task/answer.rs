@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::Value;
 
-use super::{Ended, Owner, TaskStatus, TaskView, Tasks, keeping::Change, record::TaskRecord};
+use super::{Ended, Owner, TaskStatus, TaskView, Tasks, record::TaskRecord, store::Change};
 use crate::{base::now_millis, error::Result, protocol::fits, telemetry::Outcome};
 
 /// What became of a wish to cancel.

@@ -8,9 +8,9 @@ use antiphon_transport::jitter;
 
 use super::{
     Ended, Tasks,
-    keeper::Keeper,
-    keeping::{Errand, Unloaded},
     record::TaskRecord,
+    store::{JobPayload, Unloaded},
+    writer::TaskWriter,
 };
 use crate::{
     base::now_millis,
@@ -24,7 +24,7 @@ use crate::{
 
 /// What becomes of a job.
 #[derive(Debug)]
-pub(super) enum Then {
+pub(super) enum JobOutcome {
     /// It is done.
     Done,
     /// It is tried again after a while: nothing could be written.
@@ -44,32 +44,32 @@ const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
     /// Goes on with a run until it waits or ends.
-    pub(super) async fn leg(self: &Arc<Self>, errand: &Errand, job: &Job) -> Then {
+    pub(super) async fn leg(self: &Arc<Self>, payload: &JobPayload, job: &Job) -> JobOutcome {
         let (attempt, lease) = (job.attempt, &job.lease);
-        let key = errand.key.as_str();
+        let key = payload.key.as_str();
         // A store that is slow to answer must not cost the lease: two legs would be at the run.
         let (mut record, revision) = match self.while_held(lease, self.try_load(key)).await {
             Some(Ok(Some(loaded))) => loaded,
             // It was purged, or its time was over after it had ended.
-            Some(Ok(None)) => return Then::Done,
-            Some(Err(Unloaded::Failed(_))) => return Then::Later(FAILED),
+            Some(Ok(None)) => return JobOutcome::Done,
+            Some(Err(Unloaded::Failed(_))) => return JobOutcome::Later(FAILED),
             // Not the same as gone: the run waits in the store for a replica that can read it.
             Some(Err(Unloaded::Unreadable(reason))) => {
                 self.unreadable(key, reason);
-                return Then::Unreadable;
+                return JobOutcome::Unreadable;
             }
-            None => return Then::Lost,
+            None => return JobOutcome::Lost,
         };
         self.readable();
-        let Some(job) = record.job.filter(|job| job.number == errand.number) else {
+        let Some(job) = record.job.filter(|job| job.number == payload.number) else {
             // Whoever named the next job may have died before it was pushed. If it was pushed, this adds nothing.
             return match record.job {
-                Some(due) if !self.push(key, &record, due, now_millis()).await => Then::Later(FAILED),
-                _ => Then::Done,
+                Some(due) if !self.push(key, &record, due, now_millis()).await => JobOutcome::Later(FAILED),
+                _ => JobOutcome::Done,
             };
         };
         if record.status.is_final() && !record.cleaning {
-            return Then::Done;
+            return JobOutcome::Done;
         }
         let now = now_millis();
         if let Some(until) = record.held.filter(|until| *until > now) {
@@ -77,7 +77,7 @@ impl Tasks {
             let due = super::record::Due { at: until + 100, ..job };
             let again = format!("{}~{until}", Self::job_id(&record.id, job.number));
             let pushed = self.push_as(&again, key, &record, due, now).await;
-            return if pushed { Then::Done } else { Then::Later(FAILED) };
+            return if pushed { JobOutcome::Done } else { JobOutcome::Later(FAILED) };
         }
         // The run's own job may be pushed again while another one runs its leg: that must not begin a second leg. A job that
         // is overdue can be the one that was pushed again.
@@ -87,62 +87,62 @@ impl Tasks {
         record.legs += 1;
         let (id, legs) = (record.id.clone(), record.legs);
         record.note("leg", format!("{legs} at {}, attempt {attempt}", self.runtime.replica));
-        let keeper = Keeper::new(self, key.to_owned(), record, revision, None);
+        let writer = TaskWriter::new(self, key.to_owned(), record, revision, None);
         let work = Box::pin(async {
             if attempt > self.config.max_worker_deaths {
-                self.give_up(&keeper, attempt).await?;
-                self.runtime.recorder.run_ended(&errand.tool, Outcome::Dead);
+                self.give_up(&writer, attempt).await?;
+                self.runtime.recorder.run_ended(&payload.tool, Outcome::Dead);
                 return Ok(());
             }
             if holds {
-                keeper.hold().await?;
+                writer.hold().await?;
             }
-            self.work(&keeper).await
+            self.work(&writer).await
         });
         let worked = tokio::select! {
             worked = work => worked,
             // Dropped where it is: nothing it came to could be written.
-            () = keeper.beat(Some(lease)) => Err(Stop::Lost),
+            () = writer.beat(Some(lease)) => Err(Stop::Lost),
         };
         match worked {
-            Ok(()) => Then::Done,
+            Ok(()) => JobOutcome::Done,
             Err(Stop::Lost) => {
                 tracing::info!(task = id, "a leg was given up: somebody else has the run");
-                Then::Lost
+                JobOutcome::Lost
             }
             Err(Stop::Failed(error)) if error.is_terminal() => {
                 let ended = Ended::Error { code: -32603, message: error.to_string(), data: None };
-                match keeper.end(&ended, Some(&error.to_string()), "ended").await {
-                    Ok(()) => Then::Done,
-                    Err(_) => Then::Later(FAILED),
+                match writer.end(&ended, Some(&error.to_string()), "ended").await {
+                    Ok(()) => JobOutcome::Done,
+                    Err(_) => JobOutcome::Later(FAILED),
                 }
             }
             Err(Stop::Failed(error)) => {
                 tracing::warn!(%error, task = id, "a leg could not be written down");
-                Then::Later(FAILED)
+                JobOutcome::Later(FAILED)
             }
         }
     }
 
-    async fn give_up(&self, keeper: &Keeper, attempt: u32) -> Result<(), Stop> {
+    async fn give_up(&self, writer: &TaskWriter, attempt: u32) -> Result<(), Stop> {
         let times = attempt - 1;
         let message = format!(
             "{times} workers died over the task, and it was given up; an operator can have it tried again"
         );
-        tracing::error!(task = keeper.id, times, "a run was given up: workers die over it");
-        keeper.amend(|record| record.dead = true).await?;
-        keeper
+        tracing::error!(task = writer.id, times, "a run was given up: workers die over it");
+        writer.amend(|record| record.dead = true).await?;
+        writer
             .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
             .await
     }
 
     /// Brings the tool back to where it was, and lets it go on.
-    pub(crate) async fn work(self: &Arc<Self>, keeper: &Arc<Keeper>) -> Result<(), Stop> {
+    pub(crate) async fn work(self: &Arc<Self>, writer: &Arc<TaskWriter>) -> Result<(), Stop> {
         loop {
-            let record = keeper.begin().await;
+            let record = writer.begin().await;
             let registry = self.catalog.registry();
             let Some(tool) = registry.tool(&record.tool) else {
-                return self.missing(keeper, &record).await;
+                return self.missing(writer, &record).await;
             };
             let answers =
                 record.answers.iter().map(|(key, answer)| (Key::from(key.as_str()), answer.clone()));
@@ -160,9 +160,9 @@ impl Tasks {
             );
             let run = Arc::new(run);
             if record.status.is_final() {
-                keeper.cancel();
+                writer.cancel();
             }
-            run.persist(Arc::clone(keeper) as Arc<dyn Persistence>);
+            run.persist(Arc::clone(writer) as Arc<dyn Persistence>);
             let ctx = Ctx::new(Arc::clone(&run));
             let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
             let limit = tool.timeout;
@@ -170,7 +170,7 @@ impl Tasks {
                 Pace { grace: self.runtime.limits.suspend_grace, limit, task_limit: limit, keep_alive: None };
             let check = |output: &ToolOutput| tool.check_output(output);
             let leg = run_leg(&run, future.as_mut(), pace, std::future::pending(), check).await;
-            if !self.conclude(keeper, &run, tool, leg).await? {
+            if !self.conclude(writer, &run, tool, leg).await? {
                 return Ok(());
             }
         }
@@ -179,12 +179,12 @@ impl Tasks {
     /// Writes down how a leg ended, and says whether another may begin at once.
     pub(crate) async fn conclude(
         &self,
-        keeper: &Arc<Keeper>,
+        writer: &Arc<TaskWriter>,
         run: &Run,
         tool: &Tool,
         leg: Leg<ToolOutput>,
     ) -> Result<bool, Stop> {
-        let written = self.write_down(keeper, run, tool, leg).await;
+        let written = self.write_down(writer, run, tool, leg).await;
         // Only what is written counts: a leg that has lost its run is another's.
         run.ended(written.as_ref().map_or(How::Lost, |(how, _)| *how));
         written.map(|(_, more)| more)
@@ -192,7 +192,7 @@ impl Tasks {
 
     async fn write_down(
         &self,
-        keeper: &Arc<Keeper>,
+        writer: &Arc<TaskWriter>,
         run: &Run,
         tool: &Tool,
         leg: Leg<ToolOutput>,
@@ -201,18 +201,18 @@ impl Tasks {
             Leg::Stopped(stop) => return Err(stop),
             Leg::Done(result) => result,
             Leg::Waits { suspension, due } => {
-                let more = keeper
+                let more = writer
                     .suspend(&suspension, due, |request| run.client.adapt(request).into_owned())
                     .await?;
                 return Ok((How::Waits, more));
             }
         };
-        let record = keeper.record().await;
+        let record = writer.record().await;
         // That the run was cancelled was told when it was.
-        let over = |outcome: Outcome| if keeper.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
+        let over = |outcome: Outcome| if writer.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
         if let Err(error) = &result {
-            if keeper.is_cancelled() {
-                keeper.end(&Ended::Cancelled, None, "cancelled").await?;
+            if writer.is_cancelled() {
+                writer.end(&Ended::Cancelled, None, "cancelled").await?;
                 return Ok((How::CleanedUp, false));
             }
             if let ErrorKind::Drift(drift) = error.kind() {
@@ -226,9 +226,9 @@ impl Tasks {
                 let message = error.to_string();
                 let data =
                     serde_json::json!({"reason": "drift", "report": drift.to_string(), "hint": drift.hint()});
-                keeper.amend(|record| record.dead = true).await?;
+                writer.amend(|record| record.dead = true).await?;
                 let ended = Ended::Error { code: -32603, message: message.clone(), data: Some(data) };
-                keeper.end(&ended, Some(&message), "drifted").await?;
+                writer.end(&ended, Some(&message), "drifted").await?;
                 return Ok((How::Over(Outcome::Drifted), false));
             }
             let policy = tool.retry.unwrap_or(self.config.retry);
@@ -236,7 +236,7 @@ impl Tasks {
                 let journal = run.take_machine().into_journal().without_last_failures();
                 // Runs that failed together need not come back together.
                 let wait = jitter::around(policy.wait(record.failures + 1));
-                keeper.retry(&journal, wait, &error.to_string()).await?;
+                writer.retry(&journal, wait, &error.to_string()).await?;
                 return Ok((How::Again, false));
             }
         }
@@ -245,21 +245,21 @@ impl Tasks {
         let ended = Ended::of(result, record.revision());
         // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.
         let journal = run.take_machine().into_journal();
-        keeper.finish(&journal, &ended, message.as_deref()).await?;
+        writer.finish(&journal, &ended, message.as_deref()).await?;
         Ok((over(outcome), false))
     }
 
     /// This replica does not have the tool: it may be an older one, or a newer.
-    async fn missing(&self, keeper: &Keeper, record: &TaskRecord) -> Result<(), Stop> {
+    async fn missing(&self, writer: &TaskWriter, record: &TaskRecord) -> Result<(), Stop> {
         let (now, since) = (now_millis(), record.toolless);
         let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
         if missed < self.config.tool_wait {
             let why = format!("this replica has no tool `{}`", record.tool);
-            return keeper.wait_for_tool(missed.clamp(MISSING, MISSING_LONG), now, &why).await;
+            return writer.wait_for_tool(missed.clamp(MISSING, MISSING_LONG), now, &why).await;
         }
         let message = format!("no replica has the tool `{}` any more", record.tool);
-        keeper.amend(|record| record.dead = true).await?;
-        keeper
+        writer.amend(|record| record.dead = true).await?;
+        writer
             .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
             .await?;
         self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);

@@ -9,7 +9,7 @@
 // | record | `pieces/<random>/<n>` | a run too large for one record |
 // | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
 // | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
-// | record | `rings/<audience>/<replica>` | which keys a replica has (`rings`) |
+// | record | `rings/<audience>/<replica>` | which keys a replica has (`key_rings`) |
 // | record | `audit/<audience>` | who goes through all records, or when it was done last |
 // | topic | `tasks/<audience>` | a task has changed |
 //
@@ -25,17 +25,17 @@ mod alarm;
 mod answer;
 mod asking;
 mod config;
-mod keeper;
-mod keeping;
+mod key_rings;
 mod leg;
-mod newest;
 mod operate;
 mod promote;
 mod record;
-mod rings;
+mod rollback;
+mod store;
 mod view;
 mod watch;
 mod worker;
+mod writer;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -53,22 +53,22 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::{
     answer::Cancelled,
     asking::{Asking, Claim},
-    keeper::Keeper,
     promote::Promotion,
     record::TaskRecord,
     view::{Ended, TaskView},
+    writer::TaskWriter,
 };
 pub use self::{
     config::TaskConfig,
     operate::{RunChanged, RunEntry, RunEvent, RunPage, RunReport, RunSummary, Runs},
     view::TaskStatus,
 };
-use self::{newest::Newest, rings::Obstacles, watch::Watchers, worker::Slots};
+use self::{key_rings::WorkBlockers, rollback::RollbackDetector, watch::Watchers, worker::Slots};
 pub use crate::tool::{RetryPolicy, TaskPolicy};
 use crate::{
     base::{digest, millis, now_millis, random_id},
+    durable::TASKS as RECORDS,
     error::{Error, ErrorKind, Result},
-    keep::TASKS as RECORDS,
     protocol::Revision,
     registry::Catalog,
     run::Runtime,
@@ -87,9 +87,9 @@ pub(crate) struct Tasks {
     /// What is asked live.
     pub(crate) asking: Asking,
     /// The legs this process works on, by task.
-    working: Mutex<HashMap<String, Weak<Keeper>>>,
+    working: Mutex<HashMap<String, Weak<TaskWriter>>>,
     slots: Slots,
-    newest: Newest,
+    rollback: RollbackDetector,
     /// Whether other processes may share the backend.
     is_shared: bool,
     /// Whether this removes what has expired: no replicas do it.
@@ -97,7 +97,7 @@ pub(crate) struct Tasks {
     /// This process, among those that share the backend.
     instance: String,
     /// What keeps this replica from working on tasks.
-    obstacles: Mutex<Obstacles>,
+    blockers: Mutex<WorkBlockers>,
     /// Told when the key rings were compared.
     compared: Arc<Notify>,
     begun: AtomicBool,
@@ -135,7 +135,7 @@ impl Tasks {
             is_shared: backend.store.is_shared(),
             sweeps: runtime.backend.is_none(),
             instance: random_id(),
-            obstacles: Mutex::default(),
+            blockers: Mutex::default(),
             compared: Arc::default(),
             backend,
             audience: digest(&["audience", &runtime.audience]),
@@ -143,7 +143,7 @@ impl Tasks {
             asking: Asking::default(),
             working: Mutex::default(),
             slots,
-            newest: Newest::default(),
+            rollback: RollbackDetector::default(),
             begun: AtomicBool::new(false),
             stopped: runtime.shutdown.clone(),
             runtime,

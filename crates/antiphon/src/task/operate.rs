@@ -6,7 +6,7 @@ use antiphon_replay::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, keeping::Change, record::TaskRecord};
+use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, record::TaskRecord, store::Change};
 use crate::{
     base::{now_millis, timestamp},
     error::{Error, Result},

@@ -13,7 +13,7 @@ use antiphon_replay::Journal;
 use antiphon_store::Revision;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
-use super::{Keeper, NewTask, TaskView, Tasks, record::Due};
+use super::{NewTask, TaskView, TaskWriter, Tasks, record::Due};
 use crate::{
     base::{lock, millis, now_millis},
     error::{Error, ErrorKind, Result},
@@ -24,7 +24,7 @@ use crate::{
 pub(super) const HOLD: u32 = 3;
 
 /// After which time a run tries again to become a task that could not.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run that may become a task.
 pub(crate) struct Promotion {
@@ -32,7 +32,7 @@ pub(crate) struct Promotion {
     when: Promoting,
     /// The task to be and whoever waits for the answer, until somebody makes it one.
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
-    keeper: OnceLock<Arc<Keeper>>,
+    writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
 }
 
@@ -74,7 +74,7 @@ impl Promoting {
 
     /// It cannot be now.
     fn postpone(&self) {
-        *lock(&self.postponed) = Some(Instant::now() + AGAIN);
+        *lock(&self.postponed) = Some(Instant::now() + RETRY_DELAY);
     }
 }
 
@@ -85,7 +85,7 @@ impl Promotion {
             when: Promoting::new(tasks.config.promote_after),
             tasks: Arc::clone(tasks),
             pending: Mutex::new(Some((new, reply))),
-            keeper: OnceLock::new(),
+            writer: OnceLock::new(),
             kept: Notify::new(),
         })
     }
@@ -95,16 +95,16 @@ impl Promotion {
         lock(&self.pending).take().map(|(new, _)| new)
     }
 
-    /// The keeper, if the run has become a task.
-    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
-        self.keeper.get()
+    /// The writer, if the run has become a task.
+    pub(crate) fn writer(&self) -> Option<&Arc<TaskWriter>> {
+        self.writer.get()
     }
 
-    /// The keeper, when the run has become a task.
-    pub(crate) async fn kept(&self) -> &Arc<Keeper> {
+    /// The writer, when the run has become a task.
+    pub(crate) async fn kept(&self) -> &Arc<TaskWriter> {
         loop {
-            if let Some(keeper) = self.keeper() {
-                return keeper;
+            if let Some(writer) = self.writer() {
+                return writer;
             }
             self.kept.notified().await;
         }
@@ -122,10 +122,10 @@ impl Promotion {
         let write =
             Self::write(Arc::clone(&self.tasks), pending, run.journal(), run.claims_under_way(), place);
         let written = tokio::spawn(write).await;
-        let keeper = written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))?;
-        let _ = self.keeper.set(Arc::clone(&keeper));
+        let writer = written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))?;
+        let _ = self.writer.set(Arc::clone(&writer));
         self.kept.notify_one();
-        Ok(Some(keeper))
+        Ok(Some(writer))
     }
 
     /// Makes a task of a run that goes on in this process. What it has seen so far is written down, and so is all
@@ -136,7 +136,7 @@ impl Promotion {
         journal: Journal,
         claims: BTreeMap<String, String>,
         place: Option<OwnedSemaphorePermit>,
-    ) -> Result<Arc<Keeper>> {
+    ) -> Result<Arc<TaskWriter>> {
         tasks.begin();
         tasks.check_able().await?;
         new.journal = Some(journal);
@@ -159,7 +159,7 @@ impl Promotion {
             tasks.remove(&key, record, Revision(revision)).await?;
             return Err(Error::new(ErrorKind::Cancelled));
         }
-        Ok(Keeper::new(&tasks, key, record, Revision(revision), place))
+        Ok(TaskWriter::new(&tasks, key, record, Revision(revision), place))
     }
 }
 

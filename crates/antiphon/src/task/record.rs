@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    keeping::Unreadable,
+    store::Unreadable,
     view::{Ended, TaskStatus, TaskView},
 };
 use crate::{base::now_millis, protocol::Revision, run::Claimed, telemetry};
@@ -69,7 +69,7 @@ pub(crate) struct TaskRecord {
     /// Whether it was given up: a person has to look.
     pub(crate) dead: bool,
     /// What happened to it, for people.
-    pub(crate) events: Vec<Happened>,
+    pub(crate) events: Vec<TaskEvent>,
     /// The server it belongs to, as a digest. Empty in records of version 0.1.0.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) audience: String,
@@ -110,7 +110,7 @@ pub(super) struct Due {
 
 /// Something that happened to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Happened {
+pub(crate) struct TaskEvent {
     pub(crate) at: u64,
     /// `created`, `leg`, `asked`, `answered`, `waits`, `retried`, `cancelled`, `ended`, `died`, `drifted`, `revived`.
     pub(crate) what: String,
@@ -162,7 +162,7 @@ impl TaskRecord {
             // The beginning says where it came from; the end, where it is.
             self.events.remove(EVENTS / 4);
         }
-        self.events.push(Happened { at: now_millis(), what: what.to_owned(), detail: detail.into() });
+        self.events.push(TaskEvent { at: now_millis(), what: what.to_owned(), detail: detail.into() });
     }
 
     pub(crate) fn revision(&self) -> Revision {

@@ -94,9 +94,9 @@ impl Tasks {
     fn heard(&self, news: &News) {
         self.watchers.tell(&news.id);
         if news.cancelled
-            && let Some(keeper) = self.keeper(&news.id)
+            && let Some(writer) = self.writer(&news.id)
         {
-            keeper.cancel();
+            writer.cancel();
         }
     }
 

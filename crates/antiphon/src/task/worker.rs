@@ -9,8 +9,8 @@ use std::{
 use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use super::{Tasks, config::TaskConfig, keeping::Errand, leg::Then};
-use crate::{base::random_id, keep::remove_all, telemetry::Recorder};
+use super::{Tasks, config::TaskConfig, leg::JobOutcome, store::JobPayload};
+use crate::{base::random_id, durable::remove_all, telemetry::Recorder};
 
 /// How long a worker waits for a job before it asks again.
 const WAIT: Duration = Duration::from_secs(20);
@@ -63,13 +63,13 @@ impl Slots {
     }
 
     /// Waits for a place among those of the same tool and caller.
-    async fn shares(&self, config: &TaskConfig, errand: &Errand) -> Vec<OwnedSemaphorePermit> {
+    async fn shares(&self, config: &TaskConfig, payload: &JobPayload) -> Vec<OwnedSemaphorePermit> {
         let mut places = Vec::new();
         if config.per_caller < config.workers {
-            places.push(self.of(format!("caller {}", errand.owner()), config.per_caller));
+            places.push(self.of(format!("caller {}", payload.owner()), config.per_caller));
         }
         if config.per_tool < config.workers {
-            places.push(self.of(format!("tool {}", errand.tool), config.per_tool));
+            places.push(self.of(format!("tool {}", payload.tool), config.per_tool));
         }
         let mut permits = Vec::with_capacity(places.len());
         for place in places {
@@ -251,14 +251,14 @@ impl Tasks {
     async fn job(self: &Arc<Self>, job: Job, hand: OwnedSemaphorePermit) {
         let lease = &job.lease;
         let mut leased = self.runtime.recorder.leased(job.attempt);
-        let Some(errand) = Errand::read(&job.payload) else {
+        let Some(payload) = JobPayload::read(&job.payload) else {
             tracing::error!(job = job.id(), "a job says nothing of a task");
             leased.became("buried");
             let _ = self.backend.queue.bury(lease).await;
             return;
         };
         let place = async {
-            let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &errand)).await.ok()?;
+            let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &payload)).await.ok()?;
             // The common place comes last, so that nobody holds it while it waits for another.
             Some((shares, Arc::clone(&self.slots.all).acquire_owned().await.ok()))
         };
@@ -272,13 +272,13 @@ impl Tasks {
             Some(Ok(places)) => places,
             Some(Err(wait)) => {
                 // If this fails, it comes back when its lease has run out.
-                let _ = self.later(&job, &errand, wait).await;
+                let _ = self.later(&job, &payload, wait).await;
                 return;
             }
             None => return leased.became("lost"),
         };
         drop(hand);
-        let work = Box::pin(self.leg(&errand, &job));
+        let work = Box::pin(self.leg(&payload, &job));
         let ended = async {
             self.stopped.cancelled().await;
             tokio::time::sleep(self.config.drain).await;
@@ -286,19 +286,19 @@ impl Tasks {
         let then = tokio::select! {
             then = work => then,
             // Whoever is left goes on at once: a server that ends in peace is not a worker that died over the run.
-            () = ended => Then::Later(Duration::ZERO),
+            () = ended => JobOutcome::Later(Duration::ZERO),
         };
         leased.became(match then {
-            Then::Done => "done",
-            Then::Later(_) | Then::Unreadable => "later",
-            Then::Lost => "lost",
+            JobOutcome::Done => "done",
+            JobOutcome::Later(_) | JobOutcome::Unreadable => "later",
+            JobOutcome::Lost => "lost",
         });
         let told = match then {
-            Then::Done => self.backend.queue.ack(lease).await,
-            Then::Later(wait) => self.later(&job, &errand, wait).await,
-            Then::Unreadable => self.hand_on(&job, &errand).await,
+            JobOutcome::Done => self.backend.queue.ack(lease).await,
+            JobOutcome::Later(wait) => self.later(&job, &payload, wait).await,
+            JobOutcome::Unreadable => self.hand_on(&job, &payload).await,
             // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
-            Then::Lost => self.backend.queue.nack(lease, PAUSE).await,
+            JobOutcome::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
@@ -308,13 +308,13 @@ impl Tasks {
     }
 
     /// Leaves a run that this replica cannot read to the others, and to itself for later: each time it takes longer.
-    async fn hand_on(&self, job: &Job, errand: &Errand) -> Result<(), StoreError> {
+    async fn hand_on(&self, job: &Job, payload: &JobPayload) -> Result<(), StoreError> {
         /// Stands in the id of a job, before how often nobody could read its run.
         const TIMES: &str = "~unread";
         let before = job.id().split_once(TIMES).and_then(|(_, rest)| rest.split('~').next()?.parse().ok());
         let times: u32 = before.unwrap_or(0);
         let wait = Duration::from_secs(1 << times.min(8));
-        let task = errand.key.rsplit('/').next().unwrap_or_default();
+        let task = payload.key.rsplit('/').next().unwrap_or_default();
         let id = format!("{task}{TIMES}{}~{}", times.saturating_add(1), random_id());
         self.queue_anew(job, id, wait).await
     }
@@ -323,9 +323,9 @@ impl Tasks {
     /// are never more than three jobs of a leg. A search for lost jobs adds the first ID, which none of them is: if two jobs
     /// of a leg are queued again at the same time, one of them stays. A leg that a search can have doubled holds its run
     /// first.
-    async fn later(&self, job: &Job, errand: &Errand, wait: Duration) -> Result<(), StoreError> {
-        let task = errand.key.rsplit('/').next().unwrap_or_default();
-        let first = Self::job_id(task, errand.number);
+    async fn later(&self, job: &Job, payload: &JobPayload, wait: Duration) -> Result<(), StoreError> {
+        let task = payload.key.rsplit('/').next().unwrap_or_default();
+        let first = Self::job_id(task, payload.number);
         let turn = if job.id().ends_with("~again") { "once-more" } else { "again" };
         self.queue_anew(job, format!("{first}~{turn}"), wait).await
     }

@@ -23,9 +23,9 @@ use crate::protocol::Revision;
 
 /// What is told of a leg.
 #[derive(Default)]
-pub(crate) struct LegSpan(Option<Box<Told>>);
+pub(crate) struct LegSpan(Option<Box<LegSpanInner>>);
 
-struct Told {
+struct LegSpanInner {
     telling: Arc<Telling>,
     span: Span,
     method: &'static str,
@@ -117,7 +117,7 @@ impl LegSpan {
         span.record("antiphon.leg", int(leg));
         let own = matches!(way, "task" | "local");
         let (began, left, named) = (Instant::now(), Mutex::new(None), OnceLock::new());
-        let told = Told { telling, span, method, name, way, began, left, own, named };
+        let told = LegSpanInner { telling, span, method, name, way, began, left, own, named };
         if let Some(journal) = journal {
             told.name_run(&journal.run);
         }
@@ -200,7 +200,7 @@ impl LegSpan {
     }
 }
 
-impl Told {
+impl LegSpanInner {
     fn name_run(&self, run: &str) {
         if !run.is_empty() && self.named.set(()).is_ok() {
             self.span.record("antiphon.run", run);

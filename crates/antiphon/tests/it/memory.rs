@@ -15,7 +15,7 @@ use antiphon::{
     task::TaskConfig,
 };
 use antiphon_transport::{
-    revise::Lines,
+    legacy_tasks::Lines,
     sse::{self, SseConfig},
     websocket::{self, WebSocketConfig},
 };

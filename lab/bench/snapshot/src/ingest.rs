@@ -2,7 +2,7 @@
 
 use std::{fs::File, time::Instant};
 
-use antiphon_results::snapshot::{IntakeOptions, SnapshotStore as _};
+use antiphon_results::snapshot::{SnapshotStore as _, SnapshotWriteOptions};
 use antiphon_snapshot::{Batches, SnapshotConfig};
 use anyhow::Result;
 use futures_util::stream;
@@ -20,8 +20,8 @@ pub(crate) async fn ours(options: &Options) -> Result<Figure> {
     snapshots.delete(&options.id()).await?;
     let start = Instant::now();
     let rows = stream::iter(data::batches(options.rows).map(Ok));
-    let intake = Batches::new(data::schema(), rows).into();
-    let begun = snapshots.begin(&options.id(), intake, IntakeOptions::default()).await?;
+    let row_source = Batches::new(data::schema(), rows).into();
+    let begun = snapshots.begin(&options.id(), row_source, SnapshotWriteOptions::default()).await?;
     let preview = start.elapsed();
     let written = begun.rest.await?;
     let times = vec![start.elapsed(), preview];

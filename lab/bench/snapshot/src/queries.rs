@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use antiphon_results::{
     Owner,
-    snapshot::{Aggregate, Group, Intake, Measure as Of, MeasureOp, SnapshotStore as _},
+    snapshot::{Aggregate, Group, Measure as Of, MeasureOp, RowSource, SnapshotStore as _},
 };
 use antiphon_snapshot::Batches;
 use anyhow::{Context as _, Result};
@@ -25,8 +25,8 @@ pub(crate) async fn ours(options: &Options) -> Result<Figure> {
         let start = Instant::now();
         figure.check = if options.measure == Measure::Filter {
             let tables = [("result".to_owned(), options.id())];
-            let intake = snapshots.query(&tables, FILTER, &Owner::nobody()).await?;
-            let Intake::Own(own) = intake else { anyhow::bail!("the answer is no batches") };
+            let row_source = snapshots.query(&tables, FILTER, &Owner::nobody()).await?;
+            let RowSource::Own(own) = row_source else { anyhow::bail!("the answer is no batches") };
             let batches = own.downcast::<Batches>().ok().context("the answer is no batches")?;
             let batches: Vec<_> =
                 batches.into_stream().try_collect().await.map_err(anyhow::Error::from_boxed)?;

@@ -33,10 +33,10 @@ pub(crate) async fn evidence(plan: &Plan) -> Result<Evidence> {
         lease: u64::try_from(Plan::LEASE.as_millis())?,
         ..Evidence::default()
     };
-    for is_steady in [false, true] {
-        let store = writer::wrap(Arc::clone(&backend.store), is_steady);
-        evidence.records.append(&mut records(&*store, &format!("{}/", writer::prefix(is_steady))).await?);
-        for log in writer::logs(is_steady) {
+    for is_retrying in [false, true] {
+        let store = writer::wrap(Arc::clone(&backend.store), is_retrying);
+        evidence.records.append(&mut records(&*store, &format!("{}/", writer::prefix(is_retrying))).await?);
+        for log in writer::logs(is_retrying) {
             let entries = entries(&*store, &log).await?;
             evidence.logs.insert(log, entries);
         }

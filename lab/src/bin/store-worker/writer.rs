@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use antiphon_store::{Error, Steady, Store};
+use antiphon_store::{Error, Retrying, Store};
 use anyhow::Result;
 use bytes::Bytes;
 use fastrand::Rng;
@@ -18,38 +18,38 @@ use crate::{
 const TASKS: u32 = 3;
 const LOGS: u64 = 4;
 
-/// Whether writer `number` writes through `Steady`, which finds out what became of lost answers.
-fn is_steady(number: u32) -> bool {
+/// Whether writer `number` writes through `Retrying`, which finds out what became of lost answers.
+fn is_retrying(number: u32) -> bool {
     number % 2 == 1
 }
 
-/// What begins the names of all that is written with or without `Steady`: the two do not mix.
-pub(crate) fn prefix(is_steady: bool) -> &'static str {
-    if is_steady { "steady" } else { "raw" }
+/// What begins the names of all that is written with or without `Retrying`: the two do not mix.
+pub(crate) fn prefix(is_retrying: bool) -> &'static str {
+    if is_retrying { "retrying" } else { "raw" }
 }
 
-/// Logs that are written with or without `Steady`.
-pub(crate) fn logs(is_steady: bool) -> impl Iterator<Item = String> {
-    (0..LOGS).map(move |number| format!("{}/log/{number}", prefix(is_steady)))
+/// Logs that are written with or without `Retrying`.
+pub(crate) fn logs(is_retrying: bool) -> impl Iterator<Item = String> {
+    (0..LOGS).map(move |number| format!("{}/log/{number}", prefix(is_retrying)))
 }
 
-/// `store`, through `Steady` or not.
-pub(crate) fn wrap(store: Arc<dyn Store>, is_steady: bool) -> Arc<dyn Store> {
-    if is_steady { Arc::new(Steady::new(store)) } else { store }
+/// `store`, through `Retrying` or not.
+pub(crate) fn wrap(store: Arc<dyn Store>, is_retrying: bool) -> Arc<dyn Store> {
+    if is_retrying { Arc::new(Retrying::new(store)) } else { store }
 }
 
 /// Writes until killed.
 pub(crate) async fn run(plan: &Plan) -> Result<()> {
     let journal = Arc::new(Journal::create("writer", plan)?);
-    let is_steady = is_steady(plan.number);
-    let store = wrap(plan.open().await.store, is_steady);
+    let is_retrying = is_retrying(plan.number);
+    let store = wrap(plan.open().await.store, is_retrying);
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let mut writer = Writer {
             store: Arc::clone(&store),
             journal: Arc::clone(&journal),
             rng: plan.rng(task),
-            prefix: prefix(is_steady),
+            prefix: prefix(is_retrying),
             // A value is the whole history of its key, so hot keys grow in number, not in length.
             hot: (plan.writes / 2500).max(4),
             cold: (plan.writes / 20).max(4),

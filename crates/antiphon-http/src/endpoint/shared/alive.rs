@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::{
     Replicas, forward,
-    ids::PartId,
+    ids::LocalSessionId,
     news,
     news::News,
-    record::{Place, SessionRecord},
+    record::{SessionRecord, SessionStorage},
     stream::END,
 };
 
@@ -61,7 +61,7 @@ impl Replicas {
     }
 
     /// Whether a part of a session may still write.
-    pub(super) async fn is_alive(&self, part: &PartId) -> Result<bool> {
+    pub(super) async fn is_alive(&self, part: &LocalSessionId) -> Result<bool> {
         if part.replica != self.id {
             return self.is_replica_alive(&part.replica).await;
         }
@@ -69,7 +69,7 @@ impl Replicas {
     }
 
     /// Ends a session at all replicas.
-    pub(super) async fn end(&self, place: &Place) -> Result<()> {
+    pub(super) async fn end(&self, place: &SessionStorage) -> Result<()> {
         place.delete().await?;
         self.tell(&News::Ended { session: place.name.clone() }).await?;
         self.bus.publish(&place.topic(), Bytes::from_static(END)).await
@@ -80,7 +80,7 @@ impl Replicas {
         if let Some(name) = record.key.strip_prefix("sessions/") {
             let segment =
                 serde_json::from_slice::<SessionRecord>(&record.value).map_or(0, |read| read.segment);
-            let place = Place::new(Arc::clone(self), name.to_owned(), SILENCE);
+            let place = SessionStorage::new(Arc::clone(self), name.to_owned(), SILENCE);
             place.delete_events(segment).await?;
             self.tell(&News::Ended { session: name.to_owned() }).await?;
         } else if record.key.starts_with("answers/") {

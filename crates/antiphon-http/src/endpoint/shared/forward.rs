@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// An answer on its way.
 #[derive(Debug, Serialize, Deserialize)]
-struct Letter {
+struct ForwardedAnswer {
     session: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -44,16 +44,16 @@ impl Replicas {
         message: &ClientJsonRpcMessage,
     ) -> Result<()> {
         let replica = &asked.part.replica;
-        let mut letter = Letter { session: session.to_owned(), message: None, pieces: None };
+        let mut forwarded = ForwardedAnswer { session: session.to_owned(), message: None, pieces: None };
         let message = serde_json::to_string(message).expect("an answer was JSON");
         if message.len() > PIECE / 2 {
-            letter.pieces = Some(Pieces::put(&*self.store, &message.into(), WAITS).await?);
+            forwarded.pieces = Some(Pieces::put(&*self.store, &message.into(), WAITS).await?);
         } else {
-            letter.message = Some(message);
+            forwarded.message = Some(message);
         }
-        let letter: Bytes = serde_json::to_vec(&letter).expect("a letter is JSON").into();
+        let forwarded: Bytes = serde_json::to_vec(&forwarded).expect("a forwarded answer is JSON").into();
         let key = format!("answers/{replica}/{}{}", random_name(), random_name());
-        self.store.create(&key, letter, Some(WAITS)).await?;
+        self.store.create(&key, forwarded, Some(WAITS)).await?;
         self.bus.publish(&format!("replicas/{replica}"), key.into()).await
     }
 
@@ -61,9 +61,9 @@ impl Replicas {
     pub(super) async fn deliver(&self, key: &str) -> Result<()> {
         // Heard of twice, it is gone the second time.
         let Some(record) = self.store.get(key).await? else { return Ok(()) };
-        let letter = serde_json::from_slice::<Letter>(&record.value).ok();
-        let pieces = letter.as_ref().and_then(|letter| letter.pieces.clone());
-        // Read before the letter is deleted: if that fails, the letter is there for another try.
+        let forwarded = serde_json::from_slice::<ForwardedAnswer>(&record.value).ok();
+        let pieces = forwarded.as_ref().and_then(|forwarded| forwarded.pieces.clone());
+        // Read before the record is deleted: if that fails, the record is there for another try.
         let read = match &pieces {
             Some(pieces) => pieces.get(&*self.store).await?,
             None => None,
@@ -78,12 +78,13 @@ impl Replicas {
             // What is not deleted expires.
             let _ = pieces.delete(&*self.store).await;
         }
-        let letter = letter.map(|letter| {
+        let forwarded = forwarded.map(|forwarded| {
             let read = read.and_then(|bytes| String::from_utf8(bytes.into()).ok());
-            (letter.session, letter.message.or(read))
+            (forwarded.session, forwarded.message.or(read))
         });
-        let message = letter.as_ref().and_then(|(_, message)| serde_json::from_str(message.as_deref()?).ok());
-        let (Some((session, _)), Some(message)) = (letter, message) else {
+        let message =
+            forwarded.as_ref().and_then(|(_, message)| serde_json::from_str(message.as_deref()?).ok());
+        let (Some((session, _)), Some(message)) = (forwarded, message) else {
             tracing::warn!("an answer from another replica cannot be read");
             return Ok(());
         };

@@ -16,12 +16,12 @@ use antiphon_transport::drain::Counted;
 /// No two are ever the same, so neither are the ids that begin with them: an answer finds the one question
 /// it is for, in whatever replica, session and life of the session that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct PartId {
+pub(super) struct LocalSessionId {
     pub(super) replica: String,
     pub(super) number: u64,
 }
 
-impl fmt::Display for PartId {
+impl fmt::Display for LocalSessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.replica, self.number)
     }
@@ -30,7 +30,7 @@ impl fmt::Display for PartId {
 /// Something numbered in a part: a request to the client, or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Numbered {
-    pub(super) part: PartId,
+    pub(super) part: LocalSessionId,
     pub(super) number: i64,
 }
 
@@ -50,7 +50,7 @@ impl FromStr for Numbered {
             |name: &&str| name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let replica = pieces.next().filter(is_replica).ok_or(())?.to_owned();
         let number = pieces.next().and_then(|piece| piece.parse().ok()).ok_or(())?;
-        let part = PartId { replica, number };
+        let part = LocalSessionId { replica, number };
         let number = pieces.next().and_then(|piece| piece.parse().ok()).ok_or(())?;
         if pieces.next().is_some() { Err(()) } else { Ok(Self { part, number }) }
     }
@@ -83,7 +83,7 @@ pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
 /// The SDK numbers requests from 0 in every replica.
 pub(crate) struct Marked {
     pub(super) inner: Counted<WorkerTransport<LocalSessionWorker>>,
-    pub(super) part: PartId,
+    pub(super) part: LocalSessionId,
 }
 
 impl Marked {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn an_id_is_read_as_it_was_written_and_nothing_else_is() {
-        let id = Numbered { part: PartId { replica: "abcdefghij".into(), number: 7 }, number: 12 };
+        let id = Numbered { part: LocalSessionId { replica: "abcdefghij".into(), number: 7 }, number: 12 };
         assert_eq!(id.to_string(), "abcdefghij-7-12");
         assert_eq!(id.to_string().parse(), Ok(id));
         for other in [

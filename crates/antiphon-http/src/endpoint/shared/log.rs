@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::record::Place;
+use super::record::SessionStorage;
 use antiphon_store::{PIECE, Pieces};
 
 /// A log is kept in segments; the last two stay, the others are deleted.
@@ -104,7 +104,7 @@ fn encode(head: &Head, body: &[u8]) -> Bytes {
 /// A session's log, as one replica writes it.
 #[derive(Debug)]
 pub(super) struct Log {
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<SessionStorage>,
     tip: Mutex<Tip>,
 }
 
@@ -136,7 +136,7 @@ impl Tip {
 }
 
 impl Log {
-    pub(super) fn new(place: Arc<Place>, segment: u64) -> Self {
+    pub(super) fn new(place: Arc<SessionStorage>, segment: u64) -> Self {
         let at = Position { segment, next: 0 };
         Self { place, tip: Mutex::new(Tip { at, ..Tip::default() }) }
     }

@@ -18,11 +18,11 @@ mod alive;
 mod cleanup;
 mod forward;
 mod ids;
+mod local_session;
 mod log;
 mod manager;
 mod message;
 mod news;
-mod part;
 mod record;
 mod recorder;
 mod sessions;
@@ -43,7 +43,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use self::part::Part;
+use self::local_session::LocalSession;
 pub(super) use self::sessions::Sessions;
 
 /// The sessions that this process shares with its replicas. Give it to all endpoints of a server. Cloning it clones the

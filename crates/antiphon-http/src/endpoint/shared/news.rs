@@ -12,7 +12,7 @@ use rmcp::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Part, Replicas, Sessions};
+use super::{LocalSession, Replicas, Sessions};
 
 /// Told to all replicas; most have nothing of the session.
 #[derive(Debug, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Replicas {
         self.bus.subscribe(TOPIC).await
     }
 
-    fn parts(&self) -> Vec<(Arc<Sessions>, Arc<Part>)> {
+    fn parts(&self) -> Vec<(Arc<Sessions>, Arc<LocalSession>)> {
         let all = self.sessions();
         all.into_iter()
             .flat_map(|sessions| sessions.parts().into_iter().map(move |part| (Arc::clone(&sessions), part)))
@@ -120,13 +120,13 @@ async fn look_again(replicas: &Replicas) {
     }
 }
 
-async fn reload(part: &Part) {
+async fn reload(part: &LocalSession) {
     if let Err(error) = part.reload().await {
         tracing::warn!(%error, "what a client has set at another replica is not known here");
     }
 }
 
-async fn end(sessions: &Sessions, part: &Arc<Part>) {
+async fn end(sessions: &Sessions, part: &Arc<LocalSession>) {
     sessions.close(part).await;
     // It may have written after the log was deleted.
     let segment = part.log.tip().await.segment;

@@ -37,7 +37,7 @@ pub(super) struct SessionRecord {
 
 /// A session's place in the store.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SessionStorage {
     pub(super) replicas: Arc<Replicas>,
     /// The digest of its id.
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct Place {
     touched: Mutex<Instant>,
 }
 
-impl Place {
+impl SessionStorage {
     pub(super) fn new(replicas: Arc<Replicas>, name: String, ttl: Duration) -> Self {
         Self { replicas, name, ttl, touched: Mutex::new(Instant::now()) }
     }

@@ -15,7 +15,7 @@ use rmcp::{
 };
 
 use super::{
-    ids::{Numbered, PartId},
+    ids::{LocalSessionId, Numbered},
     log::{COMMON, EventId, Head, Log, Position},
 };
 use antiphon_transport::session::ChangeId;
@@ -30,7 +30,7 @@ pub(super) struct StreamLimits {
 /// Keeps what one part of a session sends, before it is sent.
 pub(super) struct Recorder {
     log: Arc<Log>,
-    part: PartId,
+    part: LocalSessionId,
     limits: StreamLimits,
     streams: Mutex<Streams>,
 }
@@ -57,7 +57,7 @@ struct Stream {
 const OPEN: usize = 4096;
 
 impl Recorder {
-    pub(super) fn new(log: Arc<Log>, part: PartId, limits: StreamLimits) -> Self {
+    pub(super) fn new(log: Arc<Log>, part: LocalSessionId, limits: StreamLimits) -> Self {
         Self { log, part, limits, streams: Mutex::default() }
     }
 

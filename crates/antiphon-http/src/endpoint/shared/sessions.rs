@@ -19,11 +19,11 @@ use rmcp::{
 use tokio::time::Instant;
 
 use super::{
-    Part, Replicas,
-    ids::{Marked, Numbered, PartId, answered, readdress},
+    LocalSession, Replicas,
+    ids::{LocalSessionId, Marked, Numbered, answered, readdress},
     lock,
     log::EventId,
-    record::{Place, SessionRecord, caller, session_name},
+    record::{SessionRecord, SessionStorage, caller, session_name},
     recorder::StreamLimits,
 };
 use antiphon_transport::{
@@ -42,7 +42,7 @@ pub(crate) struct Sessions {
     pub(super) app: Arc<dyn Application>,
     pub(super) replicas: Arc<Replicas>,
     /// By the names of the sessions.
-    parts: RwLock<HashMap<String, Arc<Part>>>,
+    parts: RwLock<HashMap<String, Arc<LocalSession>>>,
     /// Records that were read and whose sessions are about to be restored.
     pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
     /// One request at a time restores a session; the SDK fails those that come a moment later.
@@ -75,11 +75,11 @@ impl Sessions {
         self.ttl
     }
 
-    pub(super) fn part(&self, name: &str) -> Option<Arc<Part>> {
+    pub(super) fn part(&self, name: &str) -> Option<Arc<LocalSession>> {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    pub(super) fn parts(&self) -> Vec<Arc<Part>> {
+    pub(super) fn parts(&self) -> Vec<Arc<LocalSession>> {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
@@ -88,24 +88,30 @@ impl Sessions {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    pub(super) fn find(&self, id: &SessionId) -> Result<Arc<Part>, Failure> {
+    pub(super) fn find(&self, id: &SessionId) -> Result<Arc<LocalSession>, Failure> {
         self.part(&session_name(id)).ok_or(Failure::Unknown)
     }
 
-    pub(super) fn place(&self, name: String) -> Place {
-        Place::new(Arc::clone(&self.replicas), name, self.ttl)
+    pub(super) fn place(&self, name: String) -> SessionStorage {
+        SessionStorage::new(Arc::clone(&self.replicas), name, self.ttl)
     }
 
     /// Begins a part of a session that may have been begun elsewhere.
     pub(super) async fn open(&self, id: SessionId, record: Option<SessionRecord>) -> Result<Marked, Failure> {
         let number = self.replicas.parts.fetch_add(1, Ordering::Relaxed);
-        let part = PartId { replica: self.replicas.id.clone(), number };
+        let part = LocalSessionId { replica: self.replicas.id.clone(), number };
         let place = self.place(session_name(&id));
         let name = place.name.clone();
         let mut config = self.config.clone();
         config.sse_retry = Some(jitter::reconnect());
-        let opened =
-            Arc::new(Part::new(part.clone(), Arc::clone(&id), place, record.as_ref(), config, self.limits));
+        let opened = Arc::new(LocalSession::new(
+            part.clone(),
+            Arc::clone(&id),
+            place,
+            record.as_ref(),
+            config,
+            self.limits,
+        ));
         let RestoreOutcome::Restored(inner) = opened.local.restore_session(id).await? else {
             return Err(Failure::Unknown);
         };
@@ -114,7 +120,7 @@ impl Sessions {
     }
 
     /// Closes this replica's part of a session.
-    pub(super) async fn close(&self, part: &Arc<Part>) {
+    pub(super) async fn close(&self, part: &Arc<LocalSession>) {
         let name = &part.log.place.name;
         {
             let mut parts = self.parts.write().unwrap_or_else(PoisonError::into_inner);
@@ -126,7 +132,7 @@ impl Sessions {
     }
 
     /// Gives an answer to the question it is for, if that was asked in this part of the session.
-    pub(super) async fn answer(&self, part: &Part, mut message: ClientJsonRpcMessage) {
+    pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
             tracing::info!("an answer is for no question of this session's");
             return;
@@ -183,7 +189,7 @@ impl Sessions {
 
     pub(super) async fn initialized(
         &self,
-        part: &Arc<Part>,
+        part: &Arc<LocalSession>,
         mut message: ClientJsonRpcMessage,
     ) -> Result<(), Failure> {
         // The client says so to one replica, and once; every part of its session must hear it, and once.

@@ -16,14 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ids::Numbered,
+    local_session::LocalSession,
     log::{COMMON, EventId, Head, Position, decode},
     message::{StoredMessage, missing},
-    part::Part,
-    record::Place,
+    record::SessionStorage,
 };
 
 /// The longest time between two looks around, whatever the bus says.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the last look at a log may take.
 const LAST: Duration = Duration::from_secs(1);
@@ -36,8 +36,8 @@ pub(super) const END: &[u8] = b"end";
 
 /// A stream that reads a log, wherever it is written.
 pub(super) struct EventStream {
-    place: Arc<Place>,
-    part: Weak<Part>,
+    place: Arc<SessionStorage>,
+    part: Weak<LocalSession>,
     stream: Followed,
     at: Position,
     /// Whether the segment that is being read ends at `at`; `None` while that is not known.
@@ -76,13 +76,17 @@ pub(super) enum More {
 
 impl EventStream {
     #[cfg(test)]
-    pub(super) fn new(place: Arc<Place>, stream: Followed, sender: Sender<ServerSseMessage>) -> Self {
+    pub(super) fn new(
+        place: Arc<SessionStorage>,
+        stream: Followed,
+        sender: Sender<ServerSseMessage>,
+    ) -> Self {
         Self { place, part: Weak::new(), stream, at: Position::default(), full: None, sender }
     }
 
     /// Sends `first`, and then what `stream` has from `at` on.
     pub(super) fn spawn(
-        part: &Arc<Part>,
+        part: &Arc<LocalSession>,
         stream: Followed,
         at: Position,
         first: Vec<ServerSseMessage>,
@@ -134,7 +138,7 @@ impl EventStream {
                 Err(error) => tracing::warn!(%error, "a session's log cannot be read; trying again"),
             }
             around = tokio::select! {
-                () = tokio::time::sleep(LOOK.min(self.place.ttl / 3)) => true,
+                () = tokio::time::sleep(POLL_INTERVAL.min(self.place.ttl / 3)) => true,
                 goes_on = next(&mut news) => if goes_on { false } else { return },
             };
         }

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 
 use super::super::{Application, HttpConfig};
 use super::{
-    ids::{Numbered, PartId},
+    ids::{LocalSessionId, Numbered},
     log::{Head, Log},
-    record::{Place, SessionRecord, session_name},
+    record::{SessionRecord, SessionStorage, session_name},
     stream::{EventStream, Followed},
     *,
 };
@@ -89,14 +89,15 @@ fn replicas(fails: u32) -> Arc<Replicas> {
 }
 
 fn asked(replicas: &Replicas) -> Numbered {
-    Numbered { part: PartId { replica: replicas.id.clone(), number: 0 }, number: 7 }
+    Numbered { part: LocalSessionId { replica: replicas.id.clone(), number: 0 }, number: 7 }
 }
 
 #[tokio::test]
 async fn stream_reads_an_event_again_that_the_store_failed_to_give() {
     let replicas = replicas(1);
     let request = asked(&replicas);
-    let place = Arc::new(Place::new(Arc::clone(&replicas), "session".into(), Duration::from_secs(60)));
+    let place =
+        Arc::new(SessionStorage::new(Arc::clone(&replicas), "session".into(), Duration::from_secs(60)));
     let log = Log::new(Arc::clone(&place), 0);
     let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"text": "x".repeat(300 * 1024)}});
     log.append(Head::of(request.to_string()), answer.to_string().into()).await.unwrap();

@@ -1,14 +1,14 @@
 //! Where requests may go. A URL that a server chose is a wish, and this decides.
 
+mod address_scope;
 mod ranges;
-mod reach;
 mod resolve;
 
 use url::{Host, Origin, Url};
 
 pub(super) use self::resolve::checked;
 pub use self::{
-    reach::{AddressRefused, Reach},
+    address_scope::{AddressRefused, AddressScope},
     resolve::{Resolve, SystemResolver},
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Policy {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: Url,
-    pub(super) reach: Reach,
+    pub(super) reach: AddressScope,
 }
 
 impl Policy {
@@ -73,18 +73,18 @@ impl Policy {
         if admitted.is_ok() || !self.public_redirects || !anonymous || url.scheme() != "https" {
             return admitted;
         }
-        Reach::Public.check_host(&url).map_err(|refused| refused.to_string())?;
+        AddressScope::Public.check_host(&url).map_err(|refused| refused.to_string())?;
         url.set_fragment(None);
-        Ok(Target { url, reach: Reach::Public })
+        Ok(Target { url, reach: AddressScope::Public })
     }
 
-    fn reach(&self, url: &Url, origin: &Origin, shown: &str) -> Result<Reach, String> {
+    fn reach(&self, url: &Url, origin: &Origin, shown: &str) -> Result<AddressScope, String> {
         if self.listed.contains(origin) {
-            return Ok(Reach::Listed);
+            return Ok(AddressScope::Listed);
         }
         let local = is_local(url);
         if local && self.loopback {
-            return Ok(Reach::Loopback);
+            return Ok(AddressScope::Loopback);
         }
         if self.endpoint.as_ref() != Some(origin) {
             return Err(self.not_allowed(local, shown));
@@ -95,7 +95,7 @@ impl Policy {
         if url.scheme() != "https" {
             return Err(format!("{shown} is refused: it is not https; `allow_origin` would allow it"));
         }
-        Ok(Reach::Public)
+        Ok(AddressScope::Public)
     }
 
     /// Says what to write so that an origin is gone to that nobody has named.
@@ -125,8 +125,8 @@ fn is_local(url: &Url) -> bool {
             let name = name.strip_suffix('.').unwrap_or(name);
             name == "localhost" || name.ends_with(".localhost")
         }
-        Some(Host::Ipv4(address)) => Reach::Loopback.check(address.into()).is_ok(),
-        Some(Host::Ipv6(address)) => Reach::Loopback.check(address.into()).is_ok(),
+        Some(Host::Ipv4(address)) => AddressScope::Loopback.check(address.into()).is_ok(),
+        Some(Host::Ipv6(address)) => AddressScope::Loopback.check(address.into()).is_ok(),
         None => false,
     }
 }

@@ -2,7 +2,7 @@ use std::{fmt, io, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::reach::{AddressRefused, Reach};
+use super::address_scope::{AddressRefused, AddressScope};
 use crate::error::BoxError;
 
 /// Finds the addresses of a name.
@@ -32,7 +32,7 @@ impl Resolve for SystemResolver {
 /// either, as whoever answers for it likes.
 pub(in crate::client) async fn checked(
     resolver: Arc<dyn Resolve>,
-    reach: Reach,
+    reach: AddressScope,
     name: &str,
 ) -> Result<Vec<IpAddr>, BoxError> {
     let addresses = resolver.resolve(name).await?;

@@ -19,7 +19,7 @@ use super::error::ApiError;
 use crate::{
     link::{LinkOptions, Scope},
     page::{Order, Sort},
-    server::{Life, PageOptions, QueryOptions},
+    server::{Expiry, PageOptions, QueryOptions},
     snapshot::{Aggregate, Filter, Group, Measure},
 };
 
@@ -63,17 +63,17 @@ pub(super) fn query(body: &[u8]) -> Result<QueryOptions, ApiError> {
 }
 
 /// What `PUT /{id}` asks for.
-pub(super) fn life(body: &[u8]) -> Result<Life, ApiError> {
+pub(super) fn life(body: &[u8]) -> Result<Expiry, ApiError> {
     match read(body)? {
-        LifeAsk { pinned: Some(_), expires_in: Some(_) } => {
+        ExpiryBody { pinned: Some(_), expires_in: Some(_) } => {
             Err(ApiError::invalid("give `pinned` or `expires_in`, not both"))
         }
-        LifeAsk { expires_in: Some(Whole(0)), .. } => {
+        ExpiryBody { expires_in: Some(Whole(0)), .. } => {
             Err(ApiError::invalid("`expires_in` must be at least 1"))
         }
-        LifeAsk { expires_in: Some(Whole(seconds)), .. } => Ok(Life::For(Duration::from_secs(seconds))),
-        LifeAsk { pinned: Some(false), .. } => Ok(Life::Own),
-        LifeAsk { .. } => Ok(Life::Pinned),
+        ExpiryBody { expires_in: Some(Whole(seconds)), .. } => Ok(Expiry::For(Duration::from_secs(seconds))),
+        ExpiryBody { pinned: Some(false), .. } => Ok(Expiry::Own),
+        ExpiryBody { .. } => Ok(Expiry::Pinned),
     }
 }
 
@@ -189,7 +189,7 @@ struct QueryAsk {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LifeAsk {
+struct ExpiryBody {
     #[serde(default, deserialize_with = "given")]
     pinned: Option<bool>,
     #[serde(default, deserialize_with = "given")]

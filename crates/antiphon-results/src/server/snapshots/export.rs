@@ -101,7 +101,7 @@ impl Inner {
         let Wanted { view, columns, .. } = self.wanted(&resource, options)?;
         request.view = view;
         request.columns = columns;
-        let formats = self.snapshots()?.abilities().formats;
+        let formats = self.snapshots()?.capabilities().formats;
         if !formats.contains(&request.format) {
             let names: Vec<_> = formats.iter().map(|format| format.name()).collect();
             return Err(DualResponseError::Unsupported(format!(

@@ -9,7 +9,7 @@ use super::{SILENT, key};
 use crate::{
     error::{DualResponseError, Result},
     server::{Access, Action, Consistency, DualResponseServer, Inner, LinkAccess, create::after},
-    snapshot::{Can, ExportFormat, Phase, RetrievalMode, SetManifest, SetStatus},
+    snapshot::{Capabilities, ExportFormat, Phase, RetrievalMode, SetManifest, SetStatus},
     store::{Origin, Resource},
 };
 
@@ -87,8 +87,9 @@ impl Inner {
         let status = self.status(resource);
         let state = resource.snapshot.as_ref();
         let saved = resource.query == Origin::Snapshot;
-        let abilities = self.options.snapshots.as_ref().filter(|_| saved).map(|store| store.abilities());
-        let queries = abilities.as_ref().is_some_and(|abilities| abilities.queries);
+        let capabilities =
+            self.options.snapshots.as_ref().filter(|_| saved).map(|store| store.capabilities());
+        let queries = capabilities.as_ref().is_some_and(|capabilities| capabilities.queries);
         SetManifest {
             id: resource.id.clone(),
             name: resource.name.clone(),
@@ -101,8 +102,8 @@ impl Inner {
             chunks: Vec::new(),
             truncated: state.and_then(|state| state.truncated),
             lineage: state.and_then(|state| state.lineage.clone()),
-            formats: abilities.map_or_else(|| PLAIN.to_vec(), |abilities| abilities.formats),
-            can: Can {
+            formats: capabilities.map_or_else(|| PLAIN.to_vec(), |capabilities| capabilities.formats),
+            can: Capabilities {
                 sort: if saved { queries } else { resource.sorts },
                 filter: queries,
                 aggregate: queries,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// From so many on, those are forgotten that have nothing under way.
-const MANY: usize = 1024;
+const SWEEP_THRESHOLD: usize = 1024;
 
 /// Places of which every tenant has as many, and none can take another's. Whoever is in no tenant has their own.
 pub(crate) struct Places {
@@ -42,7 +42,7 @@ impl Places {
 
     fn of(&self, owner: &Owner) -> Arc<Semaphore> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if taken.len() >= MANY {
+        if taken.len() >= SWEEP_THRESHOLD {
             taken.retain(|_, places| places.strong_count() > 0);
         }
         let places = taken.entry(sharing(owner)).or_default();

@@ -112,13 +112,14 @@ impl Inner {
         }
         let snapshots = self.snapshots()?;
         let place = self.scan(&resource).await?;
-        let intake = self.asked(&resource, snapshots.query(&known, &sql, &resource.owner)).await?;
+        let row_source = self.asked(&resource, snapshots.query(&known, &sql, &resource.owner)).await?;
         drop(place);
         self.count_access(&resource).await?;
 
         let name = name.unwrap_or_else(|| format!("Query over {}", resource.name));
         let sources = known.into_iter().map(|(table, id)| (table, id.set)).collect();
-        let mut create = CreateOptions::new(name, Source::snapshot(intake)).for_owner(resource.owner.clone());
+        let mut create =
+            CreateOptions::new(name, Source::snapshot(row_source)).for_owner(resource.owner.clone());
         if let Some(rows) = sample {
             create = create.with_sample_size(rows);
         }

@@ -10,7 +10,7 @@ use crate::{
     error::{DualResponseError, Result},
     response::{DualResponse, Preview},
     server::{Inner, create::check_width},
-    snapshot::{Begun, Intake, IntakeOptions, Lineage, SnapshotState},
+    snapshot::{Lineage, RowSource, SnapshotState, SnapshotWrite, SnapshotWriteOptions},
     store::{Origin, Removal, Resource},
 };
 
@@ -22,7 +22,7 @@ impl Inner {
     pub(in crate::server) async fn save_rows(
         &self,
         mut resource: Resource,
-        intake: Intake,
+        row_source: RowSource,
         sample_size: u64,
         complete: bool,
         lineage: Option<Lineage>,
@@ -32,11 +32,11 @@ impl Inner {
         let place = self.intakes.take(&resource.owner, limits.wait).await?;
         let (share, bytes) = self.allowance(&resource.owner).await?;
         resource.query = Origin::Snapshot;
-        let options = IntakeOptions::sample(usize::try_from(sample_size).unwrap_or(usize::MAX))
+        let options = SnapshotWriteOptions::sample(usize::try_from(sample_size).unwrap_or(usize::MAX))
             .with_max_rows(limits.snapshot_rows)
             .with_max_bytes(bytes);
         let id = key(&resource);
-        let begin = snapshots.begin(&id, intake, options);
+        let begin = snapshots.begin(&id, row_source, options);
         // Whoever waits to the end waits longer for the beginning too.
         let limit = limits.source_timeout.saturating_mul(if complete { PATIENCE } else { 1 });
         let begun = match tokio::time::timeout(limit, begin).await {
@@ -90,15 +90,15 @@ impl Inner {
     async fn keep_begun(
         &self,
         resource: &mut Resource,
-        begun: Begun,
+        begun: SnapshotWrite,
         lineage: Option<Lineage>,
-    ) -> Result<(Begun, crate::response::Cut)> {
+    ) -> Result<(SnapshotWrite, crate::response::Omitted)> {
         check_width(&begun.columns)?;
         let limits = &self.options.limits;
         let preview = Preview::new(&begun.sample, &begun.columns, self.bounds(limits.preview_bytes))
             .map_err(|error| DualResponseError::Query(error.into()))?;
         resource.columns.clone_from(&begun.columns);
-        resource.sorts = self.snapshots()?.abilities().queries;
+        resource.sorts = self.snapshots()?.capabilities().queries;
         resource.total_count = begun.progress.borrow().rows.max(begun.sample.len() as u64);
         resource.sample_data = preview.rows;
         let mut state = SnapshotState::writing(self.now());

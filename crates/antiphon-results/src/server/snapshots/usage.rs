@@ -28,7 +28,7 @@ const MAKING: Duration = Duration::from_secs(5 * 60);
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 /// How many views are known to be there.
-const MANY: usize = 4096;
+const MAX_KNOWN_VIEWS: usize = 4096;
 
 /// How much of the store tenants have taken, as far as is known, by [`SnapshotId::share`].
 #[derive(Clone)]
@@ -219,7 +219,7 @@ impl Inner {
             return Err(self.usage.full(taken));
         }
         let mut known = self.usage.known();
-        if known.views.len() >= MANY {
+        if known.views.len() >= MAX_KNOWN_VIEWS {
             known.views.retain(|_, made| made.bytes.is_some() && made.since.elapsed() < MAKING);
         }
         known.views.insert(name, Made { since: Instant::now(), bytes: Some(bytes) });

@@ -4,8 +4,8 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::super::{
-    Begun, ByteRange, ExportRequest, Intake, IntakeOptions, SnapshotId, SnapshotPage, SnapshotStore, View,
-    Written,
+    ByteRange, ExportRequest, RowSource, SnapshotId, SnapshotPage, SnapshotStore, SnapshotWrite,
+    SnapshotWriteOptions, View, Written,
 };
 use crate::{error::DualResponseError, owner::Owner, rows::Rows};
 
@@ -79,17 +79,17 @@ pub(super) fn parts(count: u64) -> Vec<Rows> {
     unreachable!("the sizes have no end")
 }
 
-pub(super) fn intake(parts: Vec<Rows>) -> Intake {
+pub(super) fn row_source(parts: Vec<Rows>) -> RowSource {
     use crate::column::ColumnDefinition;
-    Intake::rows(stream::iter(parts.into_iter().map(Ok))).with_columns([
+    RowSource::rows(stream::iter(parts.into_iter().map(Ok))).with_columns([
         ColumnDefinition::integer("id"),
         ColumnDefinition::integer("group"),
         ColumnDefinition::string("text").nullable(),
     ])
 }
 
-pub(super) async fn begin(store: &dyn SnapshotStore, id: &SnapshotId, count: u64) -> Begun {
-    store.begin(id, intake(parts(count)), IntakeOptions::default()).await.unwrap()
+pub(super) async fn begin(store: &dyn SnapshotStore, id: &SnapshotId, count: u64) -> SnapshotWrite {
+    store.begin(id, row_source(parts(count)), SnapshotWriteOptions::default()).await.unwrap()
 }
 
 pub(super) async fn write(store: &dyn SnapshotStore, id: &SnapshotId, count: u64) -> Written {

@@ -4,8 +4,8 @@ use chrono::{TimeDelta, Utc};
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 
 use super::{
-    super::{Intake, IntakeOptions, SnapshotId, SnapshotStore, Truncation},
-    fixture::{Snapshots, begin, id, intake, is_gone, parts, rows, write},
+    super::{RowSource, SnapshotId, SnapshotStore, SnapshotWriteOptions, Truncation},
+    fixture::{Snapshots, begin, id, is_gone, parts, row_source, rows, write},
 };
 use crate::{error::BoxError, owner::Owner, rows::Rows};
 
@@ -22,8 +22,8 @@ pub async fn snapshot_is_not_there_until_all_of_it_is(snapshots: &Snapshots) {
 pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let first = stream::iter(parts(50).into_iter().map(Ok));
-    let endless = Intake::rows(first.chain(stream::pending()));
-    let begun = store.begin(&id("rs_set"), endless, IntakeOptions::default()).await.unwrap();
+    let endless = RowSource::rows(first.chain(stream::pending()));
+    let begun = store.begin(&id("rs_set"), endless, SnapshotWriteOptions::default()).await.unwrap();
     let mut rest = begun.rest;
     // It takes what is there and waits.
     assert!((&mut rest).now_or_never().is_none());
@@ -42,7 +42,7 @@ pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     let failing: Vec<Result<Rows, BoxError>> =
         parts(500).into_iter().map(Ok).chain([Err("the source is gone".into())]).collect();
     let begun = store
-        .begin(&id("rs_set"), Intake::rows(stream::iter(failing)), IntakeOptions::default())
+        .begin(&id("rs_set"), RowSource::rows(stream::iter(failing)), SnapshotWriteOptions::default())
         .await
         .unwrap();
     assert!(begun.rest.await.is_err());
@@ -53,9 +53,9 @@ pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
 pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (sample, count)) in [(15_usize, 100_u64), (15, 3), (0, 10)].into_iter().enumerate() {
-        let options = IntakeOptions::sample(sample);
+        let options = SnapshotWriteOptions::sample(sample);
         let set = id(&format!("rs_{number}"));
-        let begun = store.begin(&set, intake(parts(count)), options).await.unwrap();
+        let begun = store.begin(&set, row_source(parts(count)), options).await.unwrap();
         let found: Vec<serde_json::Value> = begun.sample.read().unwrap();
         assert_eq!(found, rows(0..count.min(sample as u64)));
         assert_eq!(begun.rest.await.unwrap().rows, count);
@@ -69,8 +69,8 @@ pub async fn rows_beyond_the_limit_are_left_out_and_that_is_said(snapshots: &Sna
         [(100, Some(Truncation::RowLimit)), (1_000, None), (1_001, None)].into_iter().enumerate()
     {
         let set = id(&format!("rs_{number}"));
-        let options = IntakeOptions::default().with_max_rows(limit);
-        let begun = store.begin(&set, intake(parts(1_000)), options).await.unwrap();
+        let options = SnapshotWriteOptions::default().with_max_rows(limit);
+        let begun = store.begin(&set, row_source(parts(1_000)), options).await.unwrap();
         let written = begun.rest.await.unwrap();
         assert_eq!((written.rows, written.truncated), (limit.min(1_000), expected));
         let manifest = store.manifest(&set).await.unwrap();

@@ -4,7 +4,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Intake, IntakeOptions, SnapshotPage, SnapshotStore},
+    super::{RowSource, SnapshotPage, SnapshotStore, SnapshotWriteOptions},
     fixture::{Snapshots, id, page, row, rows, write},
 };
 use crate::{error::DualResponseError, rows::Rows};
@@ -105,8 +105,8 @@ pub async fn odd_values_come_back(snapshots: &Snapshots) {
     ];
     let store = snapshots.open().await;
     let parts = odd.each_ref().map(|value| Ok(Rows::try_from(std::slice::from_ref(value)).unwrap()));
-    let intake = Intake::rows(stream::iter(parts));
-    let begun = store.begin(&id("rs_set"), intake, IntakeOptions::default()).await.unwrap();
+    let row_source = RowSource::rows(stream::iter(parts));
+    let begun = store.begin(&id("rs_set"), row_source, SnapshotWriteOptions::default()).await.unwrap();
     begun.rest.await.unwrap();
     let found: Vec<Value> = page(&*store, SnapshotPage::new(0, 10)).await;
     assert_eq!(found, odd);

@@ -7,7 +7,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     super::{Removal, Resource, ResourceStore, ResourceUpdate, Tombstone},
-    fixture::{HOUR, LOOK, MINUTE, Stores, clean_up, find, live, over},
+    fixture::{HOUR, MINUTE, POLL_INTERVAL, Stores, clean_up, find, live, over},
 };
 
 /// Changes when a set ends, while it was still there.
@@ -46,7 +46,7 @@ pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     one.save(over(stores, "set")).await.unwrap();
     let mut found = Vec::new();
     while found.is_empty() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         found = find(stores, &*one).await;
     }
     assert_eq!(found, ["set"]);
@@ -76,7 +76,7 @@ pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
                     removed.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                     found.push(id);
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
             found
         });
@@ -127,7 +127,7 @@ pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
             assert!(store.delete(&id, Removal::Expired { at }).await.unwrap());
             assert!(left.remove(&id), "{id} was found twice");
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }

@@ -50,7 +50,7 @@ impl fmt::Debug for Stores {
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const MINUTE: TimeDelta = TimeDelta::minutes(1);
 /// Between two looks at something that will happen.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A set that was made an hour ago and has an hour left.
 pub(super) fn live(stores: &Stores, id: &str) -> Resource {
@@ -74,7 +74,7 @@ pub(super) async fn clean_up(stores: &Stores, store: &dyn ResourceStore, ids: &[
                 "{id:?} was found"
             );
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

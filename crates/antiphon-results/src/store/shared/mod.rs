@@ -32,7 +32,7 @@ use self::{
     lane::Lanes,
     record::{Buried, Id, Kept, backstop, check_size},
 };
-use super::{Gone, Removal, Resource, ResourceStore, ResourceUpdate};
+use super::{Removal, Resource, ResourceStore, ResourceUpdate, TombstoneEntry};
 use crate::{
     error::{DualResponseError, Result},
     rows::Rows,
@@ -82,10 +82,10 @@ struct Shared {
 }
 
 impl SharedStore {
-    /// Keeps result sets in this backend. It is made steady; do not do it yourself.
+    /// Keeps result sets in this backend. Failed calls are retried ([`Backend::retrying`](antiphon_store::Backend::retrying)). Do not do that yourself.
     pub fn new(backend: Backend) -> Self {
         let shared =
-            Shared { store: backend.steady().store, lanes: Lanes::default(), claimed: Mutex::default() };
+            Shared { store: backend.retrying().store, lanes: Lanes::default(), claimed: Mutex::default() };
         Self { shared: Arc::new(shared), tombstones: TOMBSTONES }
     }
 
@@ -142,7 +142,7 @@ impl Shared {
             {
                 return Ok(false);
             }
-            let gone = Gone { tombstone: removal.into(), owner: set.resource.owner };
+            let gone = TombstoneEntry { tombstone: removal.into(), owner: set.resource.owner };
             let buried = Kept::Gone(Buried { gone, by: by.clone() }).write()?;
             match self.store.update(&id.set(), buried, Some(ttl), revision).await {
                 Ok(_) => return Ok(true),
@@ -208,7 +208,7 @@ impl ResourceStore for SharedStore {
         self.shared.find_expired(at).await
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         let Some(id) = Id::new(id) else { return Ok(None) };
         match self.shared.read(id).await? {
             Some((Kept::Gone(buried), _)) => Ok(Some(buried.gone)),

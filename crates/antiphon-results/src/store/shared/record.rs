@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_store::{Error, Record, Revision, Steady, Store};
+use antiphon_store::{Error, Record, Retrying, Revision, Store};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    super::{Gone, Resource},
+    super::{Resource, TombstoneEntry},
     storage,
 };
 use crate::error::{DualResponseError, Result};
@@ -17,7 +17,7 @@ use crate::error::{DualResponseError, Result};
 pub(super) const ROOT: &str = "results/";
 
 /// The most bytes of a resource. Beside them there is room for marks, and for counts that grow.
-pub(super) const MAX_RESOURCE: usize = Steady::<dyn Store>::MAX_VALUE - 8 * 1024;
+pub(super) const MAX_RESOURCE: usize = Retrying::<dyn Store>::MAX_VALUE - 8 * 1024;
 
 /// How long a set is kept at most after its end, if nobody removes it.
 const BACKSTOP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -82,7 +82,7 @@ pub(super) struct Set {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Buried {
     #[serde(flatten)]
-    pub(super) gone: Gone,
+    pub(super) gone: TombstoneEntry,
     /// Which call it was that removed it.
     pub(super) by: String,
 }

@@ -1,6 +1,6 @@
 //! Rows: a log, an entry a row, so that a page is a part of it.
 
-use antiphon_store::{ENTRY_COST, MAX_VALUE, Steady, Store};
+use antiphon_store::{ENTRY_COST, MAX_VALUE, Retrying, Store};
 use bytes::Bytes;
 use chrono::{TimeDelta, Utc};
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The most bytes of a row.
-const MAX_ROW: usize = Steady::<dyn Store>::MAX_VALUE;
+const MAX_ROW: usize = Retrying::<dyn Store>::MAX_VALUE;
 
 /// What a row costs in an append beside its bytes: as an entry, and for the stamp that makes writes safe.
 const ROW_COST: usize = ENTRY_COST + 16;

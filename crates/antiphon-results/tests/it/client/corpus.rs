@@ -8,8 +8,8 @@ use std::sync::{
 use antiphon_results::{
     ErrorCode,
     client::{
-        DualResponseClientOptions, Fetch, FetchOptions, FetchRequest, FetchResponse, HttpFetch,
-        ParsedDualResponse, Reach,
+        AddressScope, DualResponseClientOptions, Fetch, FetchOptions, FetchRequest, FetchResponse, HttpFetch,
+        ParsedDualResponse,
     },
 };
 use async_trait::async_trait;
@@ -326,11 +326,11 @@ async fn a_localhost_that_leads_elsewhere_is_refused() {
 fn public_addresses_are_let_through() {
     for address in ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::808:808"]
     {
-        Reach::Public.check(address.parse().unwrap()).unwrap();
-        Reach::Loopback.check(address.parse().unwrap()).unwrap_err();
+        AddressScope::Public.check(address.parse().unwrap()).unwrap();
+        AddressScope::Loopback.check(address.parse().unwrap()).unwrap_err();
     }
     for address in ["10.0.0.1", "127.0.0.1", "::1", "fd12::1", "192.168.0.1", "8.8.8.8", "100.64.0.1"] {
-        Reach::Listed.check(address.parse().unwrap()).unwrap();
+        AddressScope::Listed.check(address.parse().unwrap()).unwrap();
     }
 }
 

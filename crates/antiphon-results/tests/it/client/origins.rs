@@ -12,7 +12,7 @@ use std::{
 use antiphon_results::{
     ErrorCode,
     client::{
-        DualResponseClientOptions, Fetch, FetchOptions, FetchRequest, FetchResponse, HttpFetch, Reach,
+        AddressScope, DualResponseClientOptions, Fetch, FetchOptions, FetchRequest, FetchResponse, HttpFetch,
         Resolve,
     },
 };
@@ -170,7 +170,7 @@ struct Canned;
 impl Fetch for Canned {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, antiphon_results::BoxError> {
         let asked: Value = serde_json::from_slice(&request.body)?;
-        assert_eq!((request.reach, &asked["limit"]), (Reach::Public, &Value::from(100)));
+        assert_eq!((request.reach, &asked["limit"]), (AddressScope::Public, &Value::from(100)));
         let page = Bytes::from_static(br#"{"data":[{"id":1}],"total_count":1,"has_next":false}"#);
         Ok(FetchResponse::new(StatusCode::OK, HeaderMap::new(), Box::pin(stream::iter([Ok(page)]))))
     }

@@ -1,6 +1,6 @@
 //! Validators, what may be kept, CORS and compression.
 
-use antiphon_results::{BoxError, CreateOptions, LinkKeys, Owner, snapshot::Intake, source::Source};
+use antiphon_results::{BoxError, CreateOptions, LinkKeys, Owner, snapshot::RowSource, source::Source};
 use axum::body::Body;
 use futures_util::stream;
 use serde_json::json;
@@ -96,7 +96,7 @@ async fn answer_that_nothing_has_changed_has_no_length() {
     let house = House::with(|options| options.with_snapshots(shelf));
     let live = Source::closures(|_| async { Ok::<_, BoxError>(people(2)) }, || async { Ok(2) });
     let live = house.make(CreateOptions::new("Live", live)).await;
-    let saved = Source::snapshot(Intake::rows(stream::iter([Ok(people(2))])));
+    let saved = Source::snapshot(RowSource::rows(stream::iter([Ok(people(2))])));
     let saved = house.make(CreateOptions::new("Saved", saved)).await;
     let set = house.people(2).await;
     for path in [

@@ -1,6 +1,6 @@
 //! What `GET /{id}/export` says of bytes that are not sent, or not all.
 
-use antiphon_results::{CreateOptions, Source, snapshot::Intake};
+use antiphon_results::{CreateOptions, Source, snapshot::RowSource};
 use axum::body::Body;
 use futures_util::stream;
 
@@ -55,6 +55,6 @@ async fn who_has_all_bytes_learns_of_which_there_are_no_more() {
 async fn saved() -> (House, String) {
     let house = House::with(|options| options.with_snapshots(Shelf::default()));
     let rows = stream::iter([Ok(people(1))]);
-    let path = house.make(CreateOptions::new("Saved", Source::snapshot(Intake::rows(rows)))).await;
+    let path = house.make(CreateOptions::new("Saved", Source::snapshot(RowSource::rows(rows)))).await;
     (house, path)
 }

@@ -11,8 +11,9 @@ use std::{
 use antiphon_results::{
     DualResponseError, Owner, Result, Rows,
     snapshot::{
-        Abilities, Aggregate, Begun, ByteRange, ColumnStats, Export, ExportFormat, ExportRequest, Intake,
-        IntakeOptions, Manifest, Progress, SnapshotId, SnapshotPage, SnapshotStore, View, Written,
+        Aggregate, ByteRange, ColumnStats, Export, ExportFormat, ExportRequest, Manifest, Progress,
+        RowSource, SnapshotCapabilities, SnapshotId, SnapshotPage, SnapshotStore, SnapshotWrite,
+        SnapshotWriteOptions, View, Written,
     },
 };
 use async_trait::async_trait;
@@ -53,12 +54,17 @@ impl Shelf {
 
 #[async_trait]
 impl SnapshotStore for Shelf {
-    fn abilities(&self) -> Abilities {
-        Abilities::new(true, [ExportFormat::Csv, ExportFormat::Ndjson])
+    fn capabilities(&self) -> SnapshotCapabilities {
+        SnapshotCapabilities::new(true, [ExportFormat::Csv, ExportFormat::Ndjson])
     }
 
-    async fn begin(&self, id: &SnapshotId, intake: Intake, _: IntakeOptions) -> Result<Begun> {
-        let Intake::Rows { parts, columns } = intake else { unreachable!("the tests save JSON") };
+    async fn begin(
+        &self,
+        id: &SnapshotId,
+        row_source: RowSource,
+        _: SnapshotWriteOptions,
+    ) -> Result<SnapshotWrite> {
+        let RowSource::Rows { parts, columns } = row_source else { unreachable!("the tests save JSON") };
         let mut parts = parts.map_err(DualResponseError::Query);
         let first = parts.try_next().await?.unwrap_or_default();
         let (columns, last) = (columns.clone().unwrap_or_default(), columns.unwrap_or_default());
@@ -78,7 +84,7 @@ impl SnapshotStore for Shelf {
             shelf.kept.lock().unwrap().insert(id, rows);
             Ok(written)
         };
-        Ok(Begun::new(sample, columns, watched, rest.boxed()))
+        Ok(SnapshotWrite::new(sample, columns, watched, rest.boxed()))
     }
 
     async fn manifest(&self, _: &SnapshotId) -> Result<Manifest> {
@@ -132,8 +138,8 @@ impl SnapshotStore for Shelf {
         Ok(None)
     }
 
-    async fn query(&self, _: &[(String, SnapshotId)], _: &str, _: &Owner) -> Result<Intake> {
-        Ok(Intake::rows(stream::iter([Ok(institutions(3))])))
+    async fn query(&self, _: &[(String, SnapshotId)], _: &str, _: &Owner) -> Result<RowSource> {
+        Ok(RowSource::rows(stream::iter([Ok(institutions(3))])))
     }
 
     async fn delete(&self, id: &SnapshotId) -> Result<()> {

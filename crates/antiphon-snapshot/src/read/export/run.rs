@@ -90,7 +90,7 @@ enum Sink {
 }
 
 /// What is cut out of the bytes as they come.
-struct Cut<'a> {
+struct RangeWriter<'a> {
     sink: &'a Sink,
     /// Where the next byte is in the whole.
     at: u64,
@@ -100,7 +100,7 @@ struct Cut<'a> {
     left: u64,
 }
 
-impl Cut<'_> {
+impl RangeWriter<'_> {
     /// Gives away what is wanted of these bytes. Breaks when nothing more is.
     async fn give(&mut self, bytes: Vec<u8>) -> ControlFlow<()> {
         let length = bytes.len() as u64;
@@ -152,7 +152,7 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
     let (first, head) = begun(job)?;
     let apart = first.apart();
     let begin = if apart { known.of(tag).before(skip) } else { None };
-    let mut cut = Cut { sink, at: 0, skip, left: length };
+    let mut cut = RangeWriter { sink, at: 0, skip, left: length };
     let before = match begin {
         Some((number, at)) => {
             (cut.at, cut.skip) = (at, skip - at);

@@ -25,7 +25,7 @@ use std::{sync::Arc, time::Instant};
 
 use antiphon_results::{
     DualResponseError, Owner,
-    snapshot::{Intake, SnapshotId, View},
+    snapshot::{RowSource, SnapshotId, View},
 };
 use datafusion::{
     execution::{SessionState, TaskContext},
@@ -57,7 +57,7 @@ pub(crate) async fn query(
     tables: &[(String, SnapshotId)],
     sql: &str,
     owner: &Owner,
-) -> Result<Intake, DualResponseError> {
+) -> Result<RowSource, DualResponseError> {
     // What is refused for its length alone costs nobody a turn.
     text::check_length(sql)?;
     if tables.len() > MAX_TABLES {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::{task::JoinSet, time::sleep};
 
-use super::{LONG, LOOK, SHORT, Stores, all, bytes, claim_one, until_expired, value};
+use super::{LONG, POLL_INTERVAL, SHORT, Stores, all, bytes, claim_one, until_expired, value};
 use crate::store::Record;
 
 /// For those who ask, an expired record is not there.
@@ -126,7 +126,7 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
                 assert!(more.len() <= 3);
                 idle = if more.is_empty() { idle + 1 } else { 0 };
                 claimed.extend(more.into_iter().map(|record| record.key));
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
             claimed
         });
@@ -179,7 +179,7 @@ pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores
         idle = if more == 0 { idle + 1 } else { 0 };
         // Some engines find what has expired a moment later.
         if more == 0 {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
     // Over a connection that lies some were removed by a call that said it had failed.
@@ -202,7 +202,7 @@ pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     for _ in 0..if stores.is_exact() { 3 } else { 1 } {
         assert_eq!(two.remove_expired("key/", 10).await.unwrap(), 0);
         assert_eq!(two.remove_expired("", 10).await.unwrap(), 0);
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     for key in ["key/long", "key/ever", "key/touched"] {
         assert_eq!(value(&*one, key).await, Some(bytes("value")), "`{key}` lives");

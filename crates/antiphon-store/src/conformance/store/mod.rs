@@ -19,7 +19,7 @@ pub(super) const SHORT: Duration = Duration::from_millis(300);
 /// Longer than any law takes.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 /// Between two looks at something that will happen.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) fn bytes(text: impl Into<String>) -> Bytes {
     Bytes::from(text.into())
@@ -31,7 +31,7 @@ pub(super) async fn value(store: &dyn Store, key: &str) -> Option<Bytes> {
 
 pub(super) async fn until_expired(store: &dyn Store, key: &str) {
     while store.get(key).await.unwrap().is_some() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn claim_one(store: &dyn Store, prefix: &str, lease: Duration) 
         if let Some(record) = store.claim_expired(prefix, lease, 1).await.unwrap().pop() {
             return record;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -37,15 +37,15 @@ impl Handler {
         request: OfTask,
         context: RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
-        let desk = Desk { tasks };
+        let access = TaskAccess { tasks };
         let owner = tasks_2026::owner(&self.service, &context.extensions);
-        let mut view = desk.get(&owner, &request.task_id).await?;
+        let mut view = access.get(&owner, &request.task_id).await?;
         self.permit_tool("tasks/result", &view.tool, &context.extensions)?;
         let peer = context.peer.clone();
         let client = self.client(context);
         self.follow(tasks, &view, &client, peer);
         // It counts among those who wait for people; what has ended is answered all the same.
-        let waits = self.service.runtime.gate.await_people(&self.service.runtime.limits);
+        let waits = self.service.runtime.limiter.await_people(&self.service.runtime.limits);
         if let Err(refused) = &waits
             && !view.status.is_final()
         {
@@ -53,7 +53,8 @@ impl Handler {
         }
         let mut alive = self.keep_alive().map(|every| interval_at(Instant::now() + every, every));
         let wanted = Arc::new(Notify::new());
-        let mut questions = Questions { desk, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
+        let mut questions =
+            Questions { access, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
         // One for all turns: what happens meanwhile must not have the client begin to answer anew.
         let mut deserted = std::pin::pin!(deserted(&client, &wanted));
         while !view.status.is_final() {
@@ -61,7 +62,7 @@ impl Handler {
             let released = tasks.asking.released();
             if questions.claim(&view) {
                 // Whoever asked before may have brought the answer since this was seen.
-                view = desk.get(&owner, &request.task_id).await?;
+                view = access.get(&owner, &request.task_id).await?;
                 if view.status.is_final() {
                     break;
                 }
@@ -72,7 +73,7 @@ impl Handler {
                 () = client.cancelled().cancelled() => {
                     return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
                 }
-                (question, answer) = questions.answered() => view = desk.take(&owner, question, answer).await?,
+                (question, answer) = questions.answered() => view = access.take(&owner, question, answer).await?,
                 changed = tasks.changed(&owner, &request.task_id, view.version) => {
                     view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
                 }
@@ -80,7 +81,7 @@ impl Handler {
                 () = &mut deserted => {
                     return Err(ErrorData::internal_error("the client did not say that it is there", None));
                 }
-                () = released, if questions.misses(&view) => view = desk.get(&owner, &request.task_id).await?,
+                () = released, if questions.misses(&view) => view = access.get(&owner, &request.task_id).await?,
                 () = keep_alive(&client, alive.as_mut()) => {}
             }
         }
@@ -90,7 +91,7 @@ impl Handler {
 
 /// What a request about tasks needs of the server.
 #[derive(Clone, Copy)]
-struct Desk<'a> {
+struct TaskAccess<'a> {
     tasks: &'a Arc<Tasks>,
 }
 
@@ -128,7 +129,7 @@ async fn deserted(client: &Client, wanted: &Notify) {
 
 /// The questions that this request asks.
 struct Questions<'a> {
-    desk: Desk<'a>,
+    access: TaskAccess<'a>,
     client: &'a Client,
     /// Is notified when somebody else would ask them.
     wanted: Arc<Notify>,
@@ -154,7 +155,7 @@ impl Questions<'_> {
             if self.has(key) || self.client.lacks(request).is_some() {
                 continue;
             }
-            let Some(claim) = Claim::of(self.desk.tasks, &view.id, key, &self.wanted) else { continue };
+            let Some(claim) = Claim::of(self.access.tasks, &view.id, key, &self.wanted) else { continue };
             let (task, key, request) = (view.id.clone(), key.clone(), request.clone());
             self.out.push(Question { claim, task, key, request, answer: None });
         }
@@ -198,7 +199,7 @@ impl Questions<'_> {
     }
 }
 
-impl Desk<'_> {
+impl TaskAccess<'_> {
     async fn get(&self, owner: &Owner, id: &str) -> Result<TaskView, ErrorData> {
         let found = self.tasks.get(owner, id).await.map_err(|error| to_error_data(&error))?;
         found.ok_or_else(tasks_2026::unknown)

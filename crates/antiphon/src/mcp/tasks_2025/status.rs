@@ -26,7 +26,7 @@ use crate::{
 const FOLLOWED: usize = 256;
 
 /// How often a task is looked at of which nothing is heard: news may be lost, and a task be gone.
-const LOOK: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A task, flat.
 pub(super) fn flat(view: &TaskView) -> Value {
@@ -59,22 +59,22 @@ pub(in crate::mcp) struct Followed(Arc<Mutex<HashSet<String>>>);
 
 impl Followed {
     /// A place for the task, unless it has one or none is left.
-    fn place(&self, id: &str) -> Option<Place> {
+    fn place(&self, id: &str) -> Option<FollowGuard> {
         let mut followed = lock(&self.0);
         if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
             return None;
         }
-        Some(Place { followed: Arc::clone(&self.0), id: id.to_owned() })
+        Some(FollowGuard { followed: Arc::clone(&self.0), id: id.to_owned() })
     }
 }
 
 /// A task's place among those a session hears of.
-struct Place {
+struct FollowGuard {
     followed: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
-impl Drop for Place {
+impl Drop for FollowGuard {
     fn drop(&mut self) {
         lock(&self.followed).remove(&self.id);
     }
@@ -103,7 +103,7 @@ impl Handler {
 async fn follow(
     tasks: Arc<Tasks>,
     owner: Owner,
-    place: Place,
+    place: FollowGuard,
     told: &'static str,
     peer: Peer<RoleServer>,
     closed: CancellationToken,
@@ -130,7 +130,7 @@ async fn follow(
         tokio::select! {
             () = closed.cancelled() => return,
             () = heard => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }

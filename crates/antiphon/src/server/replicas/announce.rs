@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::Replicas;
-use crate::changes::{Change, Told};
+use crate::changes::{Change, ChangeNotice};
 use antiphon_transport::session::ChangeId;
 
 /// How long a change waits for others like it.
@@ -43,9 +43,9 @@ struct Announcement {
 }
 
 impl Announcement {
-    fn told(self) -> Told {
+    fn told(self) -> ChangeNotice {
         let id = format!("{}-{}", self.from, self.number);
-        Told { change: self.change, id: Some(ChangeId(id.into())) }
+        ChangeNotice { change: self.change, id: Some(ChangeId(id.into())) }
     }
 }
 
@@ -124,7 +124,7 @@ async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
         };
         let told = match event {
             None => return,
-            Some(Event::Gap) => Told { change: Change::Any, id: None },
+            Some(Event::Gap) => ChangeNotice { change: Change::Any, id: None },
             Some(Event::Message(message)) => match serde_json::from_slice::<Announcement>(&message) {
                 Ok(announcement) if announcement.from == replicas.id => continue,
                 Ok(announcement) => {
@@ -135,7 +135,7 @@ async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "an announcement cannot be read; it may be a newer version's");
-                    Told { change: Change::Any, id: None }
+                    ChangeNotice { change: Change::Any, id: None }
                 }
             },
         };

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use antiphon_transport::jitter;
 
 use super::Replicas;
-use crate::keep::{KINDS, remove_all};
+use crate::durable::{KINDS, remove_all};
 
 /// How long something lives at least before it expires, unless sessions say otherwise.
 const LIFE: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 //!
 //! | where | name | what |
 //! |---|---|---|
-//! | record | `seal/…`, `step/…` | see [`keep`](crate::keep) |
+//! | record | `seal/…`, `step/…` | see [`durable`](crate::durable) |
 //! | topic | `changes/<audience>` | a list or a resource has changed |
 //!
 //! Sessions are shared by `antiphon-http`, which has a table of its own.
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::announce::Outbox;
 use crate::{
     base::random_id,
-    changes::{Announce, Change, Told},
+    changes::{Announce, Change, ChangeNotice},
     run::Pending,
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct Replicas {
     bus: Arc<dyn Bus>,
     /// The topic of changes.
     topic: String,
-    told: broadcast::Sender<Told>,
+    told: broadcast::Sender<ChangeNotice>,
     outbox: Outbox,
     begun: OnceCell<()>,
     beginning: AtomicBool,
@@ -64,7 +64,7 @@ impl Replicas {
     pub(super) fn new(
         backend: &Backend,
         audience: &str,
-        told: broadcast::Sender<Told>,
+        told: broadcast::Sender<ChangeNotice>,
         stopped: CancellationToken,
         sessions: Option<Box<dyn Sessions>>,
     ) -> Arc<Self> {

@@ -11,7 +11,7 @@ use std::{
 
 use antiphon_results::{
     DualResponseError, Result, Rows,
-    store::{Gone, MemoryStore, Removal, Resource, ResourceStore, ResourceUpdate, Tombstone},
+    store::{MemoryStore, Removal, Resource, ResourceStore, ResourceUpdate, Tombstone, TombstoneEntry},
 };
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -238,17 +238,17 @@ impl ResourceStore for Faulty {
         Ok(found.into_iter().map(|(id, _)| id).collect())
     }
 
-    async fn tombstone(&self, id: &str) -> Result<Option<Gone>> {
+    async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>> {
         let id = &self.id(id);
         let found = self.store().tombstone(id).await?;
         Ok(match self.fault {
             Some(Fault::TombstonesAreForgotten) => None,
             Some(Fault::TombstonesSayDeleted) => {
-                found.map(|gone| Gone { tombstone: Tombstone::Deleted, ..gone })
+                found.map(|gone| TombstoneEntry { tombstone: Tombstone::Deleted, ..gone })
             }
-            Some(Fault::LastTombstoneStays) => {
-                found.and_then(|gone| Some(Gone { tombstone: *lock(&self.space.last).get(id)?, ..gone }))
-            }
+            Some(Fault::LastTombstoneStays) => found.and_then(|gone| {
+                Some(TombstoneEntry { tombstone: *lock(&self.space.last).get(id)?, ..gone })
+            }),
             _ => found,
         })
     }

@@ -15,7 +15,7 @@ use super::{
 
 /// Counts what is worked on and who has it done.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Limiter {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     queue: Semaphore,
@@ -25,7 +25,7 @@ pub(crate) struct Gate {
 
 /// Who comes, and for what.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visitor<'a> {
+pub(crate) struct AdmissionRequest<'a> {
     pub(crate) principal: Option<&'a str>,
     /// The tool that is called, and what it may take where it says so itself.
     pub(crate) tool: Option<(&'a str, Option<Quota>)>,
@@ -33,7 +33,7 @@ pub(crate) struct Visitor<'a> {
     pub(crate) bytes: usize,
 }
 
-impl Gate {
+impl Limiter {
     pub(crate) fn new(limits: &Limits) -> Self {
         let places = |count: usize| Semaphore::new(count.min(Semaphore::MAX_PERMITS));
         Self {
@@ -52,8 +52,12 @@ impl Gate {
     }
 
     /// Lets a call in, as soon as there is a place for it.
-    pub(crate) async fn enter(&self, limits: &Limits, visitor: Visitor<'_>) -> Result<Admission, Refused> {
-        let Visitor { principal, tool, bytes } = visitor;
+    pub(crate) async fn enter(
+        &self,
+        limits: &Limits,
+        request: AdmissionRequest<'_>,
+    ) -> Result<Admission, Refused> {
+        let AdmissionRequest { principal, tool, bytes } = request;
         let bytes = bytes as u64;
         let caller = self
             .principals
@@ -73,7 +77,7 @@ impl Gate {
         Ok(Admission {
             working: Arc::clone(&self.working),
             waiting: Arc::clone(&self.waiting),
-            seat: Mutex::new(Some(Seat { waits: false, _permit: permit })),
+            slot: Mutex::new(Some(Slot { waits: false, _permit: permit })),
             shares: Mutex::new([caller, tool]),
         })
     }
@@ -96,37 +100,37 @@ impl Gate {
 pub(crate) struct Admission {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    seat: Mutex<Option<Seat>>,
+    slot: Mutex<Option<Slot>>,
     /// The caller's share, and the tool's.
     shares: Mutex<[Option<Held>; 2]>,
 }
 
 /// Among whom a call counts: those that wait for people, or those that are worked on.
-struct Seat {
+struct Slot {
     waits: bool,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Admission {
-    fn seat(&self) -> MutexGuard<'_, Option<Seat>> {
-        self.seat.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slot(&self) -> MutexGuard<'_, Option<Slot>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Only people are waited for: somebody else may work here meanwhile. Where too many wait, nobody may.
     pub(crate) fn rest(&self) {
-        let mut seat = self.seat();
-        if seat.as_ref().is_some_and(|seat| !seat.waits)
+        let mut slot = self.slot();
+        if slot.as_ref().is_some_and(|slot| !slot.waits)
             && let Ok(permit) = Arc::clone(&self.waiting).try_acquire_owned()
         {
-            *seat = Some(Seat { waits: true, _permit: permit });
+            *slot = Some(Slot { waits: true, _permit: permit });
         }
     }
 
     /// There is work again. It was let in once, so it waits for its turn and is not refused.
     pub(crate) async fn resume(&self) {
-        let waits = self.seat().as_ref().is_some_and(|seat| seat.waits);
+        let waits = self.slot().as_ref().is_some_and(|slot| slot.waits);
         if waits && let Ok(permit) = Arc::clone(&self.working).acquire_owned().await {
-            *self.seat() = Some(Seat { waits: false, _permit: permit });
+            *self.slot() = Some(Slot { waits: false, _permit: permit });
         }
     }
 
@@ -138,7 +142,7 @@ impl Admission {
 
     /// It goes on, but no longer for whoever called.
     pub(crate) fn leave(&self) {
-        *self.seat() = None;
+        *self.slot() = None;
         *self.shares.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
     }
 }
@@ -155,55 +159,55 @@ mod tests {
 
     use super::*;
 
-    fn gate(limits: &Limits) -> Gate {
-        Gate::new(limits)
+    fn limiter(limits: &Limits) -> Limiter {
+        Limiter::new(limits)
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_people_keeps_nobody_from_working() {
         let limits = Limits::default().with_in_flight(1);
-        let gate = gate(&limits);
-        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
-        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        let limiter = limiter(&limits);
+        let first = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
+        limiter.enter(&limits, AdmissionRequest::default()).await.unwrap_err();
         first.rest();
-        let second = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let second = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
         let resumed = tokio::time::timeout(Duration::from_secs(1), first.resume()).await;
         assert!(resumed.is_err(), "it waits for its turn");
         drop(second);
         first.resume().await;
-        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        limiter.enter(&limits, AdmissionRequest::default()).await.unwrap_err();
     }
 
     #[tokio::test]
     async fn where_too_many_wait_for_people_they_count_as_work() {
         let limits = Limits::default().with_in_flight(2).with_max_waiting(1);
-        let gate = gate(&limits);
-        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
-        let second = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let limiter = limiter(&limits);
+        let first = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
+        let second = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
         first.rest();
         second.rest();
-        let _third = gate.enter(&limits, Visitor::default()).await.unwrap();
-        gate.enter(&limits, Visitor::default()).await.unwrap_err();
-        gate.await_people(&limits).unwrap_err();
+        let _third = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
+        limiter.enter(&limits, AdmissionRequest::default()).await.unwrap_err();
+        limiter.await_people(&limits).unwrap_err();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_is_short_and_so_is_the_wait_in_it() {
         let limits = Limits::default().with_in_flight(1).with_queue(1, Duration::from_secs(2));
-        let gate = Arc::new(gate(&limits));
-        let first = gate.enter(&limits, Visitor::default()).await.unwrap();
+        let limiter = Arc::new(limiter(&limits));
+        let first = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
         let began = tokio::time::Instant::now();
         let waits = tokio::spawn({
-            let (gate, limits) = (Arc::clone(&gate), limits.clone());
-            async move { gate.enter(&limits, Visitor::default()).await.is_ok() }
+            let (limiter, limits) = (Arc::clone(&limiter), limits.clone());
+            async move { limiter.enter(&limits, AdmissionRequest::default()).await.is_ok() }
         });
         tokio::task::yield_now().await;
-        gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        limiter.enter(&limits, AdmissionRequest::default()).await.unwrap_err();
         assert!(began.elapsed().is_zero(), "the queue is full: nobody waits");
         drop(first);
         assert!(waits.await.unwrap());
-        let _first = gate.enter(&limits, Visitor::default()).await.unwrap();
-        let refused = gate.enter(&limits, Visitor::default()).await.unwrap_err();
+        let _first = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
+        let refused = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap_err();
         assert!(began.elapsed() >= Duration::from_secs(2));
         assert_eq!(refused.data()["retryAfter"], 1);
     }
@@ -211,14 +215,15 @@ mod tests {
     #[tokio::test]
     async fn a_tool_has_its_own_quota_or_the_one_of_all() {
         let limits = Limits::default().with_tool(Quota::default().with_concurrent(2));
-        let gate = gate(&limits);
-        let visit = |tool, quota| Visitor { tool: Some((tool, quota)), ..Visitor::default() };
+        let limiter = limiter(&limits);
+        let visit =
+            |tool, quota| AdmissionRequest { tool: Some((tool, quota)), ..AdmissionRequest::default() };
         let own = Some(Quota::default().with_concurrent(1));
-        let _one = gate.enter(&limits, visit("slow", own)).await.unwrap();
-        let refused = gate.enter(&limits, visit("slow", own)).await.unwrap_err();
+        let _one = limiter.enter(&limits, visit("slow", own)).await.unwrap();
+        let refused = limiter.enter(&limits, visit("slow", own)).await.unwrap_err();
         assert_eq!(refused.message(), "`slow` has 1 calls open, as many as it may; try again in 1 s");
-        let _two = gate.enter(&limits, visit("fast", None)).await.unwrap();
-        let _three = gate.enter(&limits, visit("fast", None)).await.unwrap();
-        gate.enter(&limits, visit("fast", None)).await.unwrap_err();
+        let _two = limiter.enter(&limits, visit("fast", None)).await.unwrap();
+        let _three = limiter.enter(&limits, visit("fast", None)).await.unwrap();
+        limiter.enter(&limits, visit("fast", None)).await.unwrap_err();
     }
 }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// One leg's hold on its run.
-pub(crate) struct Keeper {
+pub(crate) struct TaskWriter {
     tasks: Arc<Tasks>,
     pub(super) key: String,
     pub(super) id: String,
@@ -45,7 +45,7 @@ pub(crate) struct Keeper {
     _place: Option<OwnedSemaphorePermit>,
 }
 
-impl Keeper {
+impl TaskWriter {
     pub(super) fn new(
         tasks: &Arc<Tasks>,
         key: String,
@@ -53,7 +53,7 @@ impl Keeper {
         revision: Revision,
         place: Option<OwnedSemaphorePermit>,
     ) -> Arc<Self> {
-        let keeper = Arc::new(Self {
+        let writer = Arc::new(Self {
             tasks: Arc::clone(tasks),
             key,
             id: record.id.clone(),
@@ -66,8 +66,8 @@ impl Keeper {
             _place: place,
             held: Mutex::new((record, revision)),
         });
-        tasks.working().insert(keeper.id.clone(), Arc::downgrade(&keeper));
-        keeper
+        tasks.working().insert(writer.id.clone(), Arc::downgrade(&writer));
+        writer
     }
 
     /// The run was cancelled: the tool is told at its next question.
@@ -330,23 +330,23 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for TaskWriter {
     fn drop(&mut self) {
         // Another leg of the same run may have begun here since.
         let mut working = self.tasks.working();
-        if working.get(&self.id).is_some_and(|keeper| std::ptr::eq(keeper.as_ptr(), self)) {
+        if working.get(&self.id).is_some_and(|writer| std::ptr::eq(writer.as_ptr(), self)) {
             working.remove(&self.id);
         }
     }
 }
 
 impl Tasks {
-    fn working(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, Weak<Keeper>>> {
+    fn working(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<String, Weak<TaskWriter>>> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The leg of a task that this process works on.
-    pub(super) fn keeper(&self, id: &str) -> Option<Arc<Keeper>> {
+    pub(super) fn writer(&self, id: &str) -> Option<Arc<TaskWriter>> {
         self.working().get(id).and_then(Weak::upgrade)
     }
 }
@@ -372,7 +372,7 @@ fn put(record: &mut TaskRecord, asks: &BTreeMap<Key, Value>, adapt: impl Fn(&Val
     }
 }
 
-impl Persistence for Keeper {
+impl Persistence for TaskWriter {
     fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
     }
@@ -438,8 +438,8 @@ impl Persistence for Keeper {
     }
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for TaskWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keeper").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("TaskWriter").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -20,7 +20,7 @@ use super::{
 
 /// Where a session's questions come to the person. Cloning it clones the handle.
 #[derive(Clone)]
-pub(super) struct Desk {
+pub(super) struct PendingQuestions {
     inner: Arc<Inner>,
 }
 
@@ -41,7 +41,7 @@ struct Sampling {
     review: bool,
 }
 
-impl Desk {
+impl PendingQuestions {
     pub(super) fn new(feed: Arc<Feed>, asks: Arc<Asks>) -> Self {
         let (call, lets_through) = (AtomicU64::new(0), AtomicU64::new(0));
         let inner = Inner { feed, asks, call, lets_through, sampling: Mutex::default() };
@@ -61,7 +61,7 @@ impl Desk {
 
     /// The model, with its work shown on the page.
     pub(super) fn watched(&self, model: Arc<dyn Model>) -> Watched {
-        Watched { model, desk: self.clone() }
+        Watched { model, questions: self.clone() }
     }
 
     fn sampling(&self) -> std::sync::MutexGuard<'_, Vec<Sampling>> {
@@ -79,7 +79,7 @@ impl Desk {
     }
 }
 
-impl FormHandler for Desk {
+impl FormHandler for PendingQuestions {
     fn show(&self, form: Form) -> BoxFuture<'_, Shown> {
         Box::pin(async move {
             let asks = &self.inner.asks;
@@ -99,7 +99,7 @@ impl FormHandler for Desk {
     }
 }
 
-impl PageHandler for Desk {
+impl PageHandler for PendingQuestions {
     fn open(&self, page: Page) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let asks = &self.inner.asks;
@@ -110,7 +110,7 @@ impl PageHandler for Desk {
     }
 }
 
-impl Approval for Desk {
+impl Approval for PendingQuestions {
     fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>> {
         Box::pin(async move {
             let Inner { feed, asks, lets_through, .. } = &*self.inner;
@@ -158,7 +158,7 @@ impl Approval for Desk {
 /// A model whose replies are shown on the page.
 pub(super) struct Watched {
     model: Arc<dyn Model>,
-    desk: Desk,
+    questions: PendingQuestions,
 }
 
 impl Model for Watched {
@@ -166,17 +166,17 @@ impl Model for Watched {
         Box::pin(async move {
             let began = Instant::now();
             let replied = self.model.reply(request).await;
-            let Some((ask, _)) = self.desk.find(request) else { return replied };
+            let Some((ask, _)) = self.questions.find(request) else { return replied };
             let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let mut event = json!({"ask": ask, "tookMs": took});
             match &replied {
                 Ok(reply) => event["reply"] = json!(reply),
                 Err(error) => {
                     event["error"] = Value::String(chain(error));
-                    self.desk.forget(&ask);
+                    self.questions.forget(&ask);
                 }
             }
-            self.desk.inner.feed.tell("sampled", event);
+            self.questions.inner.feed.tell("sampled", event);
             replied
         })
     }

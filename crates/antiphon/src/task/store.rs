@@ -18,7 +18,7 @@ use crate::{
 
 /// The record itself follows, or where its pieces are.
 const WHOLE: u8 = 0;
-const APART: u8 = 1;
+const IN_PIECES: u8 = 1;
 
 /// A job that was to be there for so long, and is still waited for, is pushed again.
 const OVERDUE: u64 = 3_000;
@@ -115,7 +115,7 @@ impl Tasks {
 
     /// As [`load`](Self::load), for those who treat an unreadable record in another way than a store that fails.
     pub(super) async fn try_load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
-        let known = self.newest.known(key);
+        let known = self.rollback.known(key);
         let mut before = None;
         for _ in 0..REREADS {
             let found = self.backend.store.get(key).await;
@@ -131,7 +131,7 @@ impl Tasks {
                 opened => opened,
             };
             let record = opened.inspect_err(|unloaded| self.tell_unreadable(key, unloaded))?;
-            if self.newest.is_put_back(key, record.serial, known) {
+            if self.rollback.is_put_back(key, record.serial, known) {
                 // A store that lost its latest writes does the same, and then the run must go on from what is there.
                 tracing::error!(
                     key,
@@ -161,7 +161,7 @@ impl Tasks {
         let mut apart = None;
         let whole = match value.split_first() {
             Some((&WHOLE, _)) => value.slice(1..),
-            Some((&APART, pieces)) => {
+            Some((&IN_PIECES, pieces)) => {
                 let pieces =
                     serde_json::from_slice::<Pieces>(pieces).map_err(|_| unreadable(Unreadable::Damaged))?;
                 let whole = pieces.get(&*self.backend.store).await;
@@ -202,7 +202,7 @@ impl Tasks {
         let pieces = Pieces::put(&*self.backend.store, &sealed.into(), lives)
             .await
             .map_err(|error| unavailable(&error))?;
-        Ok(([&[APART], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
+        Ok(([&[IN_PIECES], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
     /// How long the store is to keep a record: one that has not ended has no end, one that has is kept as long as was said.
@@ -236,7 +236,7 @@ impl Tasks {
         let (value, pieces) = self.seal(key, record).await?;
         match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
-                self.newest.saw(key, record.serial);
+                self.rollback.saw(key, record.serial);
                 record.stale = false;
                 self.forget(std::mem::replace(&mut record.apart, pieces)).await;
                 Ok(Some(revision))
@@ -416,13 +416,13 @@ impl Tasks {
 }
 
 /// What a job says: its number, whose it is, and which tool it is for.
-pub(super) struct Errand {
+pub(super) struct JobPayload {
     pub(super) number: u64,
     pub(super) key: String,
     pub(super) tool: String,
 }
 
-impl Errand {
+impl JobPayload {
     pub(super) fn read(payload: &[u8]) -> Option<Self> {
         let mut parts = std::str::from_utf8(payload).ok()?.splitn(3, ' ');
         let number = parts.next()?.parse().ok()?;

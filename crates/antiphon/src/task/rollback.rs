@@ -6,14 +6,14 @@ use std::{
 };
 
 /// How many runs are remembered, at least.
-const MANY: usize = 4096;
+const REMEMBERED: usize = 4096;
 
 /// The latest writing of each run that this process has seen.
 ///
 /// A record is sealed, so whoever can write to the store can neither read nor change one; but they can put back what was
 /// there before. Nothing in the store can tell of that. Whoever has seen the later one can.
 #[derive(Debug, Default)]
-pub(super) struct Newest(Mutex<Seen>);
+pub(super) struct RollbackDetector(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -22,11 +22,11 @@ struct Seen {
     before: HashMap<String, u64>,
 }
 
-impl Newest {
+impl RollbackDetector {
     /// This process has written, or read, a run for the so manieth time.
     pub(super) fn saw(&self, key: &str, serial: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.lately.len() >= MANY && !seen.lately.contains_key(key) {
+        if seen.lately.len() >= REMEMBERED && !seen.lately.contains_key(key) {
             seen.before = std::mem::take(&mut seen.lately);
         }
         seen.lately.insert(key.to_owned(), serial);
@@ -55,10 +55,10 @@ mod tests {
 
     #[test]
     fn earlier_record_is_known_for_one_by_whoever_saw_the_later() {
-        let newest = Newest::default();
-        let is_put_back = |key: &str, serial| newest.is_put_back(key, serial, newest.known(key));
+        let rollback = RollbackDetector::default();
+        let is_put_back = |key: &str, serial| rollback.is_put_back(key, serial, rollback.known(key));
         assert!(!is_put_back("tasks/a/1", 3), "nothing is known of it");
-        newest.saw("tasks/a/1", 5);
+        rollback.saw("tasks/a/1", 5);
         assert!(!is_put_back("tasks/a/1", 5) && !is_put_back("tasks/a/1", 6));
         assert!(is_put_back("tasks/a/1", 4));
         assert!(!is_put_back("tasks/a/1", 4), "it is told once");
@@ -67,23 +67,23 @@ mod tests {
 
     #[test]
     fn what_is_written_while_a_run_is_read_does_not_make_it_an_earlier_one() {
-        let newest = Newest::default();
-        newest.saw("tasks/a/1", 5);
-        let known = newest.known("tasks/a/1");
-        newest.saw("tasks/a/1", 6);
-        assert!(!newest.is_put_back("tasks/a/1", 5, known));
-        assert_eq!(newest.known("tasks/a/1"), Some(6), "what was written is still the latest");
+        let rollback = RollbackDetector::default();
+        rollback.saw("tasks/a/1", 5);
+        let known = rollback.known("tasks/a/1");
+        rollback.saw("tasks/a/1", 6);
+        assert!(!rollback.is_put_back("tasks/a/1", 5, known));
+        assert_eq!(rollback.known("tasks/a/1"), Some(6), "what was written is still the latest");
     }
 
     #[test]
     fn memory_of_it_is_bounded_and_keeps_what_is_recent() {
-        let newest = Newest::default();
-        for n in 0..3 * MANY {
-            newest.saw(&n.to_string(), 2);
+        let rollback = RollbackDetector::default();
+        for n in 0..3 * REMEMBERED {
+            rollback.saw(&n.to_string(), 2);
         }
-        let last = (3 * MANY - 1).to_string();
-        assert!(newest.is_put_back(&last, 1, newest.known(&last)));
-        let seen = newest.0.lock().unwrap();
-        assert!(seen.lately.len() <= MANY && seen.before.len() <= MANY);
+        let last = (3 * REMEMBERED - 1).to_string();
+        assert!(rollback.is_put_back(&last, 1, rollback.known(&last)));
+        let seen = rollback.0.lock().unwrap();
+        assert!(seen.lately.len() <= REMEMBERED && seen.before.len() <= REMEMBERED);
     }
 }

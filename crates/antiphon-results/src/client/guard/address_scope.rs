@@ -7,7 +7,7 @@ use super::ranges::{Kind, kind};
 /// How far a request may go: which addresses may be connected to for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reach {
+pub enum AddressScope {
     /// Addresses of the public internet.
     Public,
     /// This machine and nothing else: where
@@ -18,7 +18,7 @@ pub enum Reach {
     Listed,
 }
 
-impl Reach {
+impl AddressScope {
     /// Whether `address` may be connected to.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use crate::{
 
 /// Rows on their way into a snapshot: they come once.
 #[non_exhaustive]
-pub enum Intake {
+pub enum RowSource {
     /// Rows as JSON, some at a time.
     Rows {
         /// What is in them; if nobody says, it is found out from them.
@@ -28,7 +28,7 @@ pub enum Intake {
     Own(Box<dyn Any + Send>),
 }
 
-impl Intake {
+impl RowSource {
     /// Rows as JSON, some at a time. What is in them is found out from them.
     pub fn rows(parts: impl Stream<Item = Result<Rows, BoxError>> + Send + 'static) -> Self {
         Self::Rows { columns: None, parts: parts.boxed() }
@@ -44,7 +44,7 @@ impl Intake {
     }
 }
 
-impl fmt::Debug for Intake {
+impl fmt::Debug for RowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rows { columns, .. } => {
@@ -58,7 +58,7 @@ impl fmt::Debug for Intake {
 /// How much is taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct IntakeOptions {
+pub struct SnapshotWriteOptions {
     /// How many rows are given back at once.
     pub sample: usize,
     /// The most rows; what comes after them is left out, and that is said.
@@ -67,13 +67,13 @@ pub struct IntakeOptions {
     pub max_bytes: u64,
 }
 
-impl Default for IntakeOptions {
+impl Default for SnapshotWriteOptions {
     fn default() -> Self {
         Self { sample: 15, max_rows: u64::MAX, max_bytes: u64::MAX }
     }
 }
 
-impl IntakeOptions {
+impl SnapshotWriteOptions {
     /// Gives so many rows back at once.
     pub fn sample(rows: usize) -> Self {
         Self { sample: rows, ..Self::default() }
@@ -96,7 +96,7 @@ impl IntakeOptions {
 
 /// A snapshot whose first rows are there.
 #[non_exhaustive]
-pub struct Begun {
+pub struct SnapshotWrite {
     /// The first rows.
     pub sample: Rows,
     /// The columns, as far as the rows so far tell. Those of [`Manifest`](super::Manifest) are the last word.
@@ -107,7 +107,7 @@ pub struct Begun {
     pub rest: BoxFuture<'static, Result<Written>>,
 }
 
-impl Begun {
+impl SnapshotWrite {
     /// A snapshot whose first rows are these.
     pub fn new(
         sample: Rows,
@@ -119,9 +119,9 @@ impl Begun {
     }
 }
 
-impl fmt::Debug for Begun {
+impl fmt::Debug for SnapshotWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Begun")
+        f.debug_struct("SnapshotWrite")
             .field("columns", &self.columns)
             .field("progress", &*self.progress.borrow())
             .finish_non_exhaustive()

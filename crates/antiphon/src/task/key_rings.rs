@@ -14,7 +14,7 @@ use std::{
 use antiphon_store::{Error as StoreError, Revision};
 use serde::{Deserialize, Serialize};
 
-use super::{Tasks, keeping::Unreadable};
+use super::{Tasks, store::Unreadable};
 use crate::base::now_millis;
 use antiphon_transport::jitter;
 
@@ -37,7 +37,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// What keeps a replica from working on tasks.
 #[derive(Debug, Default)]
-pub(super) struct Obstacles {
+pub(super) struct WorkBlockers {
     /// Whether the key rings were compared.
     compared: bool,
     /// How the key ring differs from another replica's.
@@ -95,8 +95,8 @@ impl Ring {
     }
 }
 
-fn is_any_established(rings: &[(String, Ring)]) -> bool {
-    rings.iter().any(|(_, ring)| ring.established.is_some())
+fn is_any_established(key_rings: &[(String, Ring)]) -> bool {
+    key_rings.iter().any(|(_, ring)| ring.established.is_some())
 }
 
 /// What a replica remembers between two comparisons.
@@ -113,28 +113,28 @@ struct Comparison {
 }
 
 impl Tasks {
-    fn obstacles(&self) -> std::sync::MutexGuard<'_, Obstacles> {
-        self.obstacles.lock().unwrap_or_else(PoisonError::into_inner)
+    fn blockers(&self) -> std::sync::MutexGuard<'_, WorkBlockers> {
+        self.blockers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this replica leases no jobs.
     pub(super) fn is_blocked(&self) -> bool {
-        let obstacles = self.obstacles();
-        (self.is_shared && !obstacles.compared)
-            || obstacles.ring.is_some()
-            || obstacles.until.is_some_and(|until| until > Instant::now())
+        let blockers = self.blockers();
+        (self.is_shared && !blockers.compared)
+            || blockers.ring.is_some()
+            || blockers.until.is_some_and(|until| until > Instant::now())
     }
 
     /// Whether this replica creates no tasks, because others could not read them.
     pub(super) fn is_unfit(&self) -> bool {
-        let obstacles = self.obstacles();
-        (self.is_shared && !obstacles.compared) || obstacles.ring.is_some()
+        let blockers = self.blockers();
+        (self.is_shared && !blockers.compared) || blockers.ring.is_some()
     }
 
     /// Waits until the key rings were compared for the first time, for a moment at most.
     pub(super) async fn wait_for_comparison(&self) {
         let compared = self.compared.notified();
-        if self.is_shared && !self.obstacles().compared {
+        if self.is_shared && !self.blockers().compared {
             let _ = tokio::time::timeout(FIRST, compared).await;
         }
     }
@@ -142,26 +142,26 @@ impl Tasks {
     /// Why this replica does not work on tasks, for whoever asks about its health.
     #[cfg(feature = "http")]
     pub(crate) fn problem(&self) -> Option<String> {
-        let obstacles = self.obstacles();
-        if self.is_shared && !obstacles.compared {
+        let blockers = self.blockers();
+        if self.is_shared && !blockers.compared {
             return Some("the key ring has not been compared with the other replicas' yet".into());
         }
-        obstacles.ring.clone()
+        blockers.ring.clone()
     }
 
     /// Why this replica pauses. The other replicas may not be able to read the runs either, so requests still come here.
     #[cfg(feature = "http")]
     pub(crate) fn pause(&self) -> Option<String> {
-        let obstacles = self.obstacles();
-        let reason = obstacles.reason.filter(|_| obstacles.unreadable.len() >= IN_A_ROW)?;
+        let blockers = self.blockers();
+        let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
         Some(format!("task records cannot be read ({}): {}", reason.name(), reason.advice()))
     }
 
     /// A run was read.
     pub(super) fn readable(&self) {
-        let mut obstacles = self.obstacles();
-        obstacles.unreadable.clear();
-        (obstacles.tries, obstacles.reason, obstacles.until) = (0, None, None);
+        let mut blockers = self.blockers();
+        blockers.unreadable.clear();
+        (blockers.tries, blockers.reason, blockers.until) = (0, None, None);
     }
 
     /// A run could not be read. If the keys of several runs in a row are missing, this replica leases no jobs for a while:
@@ -170,15 +170,15 @@ impl Tasks {
         if !matches!(reason, Unreadable::UnknownKey | Unreadable::WrongKey) {
             return;
         }
-        let mut obstacles = self.obstacles();
-        obstacles.reason = Some(reason);
-        if obstacles.unreadable.len() < IN_A_ROW {
-            obstacles.unreadable.insert(key.to_owned());
+        let mut blockers = self.blockers();
+        blockers.reason = Some(reason);
+        if blockers.unreadable.len() < IN_A_ROW {
+            blockers.unreadable.insert(key.to_owned());
         }
-        if obstacles.unreadable.len() >= IN_A_ROW {
-            let pause = (INTERVAL * 2_u32.saturating_pow(obstacles.tries.min(8))).min(LONGEST);
-            obstacles.tries = obstacles.tries.saturating_add(1);
-            obstacles.until = Some(Instant::now() + pause);
+        if blockers.unreadable.len() >= IN_A_ROW {
+            let pause = (INTERVAL * 2_u32.saturating_pow(blockers.tries.min(8))).min(LONGEST);
+            blockers.tries = blockers.tries.saturating_add(1);
+            blockers.until = Some(Instant::now() + pause);
         }
     }
 
@@ -213,12 +213,12 @@ impl Tasks {
             match this.compare(ring, &mut comparison).await {
                 Ok(None) => {}
                 Ok(Some(misfit)) => {
-                    let mut obstacles = this.obstacles();
-                    if let Some(why) = misfit.as_ref().filter(|_| obstacles.ring != misfit) {
+                    let mut blockers = this.blockers();
+                    if let Some(why) = misfit.as_ref().filter(|_| blockers.ring != misfit) {
                         tracing::error!("this replica does not work on tasks: {why}");
                     }
-                    (obstacles.ring, obstacles.compared) = (misfit, true);
-                    drop(obstacles);
+                    (blockers.ring, blockers.compared) = (misfit, true);
+                    drop(blockers);
                     this.compared.notify_waiters();
                 }
                 // What was known stays so; the queue is not to be had either.
@@ -258,7 +258,7 @@ impl Tasks {
         if is_any_established(&others) {
             (seen.misfit, seen.alone) = (misfit.clone(), None);
         } else {
-            // The rings of all others may only have expired in an outage: they get the time to show them again.
+            // The key rings of all others may only have expired in an outage: they get the time to show them again.
             let alone = seen.alone.get_or_insert_with(Instant::now).elapsed();
             misfit = misfit.or_else(|| seen.misfit.clone().filter(|_| alone < LIVES + INTERVAL));
         }
@@ -294,17 +294,17 @@ impl Tasks {
 
     async fn other_rings(&self) -> antiphon_store::Result<Vec<(String, Ring)>> {
         let (prefix, own) = (format!("rings/{}/", self.audience), self.ring_key());
-        let (mut rings, mut after) = (Vec::new(), None);
+        let (mut key_rings, mut after) = (Vec::new(), None);
         loop {
             let page = self.backend.store.list(&prefix, after.as_ref(), 100).await?;
             for other in page.items.into_iter().filter(|other| other.key != own) {
                 if let Ok(ring) = serde_json::from_slice(&other.value) {
-                    rings.push((other.key, ring));
+                    key_rings.push((other.key, ring));
                 }
             }
             match page.next {
                 Some(next) => after = Some(next),
-                None => return Ok(rings),
+                None => return Ok(key_rings),
             }
         }
     }

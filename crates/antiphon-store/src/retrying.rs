@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and makes a call that failed again, with pauses between, until it
-/// succeeds or its [patience](SteadyConfig::patience) is over.
+/// succeeds or its [patience](RetryingConfig::patience) is over.
 ///
 /// A write whose answer was lost may have been done: made again, it meets itself. So every value and
 /// every entry is *stamped* with sixteen random bytes, and a conflict after a lost answer is settled by
@@ -29,15 +29,15 @@ use crate::{
 /// - A [`create`](Store::create) or a [`push`](Queue::push) whose answer was lost, and whose record or job
 ///   somebody else has meanwhile deleted or acknowledged, is made once more. Where that matters, do not use
 ///   a name twice.
-pub struct Steady<T: ?Sized> {
+pub struct Retrying<T: ?Sized> {
     inner: Arc<T>,
-    config: SteadyConfig,
+    config: RetryingConfig,
 }
 
 /// How often and how patiently a call is made again.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct SteadyConfig {
+pub struct RetryingConfig {
     /// For how long a call is made again, counted from its beginning. An attempt that has begun by then is not cut
     /// short. Default: 30 seconds, which outlasts the failover of a database with a standby.
     pub patience: Duration,
@@ -50,7 +50,7 @@ pub struct SteadyConfig {
     pub max_pause: Duration,
 }
 
-impl Default for SteadyConfig {
+impl Default for RetryingConfig {
     fn default() -> Self {
         Self {
             patience: Duration::from_secs(30),
@@ -63,20 +63,20 @@ impl Default for SteadyConfig {
 
 const STAMP: usize = 16;
 
-impl Steady<dyn Store> {
+impl Retrying<dyn Store> {
     /// The most bytes of a value, and of all entries of one append of up to 64 entries.
     pub const MAX_VALUE: usize = MAX_VALUE - 64 * STAMP;
 }
 
-impl<T: ?Sized> Steady<T> {
+impl<T: ?Sized> Retrying<T> {
     /// Wraps `inner`.
     pub fn new(inner: Arc<T>) -> Self {
-        Self { inner, config: SteadyConfig::default() }
+        Self { inner, config: RetryingConfig::default() }
     }
 
     /// Sets how often and how patiently a call is made again.
     #[must_use]
-    pub fn with_config(mut self, config: SteadyConfig) -> Self {
+    pub fn with_config(mut self, config: RetryingConfig) -> Self {
         self.config = config;
         self
     }
@@ -111,7 +111,7 @@ impl<T: ?Sized> Steady<T> {
     }
 }
 
-impl<T: Store + ?Sized> Steady<T> {
+impl<T: Store + ?Sized> Retrying<T> {
     /// Whether the record under `key` is the one with this stamp, after a conflict that may be with ourselves.
     async fn settle(&self, key: &str, stamp: [u8; STAMP], conflict: Error) -> Result<Revision> {
         match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
@@ -130,13 +130,13 @@ fn uncertain(error: Error) -> Error {
     }
 }
 
-/// What a [`Error::Backend`] of [`Steady`]'s comes from when a write stays uncertain.
+/// What a [`Error::Backend`] of [`Retrying`]'s comes from when a write stays uncertain.
 #[derive(Debug, thiserror::Error)]
 #[error("an answer was lost, and another writer has written since")]
 struct Unsettled(#[source] Error);
 
 #[async_trait]
-impl<T: Store + ?Sized> Store for Steady<T> {
+impl<T: Store + ?Sized> Store for Retrying<T> {
     fn is_shared(&self) -> bool {
         self.inner.is_shared()
     }
@@ -146,7 +146,7 @@ impl<T: Store + ?Sized> Store for Steady<T> {
     }
 
     async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
-        fits("a value", value.len(), Steady::MAX_VALUE)?;
+        fits("a value", value.len(), Retrying::MAX_VALUE)?;
         let stamp = stamp();
         let value = stamped(stamp, &value);
         match self.persist(|| self.inner.create(key, value.clone(), ttl)).await {
@@ -156,7 +156,7 @@ impl<T: Store + ?Sized> Store for Steady<T> {
     }
 
     async fn update(&self, key: &str, value: Bytes, ttl: Option<Duration>, at: Revision) -> Result<Revision> {
-        fits("a value", value.len(), Steady::MAX_VALUE)?;
+        fits("a value", value.len(), Retrying::MAX_VALUE)?;
         let stamp = stamp();
         let value = stamped(stamp, &value);
         match self.persist(|| self.inner.update(key, value.clone(), ttl, at)).await {
@@ -196,7 +196,7 @@ impl<T: Store + ?Sized> Store for Steady<T> {
     }
 
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
-        fits("an append", entries.iter().map(Bytes::len).sum(), Steady::MAX_VALUE)?;
+        fits("an append", entries.iter().map(Bytes::len).sum(), Retrying::MAX_VALUE)?;
         let count = entries.len() as u64;
         let stamp = stamp();
         let entries: Vec<_> = entries.iter().map(|entry| stamped(stamp, entry)).collect();
@@ -225,7 +225,7 @@ impl<T: Store + ?Sized> Store for Steady<T> {
 }
 
 #[async_trait]
-impl<T: Queue + ?Sized> Queue for Steady<T> {
+impl<T: Queue + ?Sized> Queue for Retrying<T> {
     async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
         match self.persist(|| self.inner.push(queue, job.clone())).await {
             (Ok(_), true) => Ok(Pushed::Added),
@@ -277,7 +277,7 @@ impl<T: Queue + ?Sized> Queue for Steady<T> {
 }
 
 #[async_trait]
-impl<T: Bus + ?Sized> Bus for Steady<T> {
+impl<T: Bus + ?Sized> Bus for Retrying<T> {
     async fn publish(&self, topic: &str, event: Bytes) -> Result<()> {
         self.persist(|| self.inner.publish(topic, event.clone())).await.0
     }
@@ -295,9 +295,9 @@ fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Steady<T> {
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Retrying<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Steady").field(&&*self.inner).finish()
+        f.debug_tuple("Retrying").field(&&*self.inner).finish()
     }
 }
 
@@ -334,7 +334,7 @@ fn rest(bytes: &Bytes, name: &str) -> Result<Bytes> {
     if bytes.len() < STAMP {
         return Err(Error::Config {
             problem: format!(
-                "`{name}` was not written through `Steady`; keep what others write in a space of its own"
+                "`{name}` was not written through `Retrying`; keep what others write in a space of its own"
             ),
         });
     }

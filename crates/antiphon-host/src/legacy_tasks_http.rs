@@ -1,12 +1,12 @@
 //! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
 //!
-//! What a message becomes is said in `antiphon_transport::revise`. The SDK hands over what it sends, and
+//! What a message becomes is said in `antiphon_transport::legacy_tasks`. The SDK hands over what it sends, and
 //! events as they come; a response of plain JSON it reads by itself, so the few requests whose answers it
 //! would not read whole are made here.
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use antiphon_transport::revise;
+use antiphon_transport::legacy_tasks;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use http::{HeaderName, HeaderValue, header};
 use reqwest::StatusCode;
@@ -33,9 +33,9 @@ const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// An HTTP client whose messages are revised, both ways.
 #[derive(Clone, Debug)]
-pub(crate) struct Revised(pub(crate) reqwest::Client);
+pub(crate) struct LegacyTasksHttp(pub(crate) reqwest::Client);
 
-impl StreamableHttpClient for Revised {
+impl StreamableHttpClient for LegacyTasksHttp {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -64,7 +64,7 @@ impl StreamableHttpClient for Revised {
         let loses = loses(&message) && !headers.keys().any(reserved);
         if let JsonRpcMessage::Request(request) = &mut message
             && let ClientRequest::CustomRequest(request) = &mut request.request
-            && let Some(name) = revise::official(&request.method)
+            && let Some(name) = legacy_tasks::official(&request.method)
         {
             name.clone_into(&mut request.method);
         }
@@ -183,7 +183,7 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
     match kind.as_deref() {
         Some(kind) if kind.starts_with(JSON) => {
             let body = response.bytes().await.map_err(StreamableHttpError::Client)?;
-            let revised = revise::client_in(&body);
+            let revised = legacy_tasks::client_in(&body);
             let message: ServerJsonRpcMessage = serde_json::from_slice(revised.as_deref().unwrap_or(&body))
                 .map_err(|error| {
                 let what = format!("the response is no JSON-RPC message: {error}");
@@ -208,7 +208,7 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
 
 fn revised(events: Events) -> Events {
     let revise = |mut event: Sse| {
-        let revised = event.data.as_ref().and_then(|data| revise::client_in(data.as_bytes()));
+        let revised = event.data.as_ref().and_then(|data| legacy_tasks::client_in(data.as_bytes()));
         if let Some(data) = revised.and_then(|data| String::from_utf8(data).ok()) {
             event.data = Some(data);
         }
@@ -239,7 +239,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, Router::new().route("/", post(echo))).await });
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(json!({"taskId": "t"}))));
         let message = JsonRpcMessage::Request(JsonRpcRequest::new(RequestId::Number(1), request));
-        Revised(reqwest::Client::new()).post_message(uri, message, None, None, Headers::new()).await
+        LegacyTasksHttp(reqwest::Client::new()).post_message(uri, message, None, None, Headers::new()).await
     }
 
     #[tokio::test]

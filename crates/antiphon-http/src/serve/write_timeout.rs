@@ -15,26 +15,26 @@ use tokio::{
 
 /// A stream whose writes fail when the peer has taken nothing for too long. Whoever has nothing to write waits for as
 /// long as they like.
-pub(super) struct Impatient<S> {
+pub(super) struct WriteTimeoutIo<S> {
     stream: S,
     limit: Duration,
-    patience: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Impatient<S> {
+impl<S> WriteTimeoutIo<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, patience: None }
+        Self { stream, limit, deadline: None }
     }
 
     /// Something was taken, or the time for that is not over.
     fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
-            self.patience = None;
+            self.deadline = None;
             return written;
         }
         let limit = self.limit;
-        let patience = self.patience.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        match patience.as_mut().poll(cx) {
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        match deadline.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(Error::new(
                 ErrorKind::TimedOut,
                 "the peer takes nothing of what is sent to it",
@@ -44,13 +44,13 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeoutIo<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutIo<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
@@ -91,7 +91,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_given_up_and_one_that_takes_a_little_is_not() {
         let (near, mut far) = tokio::io::duplex(8);
-        let mut stream = Impatient::new(near, Duration::from_secs(10));
+        let mut stream = WriteTimeoutIo::new(near, Duration::from_secs(10));
         let reading = tokio::spawn(async move {
             let mut byte = [0; 1];
             for _ in 0..8 {

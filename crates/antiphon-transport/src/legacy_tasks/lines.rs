@@ -23,8 +23,8 @@ const KEEP: usize = 64 * 1024;
 /// A line is held back until it is whole; one of more than 16 MiB passes unchanged, in pieces.
 pub struct Lines<S> {
     stream: S,
-    incoming: Revising,
-    outgoing: Revising,
+    incoming: RewrittenLines,
+    outgoing: RewrittenLines,
 }
 
 impl<S> Lines<S> {
@@ -54,7 +54,7 @@ impl<S> Lines<S> {
     }
 
     fn new(stream: S, incoming: Revise, outgoing: Revise) -> Self {
-        Self { stream, incoming: Revising::new(incoming), outgoing: Revising::new(outgoing) }
+        Self { stream, incoming: RewrittenLines::new(incoming), outgoing: RewrittenLines::new(outgoing) }
     }
 }
 
@@ -136,7 +136,7 @@ impl<S> fmt::Debug for Lines<S> {
 type Revise = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// One direction of a stream.
-struct Revising {
+struct RewrittenLines {
     revise: Revise,
     /// The most memory that parsing a line takes.
     max_parsed: Option<usize>,
@@ -149,7 +149,7 @@ struct Revising {
     given: usize,
 }
 
-impl Revising {
+impl RewrittenLines {
     fn new(revise: Revise) -> Self {
         Self { revise, max_parsed: None, line: Vec::new(), long: false, ready: Vec::new(), given: 0 }
     }

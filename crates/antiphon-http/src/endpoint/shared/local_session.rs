@@ -16,11 +16,11 @@ use rmcp::transport::streamable_http_server::session::{
 };
 
 use super::{
-    ids::PartId,
+    ids::LocalSessionId,
     log::{COMMON, EventId, Head, Log, Position},
     message::changed,
     news::News,
-    record::{Place, SessionRecord},
+    record::{SessionRecord, SessionStorage},
     recorder::{Recorder, StreamLimits},
     stream::{EventStream, Followed, Sent},
 };
@@ -29,8 +29,8 @@ use antiphon_transport::session::{Set, Setting, Settings, SharedSession, add_eli
 use super::super::local::primes;
 
 /// A session, as far as this replica has to do with it.
-pub(crate) struct Part {
-    pub(super) id: PartId,
+pub(crate) struct LocalSession {
+    pub(super) id: LocalSessionId,
     pub(super) session: SessionId,
     pub(super) log: Arc<Log>,
     /// The SDK's session, alone in its manager.
@@ -56,11 +56,11 @@ enum Listens {
 /// How long a replica goes on writing changes after the client listens elsewhere.
 const OVERLAP: Duration = Duration::from_secs(2);
 
-impl Part {
+impl LocalSession {
     pub(super) fn new(
-        id: PartId,
+        id: LocalSessionId,
         session: SessionId,
-        place: Place,
+        place: SessionStorage,
         record: Option<&SessionRecord>,
         config: SessionConfig,
         limits: StreamLimits,
@@ -206,7 +206,7 @@ impl Part {
     }
 }
 
-impl SharedSession for Part {
+impl SharedSession for LocalSession {
     fn settings(&self) -> &Arc<Settings> {
         &self.settings
     }
@@ -224,8 +224,8 @@ impl SharedSession for Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for LocalSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("LocalSession").field("id", &self.id).finish_non_exhaustive()
     }
 }

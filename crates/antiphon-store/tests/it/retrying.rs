@@ -1,4 +1,4 @@
-//! `Steady` finds out what became of writes whose answers were lost; `Flaky` loses them.
+//! `Retrying` finds out what became of writes whose answers were lost; `Flaky` loses them.
 
 use std::{
     sync::{
@@ -9,8 +9,8 @@ use std::{
 };
 
 use antiphon_store::{
-    Bus, Depth, Error, Memory, MemoryStore, NewJob, Pushed, Queue, QueueConfig, Result, Revision, Steady,
-    SteadyConfig, Store, Subscription,
+    Bus, Depth, Error, Memory, MemoryStore, NewJob, Pushed, Queue, QueueConfig, Result, Retrying,
+    RetryingConfig, Revision, Store, Subscription,
     flaky::{Flaky, FlakyConfig},
 };
 use async_trait::async_trait;
@@ -27,18 +27,18 @@ fn faults(seed: u64, [refused, lost, unreported]: [u64; 3]) -> FlakyConfig {
 }
 
 /// A connection that loses answers, and whoever makes up for it.
-type Connection = Steady<Flaky<MemoryStore>>;
+type Connection = Retrying<Flaky<MemoryStore>>;
 
-fn steady(store: &MemoryStore, config: FlakyConfig) -> Connection {
+fn retrying(store: &MemoryStore, config: FlakyConfig) -> Connection {
     // So few that some writes stay uncertain.
-    let mut attempts = SteadyConfig::default();
+    let mut attempts = RetryingConfig::default();
     attempts.attempts = 8;
-    Steady::new(Arc::new(Flaky::new(Arc::new(store.clone()), config))).with_config(attempts)
+    Retrying::new(Arc::new(Flaky::new(Arc::new(store.clone()), config))).with_config(attempts)
 }
 
-/// What `steady` writes, read without faults.
-fn plain(store: &MemoryStore) -> Steady<MemoryStore> {
-    Steady::new(Arc::new(store.clone()))
+/// What `retrying` writes, read without faults.
+fn plain(store: &MemoryStore) -> Retrying<MemoryStore> {
+    Retrying::new(Arc::new(store.clone()))
 }
 
 async fn value(store: &MemoryStore, key: &str) -> Option<Bytes> {
@@ -69,19 +69,19 @@ const ALL: [u64; 3] = [200, 200, 300];
 async fn write_is_reported_made_once_though_its_first_answer_was_lost() {
     for rates in [LOST, UNREPORTED] {
         let store = MemoryStore::default();
-        let create = steady(&store, once(rates).await).create("key", "one".into(), None).await.unwrap();
+        let create = retrying(&store, once(rates).await).create("key", "one".into(), None).await.unwrap();
         assert_eq!(store.get("key").await.unwrap().unwrap().revision, create);
 
         let update =
-            steady(&store, once(rates).await).update("key", "two".into(), None, create).await.unwrap();
+            retrying(&store, once(rates).await).update("key", "two".into(), None, create).await.unwrap();
         assert_eq!(store.get("key").await.unwrap().unwrap().revision, update);
         assert_eq!(value(&store, "key").await, Some("two".into()));
 
         let entries = vec![Bytes::from("a"), Bytes::from("b")];
-        assert_eq!(steady(&store, once(rates).await).append("log", 0, entries.clone()).await.unwrap(), 2);
+        assert_eq!(retrying(&store, once(rates).await).append("log", 0, entries.clone()).await.unwrap(), 2);
         assert_eq!(plain(&store).read("log", 0, 10).await.unwrap(), entries);
 
-        steady(&store, once(rates).await).delete("key", update).await.unwrap();
+        retrying(&store, once(rates).await).delete("key", update).await.unwrap();
         assert_eq!(store.get("key").await.unwrap(), None);
     }
 }
@@ -90,11 +90,11 @@ async fn write_is_reported_made_once_though_its_first_answer_was_lost() {
 async fn outcome_that_another_writer_hides_stays_uncertain() {
     let store = MemoryStore::default();
     let first = plain(&store).create("key", "theirs".into(), None).await.unwrap();
-    let created = steady(&store, once(LOST).await).create("key", "ours".into(), None).await;
+    let created = retrying(&store, once(LOST).await).create("key", "ours".into(), None).await;
     assert!(matches!(created, Err(Error::Backend { .. })), "{created:?}");
 
     plain(&store).update("key", "theirs again".into(), None, first).await.unwrap();
-    let updated = steady(&store, once(LOST).await).update("key", "ours".into(), None, first).await;
+    let updated = retrying(&store, once(LOST).await).update("key", "ours".into(), None, first).await;
     assert!(matches!(updated, Err(Error::Backend { .. })), "{updated:?}");
     assert_eq!(value(&store, "key").await, Some("theirs again".into()));
 }
@@ -103,7 +103,7 @@ async fn outcome_that_another_writer_hides_stays_uncertain() {
 async fn lost_place_in_a_log_is_known_to_be_lost() {
     let store = MemoryStore::default();
     plain(&store).append("log", 0, vec!["theirs".into()]).await.unwrap();
-    let appended = steady(&store, once(LOST).await).append("log", 0, vec!["ours".into()]).await;
+    let appended = retrying(&store, once(LOST).await).append("log", 0, vec!["ours".into()]).await;
     assert!(matches!(appended, Err(Error::LogConflict { found: 1, .. })), "{appended:?}");
 }
 
@@ -112,7 +112,7 @@ async fn deletion_is_not_reported_while_the_record_is_there() {
     for seed in 0..SEEDS {
         let store = MemoryStore::default();
         let revision = store.create("key", "x".into(), None).await.unwrap();
-        let deleted = steady(&store, faults(seed, ALL)).delete("key", revision).await;
+        let deleted = retrying(&store, faults(seed, ALL)).delete("key", revision).await;
         let there = store.get("key").await.unwrap().is_some();
         match deleted {
             Ok(()) => assert!(!there, "seed {seed}: it was said to be deleted"),
@@ -126,13 +126,13 @@ async fn deletion_is_not_reported_while_the_record_is_there() {
 async fn job_is_pushed_and_acknowledged_once_though_the_first_answers_were_lost() {
     for rates in [LOST, UNREPORTED] {
         let queue = Arc::new(Memory::default().queue(QueueConfig::default()));
-        let flaky = async || Steady::new(Arc::new(Flaky::new(Arc::clone(&queue), once(rates).await)));
+        let flaky = async || Retrying::new(Arc::new(Flaky::new(Arc::clone(&queue), once(rates).await)));
         assert_eq!(flaky().await.push("work", NewJob::new("a", "x")).await.unwrap(), Pushed::Added);
         let job = queue.lease("work", 10, Duration::ZERO).await.unwrap().pop().unwrap();
         flaky().await.ack(&job.lease).await.unwrap();
         assert_eq!(queue.depth("work").await.unwrap(), Depth::default());
         // Without a lost answer, a lost lease is one.
-        let again = Steady::new(Arc::clone(&queue)).ack(&job.lease).await;
+        let again = Retrying::new(Arc::clone(&queue)).ack(&job.lease).await;
         assert!(matches!(again, Err(Error::LeaseLost { .. })), "{again:?}");
     }
 }
@@ -147,8 +147,8 @@ async fn race(
     for seed in 0..SEEDS {
         let store = MemoryStore::default();
         plain(&store).create("key", "before".into(), None).await.expect("memory does not fail");
-        let one = write(steady(&store, faults(2 * seed, ALL)), "one");
-        let two = write(steady(&store, faults(2 * seed + 1, ALL)), "two");
+        let one = write(retrying(&store, faults(2 * seed, ALL)), "one");
+        let two = write(retrying(&store, faults(2 * seed + 1, ALL)), "two");
         let (one, two) = tokio::join!(one, two);
         let kept = kept(&store).await;
         for (who, ended) in [("one", &one), ("two", &two)] {
@@ -216,7 +216,7 @@ impl Bus for Away {
 async fn call_outlasts_a_failover_and_ends_when_its_patience_is_over() {
     let away = Arc::new(Away::default());
     let began = Instant::now();
-    let published = Steady::new(Arc::clone(&away)).publish("topic", Bytes::new()).await;
+    let published = Retrying::new(Arc::clone(&away)).publish("topic", Bytes::new()).await;
     assert!(published.is_err());
     let waited = began.elapsed();
     assert!((27..=30).contains(&waited.as_secs()), "by default it waits for {waited:?}");
@@ -225,25 +225,25 @@ async fn call_outlasts_a_failover_and_ends_when_its_patience_is_over() {
     let mut backend = memory.backend(QueueConfig::default()).with_patience(Duration::from_secs(3));
     backend.bus = away;
     let began = Instant::now();
-    assert!(backend.steady().bus.publish("topic", Bytes::new()).await.is_err());
+    assert!(backend.retrying().bus.publish("topic", Bytes::new()).await.is_err());
     assert!(began.elapsed() <= Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn call_is_made_a_bounded_number_of_times_in_bounded_time() {
     let away = Arc::new(Away::default());
-    let mut config = SteadyConfig::default();
+    let mut config = RetryingConfig::default();
     (config.attempts, config.max_pause) = (6, Duration::from_millis(40));
-    let steady = Steady::new(Arc::clone(&away)).with_config(config);
+    let retrying = Retrying::new(Arc::clone(&away)).with_config(config);
     let began = Instant::now();
-    let published = steady.publish("topic", Bytes::new()).await;
+    let published = retrying.publish("topic", Bytes::new()).await;
     assert!(matches!(published, Err(Error::Backend { .. })), "{published:?}");
     assert_eq!(away.0.load(Ordering::Relaxed), 6);
     // 10, 20, and then 40 three times; a random part, up to half, is taken off.
     let waited = began.elapsed();
     assert!((75..=155).contains(&waited.as_millis()), "{waited:?}");
 
-    let subscribed = steady.subscribe("topic").await;
+    let subscribed = retrying.subscribe("topic").await;
     assert!(matches!(subscribed, Err(Error::Busy { .. })), "{subscribed:?}");
     assert_eq!(away.0.load(Ordering::Relaxed), 12);
 }
@@ -251,9 +251,9 @@ async fn call_is_made_a_bounded_number_of_times_in_bounded_time() {
 #[tokio::test(start_paused = true)]
 async fn refusal_is_not_made_again() {
     let away = Arc::new(MemoryStore::default());
-    let steady = Steady::new(away);
+    let retrying = Retrying::new(away);
     let began = Instant::now();
-    let refused = steady.get("not a name").await;
+    let refused = retrying.get("not a name").await;
     assert!(matches!(refused, Err(Error::BadName { .. })), "{refused:?}");
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
