@@ -19,6 +19,7 @@ mod requirements;
 mod source;
 mod threats;
 mod verify;
+mod words;
 #[cfg(test)]
 mod workflow;
 
@@ -45,6 +46,8 @@ enum Chore {
     Threats,
     /// Check everything a change must pass; this is what CI runs.
     Verify(verify::Options),
+    /// Show how many sentences have a habit that the style guide advises against, and reject more of them.
+    Words(words::Options),
     #[command(flatten)]
     Lab(lab::Lab),
 }
@@ -70,6 +73,7 @@ fn run(chore: &Chore) -> Result<ExitCode> {
         Chore::Requirements => requirements::main()?,
         Chore::Threats => threats::main()?,
         Chore::Verify(options) => verify::main(options)?,
+        Chore::Words(options) => words::main(options)?,
         Chore::Lab(_) => return lab::run(),
     }
     Ok(ExitCode::SUCCESS)

@@ -52,10 +52,11 @@ enum Outcome {
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut verification = Verification { project: Project::open()?, fixtures: None };
-    let quick: [(&str, Check); 13] = [
+    let quick: [(&str, Check); 14] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
+        ("words", |it| Ok(Outcome::Found(crate::words::check(&it.project)?))),
         ("layers", |it| Ok(Outcome::Found(crate::layers::check(&it.project)?))),
         ("threat model", |it| Ok(Outcome::Found(crate::threats::check(&it.project)?))),
         ("book", |it| Ok(Outcome::Found(crate::book::check(&it.project)?))),

@@ -17,7 +17,7 @@ use crate::{
     target::{ConnectionArgs, Revision},
 };
 
-/// Connect to a server, show what it is, and keep it under a name. Alone: list what is kept.
+/// Connect to a server, show its capabilities, and save it under a name. Without arguments, list the saved servers.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,22 +26,22 @@ Examples:
   antiphon connect
   antiphon connect --remove weather")]
 pub(crate) struct Connect {
-    /// What to call it.
+    /// The name to save the server under.
     #[arg(value_name = "NAME", requires = "server")]
     name: Option<String>,
-    /// Its URL, or its program with arguments. Put `--` before a program that has flags of its own.
+    /// The server's URL, or a program with its arguments. Put `--` before a program that has flags.
     #[arg(value_name = "URL|COMMAND")]
     server: Vec<String>,
-    /// Only look; keep nothing.
+    /// Connect and show the server, but do not save it.
     #[arg(long, requires = "name")]
     dry_run: bool,
-    /// Take the place of a server that has this name already.
+    /// Replace the server that already has this name.
     #[arg(long, requires = "name")]
     replace: bool,
-    /// No longer keep this one.
+    /// Delete a saved server.
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     remove: Option<String>,
-    /// A variable for the program's environment, `NAME=value`. May be given several times.
+    /// Set an environment variable of the program, as `NAME=value`. Can be given more than once.
     #[arg(long, value_name = "NAME=VALUE", requires = "name")]
     env: Vec<String>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ impl Connect {
             self.may_keep(app, name)?;
         }
         let definition = self.definition(app)?;
-        // What is in the definition now is not said twice.
+        // The definition already contains the headers, so do not send them twice.
         let reach = ConnectionArgs { header: Vec::new(), ..self.reach.clone() };
         let host = App::host().with_lifecycle(definition.lifecycle()?).build();
         let connection = host.connect(definition.endpoint(&reach, app.verbose)?).await?;
@@ -110,7 +110,7 @@ impl Connect {
             },
             [] => return Err(Misused("say where it is: its URL, or its command".into()).into()),
         };
-        // It is kept for other folders than this one.
+        // The definition is also used from other folders, so it needs an absolute path.
         if let Some(program) = &mut definition.command
             && program.contains(std::path::MAIN_SEPARATOR)
             && let Ok(path) = std::path::absolute(&*program)
@@ -140,7 +140,7 @@ fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String,
         let name = name.trim();
         (!name.is_empty()).then(|| (name.to_owned(), value.trim_start().to_owned()))
     };
-    // What was meant to be a value is not repeated: it may be a secret.
+    // The error does not repeat the text, because it can contain a secret.
     texts.iter().map(|text| Ok(pair(text).ok_or_else(|| Misused(format!("write it as {form}")))?)).collect()
 }
 

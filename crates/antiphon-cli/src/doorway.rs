@@ -1,7 +1,7 @@
-//! The way from the command to the browser.
+//! Opens a page with a secret in its URL in the browser.
 //!
-//! A program's arguments can be read by everybody on the machine, and the page's address has a secret. So the browser
-//! is given a file that only its owner can read, and the file sends it on.
+//! All users of the machine can read a program's arguments, so the URL must not be an argument. The browser opens a
+//! file that only its owner can read, and the file redirects to the URL.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -12,14 +12,14 @@ use std::{
 
 use anyhow::Result;
 
-/// A folder with a file that leads to the page. Both are gone when it is dropped.
+/// A folder with a file that redirects to the page. Drop deletes both.
 pub(crate) struct Doorway {
     folder: PathBuf,
 }
 
 impl Doorway {
-    /// Opens an address in the person's browser. It must be written as a [`url::Url`] writes it: without quotes and
-    /// angles, which HTML would read as its own.
+    /// Opens a URL in the user's browser. The URL must have the form that [`url::Url`] prints: without quotes and
+    /// angle brackets, which are special in HTML.
     pub(crate) fn open(url: &str, title: &str) -> Result<Self> {
         let mut name = [0; 8];
         getrandom::fill(&mut name)?;
@@ -27,7 +27,7 @@ impl Doorway {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        // Fails if it is there already, so it is ours.
+        // This fails if the folder exists, so no other user created it.
         builder.create(&folder)?;
         let doorway = Self { folder };
         let file = doorway.folder.join("open.html");
@@ -36,7 +36,7 @@ impl Doorway {
         Ok(doorway)
     }
 
-    /// Leaves it, for a browser that is slower than we are.
+    /// Keeps the file, for a browser that opens it after the CLI has ended.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -44,7 +44,7 @@ impl Doorway {
 
 impl Drop for Doorway {
     fn drop(&mut self) {
-        // What is left behind is a token that nobody takes any more.
+        // An error is harmless: the file then contains a token that is no longer valid.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! How a command ends.
+//! Exit codes of the CLI.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use antiphon_host::Error as HostError;
 
 use crate::{print::clean, secrets};
 
-/// What `antiphon --help` says of it.
+/// The exit codes in `antiphon --help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
@@ -15,18 +15,18 @@ Exit codes:
   3    there is no such thing, or there was nothing to do
   4    the tool answered with an error
   5    a question was declined, or nobody was there to answer it
-  6    the server cannot be reached, or does not let you in
+  6    the server cannot be reached, or rejects the credentials
   130  interrupted";
 
-/// How a command ended that did not fail.
+/// The outcome of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// There is no such thing, or there was nothing to do.
+    /// The requested item does not exist, or there was nothing to do.
     Nothing,
-    /// The tool answered with an error, which was printed.
+    /// The tool returned an error, and the CLI printed it.
     ToolFailed,
-    /// A question was declined, or nobody was there to answer it.
+    /// A question was declined, or no user was present to answer it.
     Unanswered,
     Interrupted,
 }
@@ -43,7 +43,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// A command that cannot be carried out as it was given. It ends with 2, like the mistakes that `clap` finds.
+/// A usage error. The exit code is 2, as for usage errors that `clap` finds.
 #[derive(Debug)]
 pub(crate) struct Misused(pub(crate) String);
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Misused {
 
 impl std::error::Error for Misused {}
 
-/// A server that cannot be reached, or does not let us in. It ends with 6.
+/// The server is not reachable or rejects the credentials. The exit code is 6.
 #[derive(Debug)]
 pub(crate) struct Unreachable(pub(crate) String);
 
@@ -67,9 +67,9 @@ impl std::fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Ends with what went wrong, and what to do about it.
+/// Prints an error with a hint how to fix it, and returns the exit code.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    // What a server says may be in it.
+    // The error can contain text of a server.
     eprintln!("error: {}", clean(&told(error)));
     if let Some(hint) = hint(error) {
         eprintln!("hint: {hint}");
@@ -77,7 +77,7 @@ pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// An error without the keys that are in the address of a server.
+/// Formats an error without the secrets in a server's address.
 fn told(error: &anyhow::Error) -> String {
     let told = format!("{error:#}");
     match error.downcast_ref::<HostError>() {

@@ -1,4 +1,4 @@
-//! What all commands share.
+//! Options and state that all commands share.
 
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
@@ -8,33 +8,33 @@ use clap::Args;
 
 use crate::{config::Config, target::Target};
 
-/// Where the help of a command lists them, apart from its own.
+/// The heading of global options in the help of each command.
 const EVERYWHERE: &str = "Everywhere";
 
-/// After which time of silence something is said.
+/// The time after which the CLI prints that it is still connecting.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What can be said to every command.
+/// Global options.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Print JSON, for programs to read.
+    /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
-    /// The folder with `config.toml` and `servers.json` [default: the platform's usual place].
+    /// Set the folder of `config.toml` and `servers.json` [default: the platform's configuration folder].
     #[arg(long, global = true, value_name = "FOLDER", env = "ANTIPHON_CONFIG_DIR", hide_env_values = true, help_heading = EVERYWHERE)]
     pub(crate) config: Option<PathBuf>,
-    /// Show what servers write to their log and to standard error.
+    /// Show the log messages and the standard error output of servers.
     #[arg(long, short, global = true, help_heading = EVERYWHERE)]
     pub(crate) verbose: bool,
 }
 
-/// The program, set up.
+/// The state that all commands share.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// Whether a program reads what is printed.
+    /// Whether to print JSON.
     pub(crate) json: bool,
     pub(crate) verbose: bool,
-    /// Whether a person sits there and can be asked.
+    /// Whether a terminal is present, so that the CLI can ask the user.
     pub(crate) interactive: bool,
     pub(crate) config: Config,
 }
@@ -47,12 +47,12 @@ impl App {
         Ok(Self { json, verbose, interactive, config })
     }
 
-    /// A host that answers nothing yet.
+    /// Returns a host builder without capabilities.
     pub(crate) fn host() -> HostBuilder {
         Host::builder("antiphon", env!("CARGO_PKG_VERSION"))
     }
 
-    /// Connects with a host.
+    /// Connects to a server.
     pub(crate) async fn connect(&self, target: &Target, host: HostBuilder) -> Result<Connection> {
         let host = host.with_lifecycle(target.lifecycle(&self.config)?).build();
         let connecting = host.connect(target.endpoint(&self.config, self.verbose)?);
@@ -61,7 +61,7 @@ impl App {
             connected = &mut connecting => return Ok(connected?),
             () = tokio::time::sleep(PATIENCE) => {}
         }
-        // It may well be at work: `npx` downloads, `cargo run` compiles.
+        // The server can still be starting: `npx` downloads, `cargo run` compiles.
         eprintln!("still waiting for the server; `--verbose` shows what it says, Ctrl-C ends it");
         Ok(connecting.await?)
     }

@@ -1,4 +1,4 @@
-//! The `antiphon` command.
+//! The `antiphon` CLI.
 #![expect(clippy::print_stderr, reason = "a command prints")]
 
 mod call;
@@ -36,7 +36,7 @@ use crate::{
     global::{App, Global},
 };
 
-/// Talk to MCP servers: call their tools, answer what they ask, look at their results and runs.
+/// Call the tools of MCP servers, answer their questions, and inspect results and runs.
 #[derive(Debug, Parser)]
 #[command(name = "antiphon", version, after_long_help = exit::HELP, arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -94,14 +94,15 @@ fn main() -> ExitCode {
     let ended = App::new(global).and_then(|app| {
         runtime.block_on(async {
             tokio::select! {
-                // First, so that the handler is there before the command leaves anything to remove.
+                // Poll Ctrl-C first, so that its handler is installed before the command creates files that it must
+                // remove.
                 biased;
                 _ = tokio::signal::ctrl_c() => Ok(Outcome::Interrupted),
                 ended = command.run(&app) => ended,
             }
         })
     });
-    // A form may still sit on a thread of its own and read the terminal; nobody waits for it.
+    // A form can still wait for the terminal in a blocking thread. Do not wait for that thread.
     runtime.shutdown_background();
     match ended {
         Ok(_) if print::is_lost() => ExitCode::FAILURE,

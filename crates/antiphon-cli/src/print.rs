@@ -1,4 +1,4 @@
-//! What people and programs read.
+//! Prints output for users and programs.
 
 use std::{
     fmt::Write as _,
@@ -9,24 +9,24 @@ use std::{
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use serde_json::Value;
 
-/// A table without lines, that fits the terminal.
+/// Creates a table without borders that fits the terminal.
 pub(crate) fn table<const N: usize>(heads: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(heads);
     table
 }
 
-/// A table as text, without spaces at the ends of its lines.
+/// Formats a table without trailing spaces.
 pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// A value for programs, or text for people.
+/// Prints `value` as JSON if `json` is set, and `text` if not.
 pub(crate) fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
     if json { self::json(&format!("{value:#}")) } else { line(&text()) }
 }
 
-/// A line on standard output. Whoever reads it may have had enough (`| head`): that is no failure.
+/// Prints a line to standard output. A closed pipe (`| head`) is not an error.
 pub(crate) fn line(text: &str) {
     if let Err(error) = writeln!(io::stdout(), "{text}")
         && error.kind() != io::ErrorKind::BrokenPipe
@@ -36,28 +36,28 @@ pub(crate) fn line(text: &str) {
     }
 }
 
-/// Whether something could not be printed.
+/// Whether a write to standard output failed.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Whether something could not be printed, and not because nobody wanted it.
+/// Returns whether a write to standard output failed for another reason than a closed pipe.
 pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Text from a server, made safe to print: without what would move the cursor, colour the screen, show text in another
-/// order than it has, or hide text from whoever reads it.
+/// Makes text of a server safe to print. Replaces characters that move the cursor, colour the screen, reorder text or
+/// hide it.
 pub(crate) fn clean(text: &str) -> String {
     let replaced = |c: char| is_deceptive(c) && c != '\n' && c != '\t' && !joins(c);
     text.chars().map(|c| if replaced(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// A line of JSON on standard output.
+/// Prints JSON to standard output.
 pub(crate) fn json(json: &str) {
     line(&clean_json(json));
 }
 
-/// JSON, safe to print: what could deceive whoever reads it is escaped, so the value stays the same. Outside strings
-/// JSON has no such characters but white space.
+/// Makes JSON safe to print. Deceptive characters are escaped, so the value stays the same. Outside strings, JSON
+/// contains no such characters except white space.
 fn clean_json(json: &str) -> String {
     let mut cleaned = String::with_capacity(json.len());
     for c in json.chars() {
@@ -74,19 +74,20 @@ fn clean_json(json: &str) -> String {
     cleaned
 }
 
-/// Whether a character steers a terminal, turns text round, or is not seen: controls, directions, zero width, tags.
+/// Returns whether a character controls a terminal, reorders text, or is invisible: controls, directions, zero width,
+/// tags.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Whether a character joins others, as scripts and emoji need it: text without it would be another.
+/// Returns whether a character joins others. Some scripts and emoji need it.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
 
-/// The first line of a text.
+/// Returns the first line of a text, safe to print.
 pub(crate) fn first_line(text: &str) -> String {
     clean(text.lines().next().unwrap_or_default())
 }

@@ -22,9 +22,9 @@ use crate::{
 pub(crate) struct Prompts {
     #[command(flatten)]
     target: Target,
-    /// Get this one.
+    /// The prompt to get.
     name: Option<String>,
-    /// An argument of the prompt. May be given several times.
+    /// Set an argument of the prompt. Can be given more than once.
     #[arg(long = "arg", value_name = "NAME=VALUE", requires = "name")]
     arguments: Vec<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `docs/reference/cli.md` is what `clap` says of the command, and a test says when it is not.
+//! Tests that `docs/reference/cli.md` contains the help texts that `clap` generates.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const HEAD: &str = "\
 What `antiphon` and each of its subcommands say with `--help`.
 [The guide](../guides/command.md) shows them at work.
 ";
-/// As wide as a terminal of which nothing is known.
+/// The width that `clap` uses if the terminal's width is unknown.
 const WIDTH: usize = 100;
 
 fn page() -> String {
@@ -24,7 +24,7 @@ fn page() -> String {
     page
 }
 
-/// What is in somebody's environment is not in the page.
+/// Hides the values of environment variables, which must not be in the reference.
 fn without_values(command: Command) -> Command {
     command.mut_args(|argument| argument.hide_env_values(true)).mut_subcommands(without_values)
 }

@@ -23,12 +23,12 @@ use crate::{
 pub(crate) struct Resources {
     #[command(flatten)]
     target: Target,
-    /// Read this one.
+    /// The URI of the resource to read.
     uri: Option<String>,
-    /// List the templates that URIs can be made from.
+    /// List the templates for URIs instead of the resources.
     #[arg(long, conflicts_with = "uri")]
     templates: bool,
-    /// Write it to a file. If it has several parts, the first.
+    /// Write the resource to this file. If it has several parts, write only the first.
     #[arg(long, value_name = "FILE", requires = "uri")]
     save: Option<PathBuf>,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::{
     print, stdin,
 };
 
-/// Look into a `requestState`, with its key.
+/// Inspect a sealed state (`requestState`) with its encryption key.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  antiphon seal inspect \"$STATE\" --server shop --tool checkout")]
 pub(crate) struct Seal {
@@ -24,7 +24,7 @@ enum Command {
     Inspect(Inspect),
 }
 
-/// Open a seal, and say what travels in it.
+/// Decrypt a sealed state and show its contents.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -32,27 +32,28 @@ Example:
 
 A seal is bound to its call, so all of the call must be given as it was made.")]
 struct Inspect {
-    /// The `requestState`; `-` reads standard input.
+    /// The `requestState`. `-` reads standard input.
     state: String,
-    /// The server's keys, `1=<64 hex digits>`, several with commas. Better in the environment than on the command line.
+    /// Set the server's encryption keys, as `1=<64 hex digits>`, separated by commas. Prefer the environment
+    /// variable.
     #[arg(long, env = "ANTIPHON_KEYS", hide_env_values = true)]
     keys: Option<String>,
-    /// The server's name, or its `SealConfig::with_audience`.
+    /// Set the server's name, or its `SealConfig::with_audience`.
     #[arg(long)]
     server: String,
-    /// The tool that was called; of a prompt its name, of a resource its URI.
+    /// Set the tool of the call. For a prompt, use its name. For a resource, use its URI.
     #[arg(long)]
     tool: String,
-    /// The arguments of the call, as JSON.
+    /// Set the arguments of the call, as JSON.
     #[arg(long, default_value = "{}")]
     arguments: String,
-    /// Who called, where the server tells callers apart.
+    /// Set the principal of the call, if the server authenticates callers.
     #[arg(long, default_value = "", hide_default_value = true)]
     principal: String,
-    /// What was called.
+    /// Set the method of the call.
     #[arg(long, default_value = "tools/call")]
     method: String,
-    /// Show the values, too. They may be secrets of the caller's.
+    /// Show the values too. They can contain secrets of the caller.
     #[arg(long)]
     values: bool,
 }

@@ -1,16 +1,16 @@
-//! What is not shown of a server: passwords, keys and tokens in its address or its command.
+//! Hides passwords, keys and tokens in the address or the command of a server.
 
-/// What stands in their place.
+/// The replacement for a secret.
 const HIDDEN: &str = "***";
 
-/// A URL without its password and the values of its query, where keys often are.
+/// Hides the password of a URL and the values of its query, which often contain keys.
 pub(crate) fn in_url(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
     let names: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
     if url.password().is_none() && url.username().is_empty() && names.is_empty() {
         return text.to_owned();
     }
-    // A lone user name is often a token.
+    // A user name without a password is often a token.
     let hidden = match (url.password().is_some(), url.username().is_empty()) {
         (true, _) => url.set_password(Some(HIDDEN)),
         (false, false) => url.set_username(HIDDEN),
@@ -25,12 +25,12 @@ pub(crate) fn in_url(text: &str) -> String {
     url.into()
 }
 
-/// A text that names a URL, without what is secret in that URL.
+/// Hides the secrets of `url` in a text that contains it.
 pub(crate) fn in_text(text: &str, url: &str) -> String {
     text.replace(url, &in_url(url))
 }
 
-/// The arguments of a program, without those that are secrets by the name of their flag.
+/// Hides the arguments of a program whose flags have the name of a secret.
 pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
     let mut follows = false;
     let mut shown = Vec::new();

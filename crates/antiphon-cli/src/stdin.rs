@@ -1,8 +1,8 @@
-//! What comes on standard input.
+//! Reads standard input.
 
 use anyhow::{Context as _, Result};
 
-/// All of it. On a thread of its own, so that Ctrl-C is heard while nothing comes.
+/// Reads standard input to its end, on a blocking thread, so that Ctrl-C works during the read.
 pub(crate) async fn read() -> Result<String> {
     tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()))
         .await?

@@ -1,4 +1,4 @@
-//! Which server is meant.
+//! Selects a server.
 
 use antiphon_host::{Endpoint, HttpEndpoint, Lifecycle};
 use antiphon_transport::revision;
@@ -10,7 +10,7 @@ use crate::{
     exit::Misused,
 };
 
-/// Which server is meant, and how it is reached.
+/// A server, and how to connect to it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Target {
     /// The server: its name in the configuration, its URL, or a program with its arguments, in quotes.
@@ -20,33 +20,34 @@ pub(crate) struct Target {
     pub(crate) reach: ConnectionArgs,
 }
 
-/// How a server is reached.
+/// Options to connect to a server.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectionArgs {
-    /// A header to send along, `Name: value`. May be given several times.
+    /// Send this header, as `Name: value`. Can be given more than once.
     #[arg(long, value_name = "HEADER", help_heading = "Connection")]
     pub(crate) header: Vec<String>,
-    /// A bearer token, instead of the server's own `Authorization`. Better in `ANTIPHON_TOKEN` than on the command line,
-    /// where others see it; from there it is taken for servers that have no `Authorization` of their own.
+    /// Send this bearer token instead of the configured `Authorization`. Prefer `ANTIPHON_TOKEN`, because other users
+    /// can see the command line. The variable is not used for servers with a configured `Authorization` or from
+    /// `.mcp.json`.
     #[arg(long, help_heading = "Connection")]
     pub(crate) token: Option<String>,
-    /// The URL is one of the HTTP+SSE of 2024-11-05, which came before streamable HTTP.
+    /// Use HTTP+SSE of 2024-11-05, the predecessor of streamable HTTP.
     #[arg(long, help_heading = "Connection")]
     pub(crate) sse: bool,
-    /// Which revision of MCP to speak [default: the newest both know].
+    /// Use this protocol revision [default: the newest that both sides support].
     #[arg(long, value_enum, help_heading = "Connection")]
     pub(crate) revision: Option<Revision>,
 }
 
 const AUTHORIZATION: &str = "Authorization";
 
-/// A revision of MCP.
+/// A protocol revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Revision {
-    /// Without sessions: the server asks in its answers.
+    /// Without sessions: the server sends questions in its responses.
     #[value(name = revision::ROUNDS)]
     Modern,
-    /// With a session: the server asks while the call is under way.
+    /// With a session: the server sends questions during the call.
     #[value(name = revision::SESSION)]
     Legacy,
 }
@@ -62,7 +63,7 @@ impl Revision {
 }
 
 impl Target {
-    /// What the configuration has of it, or what the words themselves say.
+    /// Returns the server's definition from the configuration, or parses the argument.
     pub(crate) fn definition(&self, config: &Config) -> Result<Definition> {
         Ok(Definition::find(&self.server, config)?.reached(&self.reach))
     }
@@ -78,9 +79,9 @@ impl Target {
 }
 
 impl Definition {
-    /// A server by its name in the configuration, its URL, or its command.
+    /// Finds a server by its name in the configuration, its URL, or its command.
     pub(crate) fn find(server: &str, config: &Config) -> Result<Self> {
-        // An address is what it says, whatever a file calls so.
+        // A URL is always used as such, even if a configured server has that name.
         if server.contains("://") && !server.contains(' ') {
             return Self::at(server);
         }
@@ -98,7 +99,7 @@ impl Definition {
         }
     }
 
-    /// As the command line has it.
+    /// Applies the options of the command line.
     pub(crate) fn reached(mut self, reach: &ConnectionArgs) -> Self {
         if reach.sse && self.url.is_some() {
             self.kind = Some("sse".to_owned());
@@ -106,7 +107,7 @@ impl Definition {
         self
     }
 
-    /// A server by its URL.
+    /// Returns the definition of a server at a URL.
     pub(crate) fn at(server: &str) -> Result<Self> {
         let url =
             url::Url::parse(server).map_err(|error| Misused(format!("`{server}` is no URL: {error}")))?;
@@ -117,7 +118,7 @@ impl Definition {
         Ok(Self { url: Some(server.to_owned()), ..Self::default() })
     }
 
-    /// How it is reached.
+    /// Returns the endpoint of the server.
     pub(crate) fn endpoint(&self, reach: &ConnectionArgs, verbose: bool) -> Result<Endpoint> {
         let this = self.expanded()?;
         match this.kind()? {
@@ -134,9 +135,9 @@ impl Definition {
         }
     }
 
-    /// What is sent along: the server's own headers, those of the command line, and one `Authorization` at most.
+    /// Returns the headers of the configuration and of the command line, with at most one `Authorization`.
     pub(crate) fn all_headers(&self, reach: &ConnectionArgs) -> Result<Vec<(String, String)>> {
-        // What was meant to be a value is not repeated: it may be a secret.
+        // The error does not repeat the text, because it can contain a secret.
         let split = |header: &String| {
             let (name, value) = header.split_once(':')?;
             Some((name.trim().to_owned(), value.trim().to_owned()))
@@ -158,7 +159,7 @@ impl Definition {
         Ok(headers)
     }
 
-    /// Nobody may believe that a token was sent that was not.
+    /// Returns an error if there are headers or a token, because these transports would not send them.
     fn without_headers(&self, reach: &ConnectionArgs) -> Result<()> {
         if reach.token.is_none() && reach.header.is_empty() && self.headers.is_empty() {
             return Ok(());
@@ -172,7 +173,7 @@ impl Definition {
         let program = program.to_owned();
         Endpoint::child(program.clone(), move || {
             let mut command = tokio::process::Command::new(&program);
-            // They are for us, and for no program that we start.
+            // These secrets are for the CLI, not for programs that it starts.
             for own in ["ANTIPHON_TOKEN", "ANTIPHON_KEYS", "ANTIPHON_OPERATORS_TOKEN"] {
                 command.env_remove(own);
             }

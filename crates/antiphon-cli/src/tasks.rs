@@ -15,7 +15,7 @@ use crate::{
     target::Target,
 };
 
-/// List, follow and cancel tasks: calls that go on without us.
+/// List, show, follow and cancel tasks: calls that run in the background.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  antiphon tasks show reports 01HZX3\n  antiphon tasks follow reports 01HZX3\n  antiphon tasks cancel reports 01HZX3"
@@ -27,36 +27,36 @@ pub(crate) struct Tasks {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List a server's tasks. Servers of 2026-07-28 have no such list.
+    /// List a server's tasks. Servers of 2026-07-28 do not have this list.
     #[command(after_help = "Example:\n  antiphon tasks list reports")]
     List {
         #[command(flatten)]
         target: Target,
     },
-    /// Show how far a task has come.
+    /// Show the status of a task.
     #[command(after_help = "Example:\n  antiphon tasks show reports 01HZX3")]
     Show {
         #[command(flatten)]
         target: Target,
-        /// The task, as `antiphon call --task` names it.
+        /// The ID of the task, as `antiphon call --task` prints it.
         id: String,
     },
-    /// Wait for a task, answer what it asks, and print its result.
+    /// Wait for a task, answer its questions, and print its result.
     #[command(after_help = "Example:\n  antiphon tasks follow reports 01HZX3")]
     Follow {
         #[command(flatten)]
         target: Target,
-        /// The task, as `antiphon call --task` names it.
+        /// The ID of the task, as `antiphon call --task` prints it.
         id: String,
         #[command(flatten)]
         answering: Answering,
     },
-    /// Ask the server to end a task.
+    /// Request the cancellation of a task.
     #[command(after_help = "Example:\n  antiphon tasks cancel reports 01HZX3")]
     Cancel {
         #[command(flatten)]
         target: Target,
-        /// The task, as `antiphon call --task` names it.
+        /// The ID of the task, as `antiphon call --task` prints it.
         id: String,
     },
 }
@@ -94,7 +94,7 @@ impl Tasks {
     }
 }
 
-/// What a server says that does not know a method, or not for us.
+/// Error code of a server that does not support a method, or not for this client.
 const METHOD_NOT_FOUND: i32 = -32601;
 
 async fn list(app: &App, connection: &Connection) -> Result<Outcome> {

@@ -22,13 +22,13 @@ use crate::{
 pub(crate) struct Tools {
     #[command(flatten)]
     target: Target,
-    /// Show this one: what it does, and what it takes.
+    /// The tool to show, with its description and arguments.
     tool: Option<String>,
 }
 
 impl Tools {
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
-        // Some servers show a tool that asks only to who can be asked, as `call` can.
+        // Declare the capabilities of `call`, because some servers list tools with questions only for such hosts.
         let connection = app.connect(&self.target, person::declaring(app)).await?;
         if let Some(name) = &self.tool {
             let Some(tool) = call::find(&connection, name, &self.target.server).await? else {
@@ -56,7 +56,7 @@ fn all(tools: &[Tool]) -> String {
     trimmed(&table)
 }
 
-/// The first line of a description, as far as a list has room for it.
+/// Returns the first line of a description, cut to `LONGEST` characters.
 fn clipped(text: &str) -> String {
     let line = first_line(text);
     match line.char_indices().nth(LONGEST) {
@@ -67,7 +67,7 @@ fn clipped(text: &str) -> String {
 
 const LONGEST: usize = 90;
 
-/// What a tool says of itself in a few words. They are its own words: nobody has checked them.
+/// Returns hints that the server declares about a tool. They are not verified.
 fn hints(tool: &Tool) -> Vec<&'static str> {
     let tasks = follow::task_support(tool);
     let tool = json!(tool);
@@ -119,7 +119,7 @@ fn arguments(flags: &[Flag]) -> String {
     trimmed(&table)
 }
 
-/// A call that could be made.
+/// Returns an example call.
 fn example(tool: &Tool, flags: &[Flag], server: &str) -> String {
     let mut words = vec![server.to_owned(), tool.name.to_string()];
     for Flag { field, name } in flags.iter().filter(|flag| flag.field.is_required()) {
@@ -136,7 +136,7 @@ fn example(tool: &Tool, flags: &[Flag], server: &str) -> String {
         };
         match &field.kind {
             Kind::Boolean if text == "true" => words.push(format!("--{name}")),
-            // What begins with `-` would be taken for a flag of its own.
+            // A value that starts with `-` would be parsed as a flag.
             kind if *kind == Kind::Boolean || text.starts_with('-') => words.push(format!("--{name}={text}")),
             _ => words.extend([format!("--{name}"), text]),
         }

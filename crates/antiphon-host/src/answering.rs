@@ -1,4 +1,4 @@
-//! Answers what a server asks, in a session or in a round.
+//! Answers the questions of a server, in sessions and in rounds.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     telemetry::Telling,
 };
 
-/// Everything a host can be asked.
+/// The handlers that answer the questions of a server.
 #[derive(Clone)]
 pub(crate) struct Answering {
     pub(crate) name: String,
@@ -36,23 +36,23 @@ pub(crate) struct Answering {
     pub(crate) telling: Telling,
 }
 
-/// A folder the person works in.
+/// A folder that the user works in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Root {
-    /// Where it is: a `file://` URI.
+    /// The location, as a `file://` URI.
     pub uri: String,
-    /// What people call it.
+    /// The name for users.
     pub name: Option<String>,
 }
 
 impl Root {
-    /// A folder.
+    /// Creates a root without a name.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), name: None }
     }
 
-    /// Says what people call it.
+    /// Sets the name for users. Default: none.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -60,11 +60,11 @@ impl Root {
     }
 }
 
-/// What a person's refusal looks like on the wire.
+/// The error code of a rejected sampling request.
 const REFUSED: i32 = -1;
 
 impl Answering {
-    /// What the host can be asked: what it was given, and nothing else; and that it follows tasks.
+    /// Returns the capabilities to declare: those with a handler, and tasks.
     pub(crate) fn capabilities(&self) -> Value {
         let mut capabilities = json!({});
         if self.sampling.is_some() {
@@ -83,12 +83,12 @@ impl Answering {
         if self.roots.is_some() {
             capabilities["roots"] = json!({});
         }
-        // A server may make a task of a call: the host follows it by itself.
+        // Servers can run calls as tasks. The host then follows the task.
         capabilities["extensions"] = json!({rmcp::model::TASKS_EXTENSION_ID: {}});
         capabilities
     }
 
-    /// Answers one request of a server's. `key` is the request's key in its round.
+    /// Answers one request of a server. `key` is the question key of the request in its round.
     pub(crate) async fn answer(
         &self,
         method: &str,
@@ -128,7 +128,8 @@ impl Answering {
             let (Some(pages), Some(page)) = (&self.pages, Page::read(params)) else {
                 return Err(undeclared("url"));
             };
-            // In a session, the server can tell when the user is done with the page. That can be before `open` returns.
+            // In a session, the server can report that the user has finished the page. The report can arrive before
+            // `open` returns.
             let visit = page.elicitation_id.clone().filter(|_| key.is_none());
             if let Some(id) = &visit {
                 self.visits.begin(id);
@@ -161,7 +162,7 @@ impl Answering {
         Ok(json!({"roots": roots}))
     }
 
-    /// A live request, as the SDK hands it over.
+    /// Answers a request that the SDK received in a session.
     async fn live<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -169,7 +170,7 @@ impl Answering {
         context: &RequestContext<RoleClient>,
     ) -> Result<T, ErrorData> {
         let mut params = write(params)?;
-        // The SDK takes `_meta` apart from the rest.
+        // The SDK separates `_meta` from the other parameters.
         if params.get("_meta").is_none()
             && let Ok(meta) = serde_json::to_value(&context.meta)
             && meta.as_object().is_some_and(|meta| !meta.is_empty())
@@ -184,7 +185,7 @@ impl Answering {
     }
 }
 
-/// The author's name in a key: `scope/name#2`.
+/// Returns the author's name in a question key: `name` in `branch/name#2`.
 fn name_of(key: &str) -> &str {
     let name = key.rsplit('/').next().unwrap_or(key);
     name.split(['#', '~']).next().unwrap_or(name)
@@ -204,7 +205,7 @@ impl ClientHandler for Answering {
             serde_json::from_value(self.capabilities()).unwrap_or_default();
         let about = rmcp::model::Implementation::new(self.name.clone(), self.version.clone());
         let mut config = ClientConfig::new(capabilities, about);
-        // What `initialize` proposes. The SDK would propose a revision that has no `initialize`.
+        // This is the revision that `initialize` proposes. The SDK would propose a revision that has no `initialize`.
         config.protocol_version = ProtocolVersion::V_2025_11_25;
         config
     }
@@ -263,7 +264,7 @@ impl ClientHandler for Answering {
     }
 }
 
-/// A progress token, as text.
+/// Returns a progress token as text.
 pub(crate) fn token(token: &rmcp::model::ProgressToken) -> String {
     token.0.to_string()
 }

@@ -1,4 +1,4 @@
-//! Where servers are, and how they are reached.
+//! Endpoints of servers, and how to connect to them.
 
 use std::{fmt, sync::Arc};
 
@@ -20,11 +20,11 @@ use crate::{
 
 pub(crate) type Running = RunningService<RoleClient, Answering>;
 
-/// Which revisions a connection may speak.
+/// The protocol revisions that a connection can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// The newest both know: 2026-07-28 is tried first.
+    /// The newest revision that both sides support. 2026-07-28 is tried first.
     #[default]
     Auto,
     /// 2026-07-28, without a session.
@@ -33,11 +33,11 @@ pub enum Lifecycle {
     Legacy,
 }
 
-/// A server that can be connected to, again and again.
+/// A server that a host can connect to repeatedly.
 #[derive(Clone)]
 pub struct Endpoint {
     name: String,
-    /// Where it is, if it is somewhere on a network.
+    /// The URL, if the server is on a network.
     #[cfg(feature = "results")]
     url: Option<String>,
     connector: Arc<dyn Connector>,
@@ -54,14 +54,14 @@ trait Connector: Send + Sync {
 }
 
 impl Endpoint {
-    /// A server behind streamable HTTP.
+    /// Creates an endpoint for streamable HTTP.
     #[cfg(feature = "http")]
     pub fn http(url: impl Into<String>) -> Self {
         crate::http::HttpEndpoint::new(url).into()
     }
 
-    /// A program that serves over its standard input and output. It is started anew for every
-    /// connection, and ends with it.
+    /// Creates an endpoint for a program that serves over its standard input and output. The program is started for
+    /// each connection, and ends with it.
     #[cfg(feature = "process")]
     pub fn command(
         program: impl Into<String>,
@@ -76,8 +76,8 @@ impl Endpoint {
         })
     }
 
-    /// The same for a program with an environment, a folder or a place for its log (its standard error) of its own.
-    /// `prepare` is asked for every connection.
+    /// Creates an endpoint for a program with a specific environment, folder or standard error. `prepare` is called
+    /// for each connection.
     #[cfg(feature = "process")]
     pub fn child(
         name: impl Into<String>,
@@ -86,7 +86,7 @@ impl Endpoint {
         Self::new(name, move || std::future::ready(crate::process::Process::start(prepare())))
     }
 
-    /// A server behind a WebSocket: `wss://mcp.example.com/ws`.
+    /// Creates an endpoint for a WebSocket: `wss://mcp.example.com/ws`.
     #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> Self {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
@@ -94,7 +94,8 @@ impl Endpoint {
         let url = url.into();
         Self::new(url.clone(), move || {
             let url = url.clone();
-            // The connection is made again by the host, which knows what may be asked twice.
+            // The host reconnects instead of the transport, because only the host can decide which requests to
+            // repeat.
             async move {
                 WebSocketClient::connect(&url, WebSocketClientConfig::default().with_reconnect(None)).await
             }
@@ -102,7 +103,7 @@ impl Endpoint {
         .at_its_name()
     }
 
-    /// A server of 2024-11-05 behind HTTP+SSE: `https://mcp.example.com/sse`.
+    /// Creates an endpoint for HTTP+SSE of 2024-11-05: `https://mcp.example.com/sse`.
     #[cfg(feature = "sse")]
     pub fn sse(url: impl Into<String>) -> Self {
         use antiphon_transport::sse::{SseClient, SseClientConfig};
@@ -115,8 +116,7 @@ impl Endpoint {
         .at_its_name()
     }
 
-    /// A server at the other end of a stream of bytes: a socket, a pipe, a duplex. `open` makes a new one
-    /// for every connection.
+    /// Creates an endpoint for a stream of bytes: a socket, a pipe, a duplex. `open` is called for each connection.
     pub fn stream<F, Fut, S, O>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -130,11 +130,11 @@ impl Endpoint {
         })
     }
 
-    /// A server behind a transport of any kind. `open` makes a new one for every connection.
+    /// Creates an endpoint for any transport. `open` is called for each connection.
     ///
-    /// The SDK drops the tasks of 2025-11-25 when it reads and writes messages. The other endpoints of this
-    /// type, and the transports of the crate `antiphon-transport`, carry them past it; what is opened here
-    /// is used as it is.
+    /// The SDK drops the tasks of 2025-11-25 when it reads and writes messages. The other endpoints of this type, and
+    /// the transports of the crate `antiphon-transport`, preserve them. A transport that is opened here is used
+    /// unchanged.
     pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -182,7 +182,7 @@ impl Endpoint {
         }
     }
 
-    /// Says that its name is where it is.
+    /// Uses the name as the URL.
     #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
     #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
     pub(crate) fn at_its_name(mut self) -> Self {
@@ -193,7 +193,7 @@ impl Endpoint {
         self
     }
 
-    /// Where it is, if it is somewhere on a network.
+    /// Returns the URL, if the server is on a network.
     #[cfg(feature = "results")]
     pub(crate) fn url(&self) -> Option<&str> {
         self.url.as_deref()
@@ -205,7 +205,7 @@ impl Endpoint {
         self
     }
 
-    /// Begins something that the server may refuse until somebody authorizes it.
+    /// Starts an attempt that the server can reject until it is authorized.
     #[cfg_attr(
         not(feature = "auth"),
         expect(clippy::unused_self, reason = "without the feature nobody authorizes")
@@ -217,16 +217,16 @@ impl Endpoint {
         }
     }
 
-    /// What the endpoint is called, in errors and logs.
+    /// Returns the name of the endpoint in errors and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Connects, in the newest way both sides know; if the server wants it, with authorization.
+    /// Connects with the newest allowed revision that both sides support, and authorizes if the server requires it.
     pub(crate) async fn connect(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
         #[cfg(feature = "auth")]
         if let Some(authority) = &self.authority {
-            // What is in the store is read now: its failures are no failures to connect.
+            // Read the credential store now, because its errors are not connection errors.
             authority.client().await?;
         }
         let mut attempt = self.attempt();
@@ -268,7 +268,7 @@ impl Endpoint {
         if let Some(challenge) = error.auth_challenge() {
             return Error::Unauthorized { endpoint, challenge: challenge.to_owned() };
         }
-        // The SDK's own words for this have the names of our types in them, and hide the cause.
+        // The message of the SDK contains internal type names and hides the cause.
         let source = match error {
             ClientInitializeError::TransportError { error, .. } => error.error,
             error => Box::new(error),
@@ -276,7 +276,7 @@ impl Endpoint {
         Error::Connect { endpoint, source }
     }
 
-    /// What a request that could not be sent says, if it is that somebody has to authorize it.
+    /// Converts the error of a request that could not be sent, if the server requires authorization.
     #[cfg(feature = "http")]
     pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
         use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
@@ -299,14 +299,14 @@ impl Endpoint {
     }
 }
 
-/// One connection or request, which the server may refuse until somebody authorizes it.
+/// One connection or request, which the server can reject until it is authorized.
 pub(crate) struct Attempt {
     #[cfg(feature = "auth")]
     with: Option<crate::auth::Attempt>,
 }
 
 impl Attempt {
-    /// Does what `error` asks for, so that the same can be tried again; or returns it.
+    /// Resolves an authorization error, so that the caller can retry. Returns any other error.
     #[cfg_attr(
         not(feature = "auth"),
         expect(clippy::unused_async, reason = "without the feature nobody authorizes")
@@ -324,7 +324,7 @@ fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
 
-/// How else to connect to a server of which nobody knows what it speaks. Each way is tried once.
+/// Returns another mode to connect to a server whose revision is unknown. Each mode is tried once.
 fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Option<ClientLifecycleMode> {
     use ClientInitializeError as Failed;
 
@@ -334,15 +334,15 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
     }
     match (tried, error) {
         (ClientLifecycleMode::Initialize, _) => None,
-        // The SDK gives a server ten seconds to say what it is, then takes it for an old one, and gives up when the
-        // answer comes after all. A program that is compiled before it starts takes longer: now it is known what it
-        // is, and there is time.
+        // The SDK waits ten seconds for the response to `server/discover`. Then it sends `initialize`, and fails if
+        // the first response arrives later. A program that is compiled before it starts can be that slow. Its
+        // response shows the revision, so connect again with it.
         (ClientLifecycleMode::Auto { .. }, Failed::ConflictInitResponseId(..)) => Some(modern()),
         (ClientLifecycleMode::Auto { .. }, Failed::UncorrelatedErrorResponse { .. }) => {
             Some(ClientLifecycleMode::Initialize)
         }
-        // The SDK falls back when a server says that it does not know `server/discover`. Some say something else: an
-        // empty result, an error of their own.
+        // The SDK falls back if the server does not support `server/discover`. Some servers respond differently: with
+        // an empty result, or with another error.
         (
             _,
             Failed::ExpectedInitResponse(_)

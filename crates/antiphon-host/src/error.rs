@@ -4,117 +4,118 @@ use serde_json::Value;
 
 use crate::page::Page;
 
-/// What talking to a server returns.
+/// The result of an operation on a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a server did not answer, or not as hoped.
+/// Why an operation on a server failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no connection, and none could be made.
+    /// The host is not connected, and cannot connect.
     #[error("could not connect to {endpoint}")]
     Connect {
-        /// Whereto.
+        /// The name of the endpoint.
         endpoint: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The server wants to know who is calling.
+    /// The server requires authorization.
     #[error("{endpoint} wants authorization: {challenge}")]
     Unauthorized {
-        /// Whereto.
+        /// The name of the endpoint.
         endpoint: String,
-        /// Its `WWW-Authenticate` header.
+        /// The `WWW-Authenticate` header of the response.
         challenge: String,
     },
-    /// The server wanted to know who is calling, and nobody could be authorized.
-    #[error("nobody is authorized at {endpoint}")]
+    /// The server requires authorization, and the host could not get it.
+    #[error("authorization failed for {endpoint}")]
     Authorization {
-        /// Whereto.
+        /// The name of the endpoint.
         endpoint: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The connection was lost while a request was under way: whether it was carried out is not
-    /// known.
+    /// The connection was lost during a request. It is unknown whether the server executed the request.
     #[error("the connection was lost during `{method}`; it may or may not have been carried out")]
     Lost {
         /// The request's method.
         method: String,
     },
-    /// The server answered with an error.
+    /// The server returned an error.
     #[error("the server answered with error {code}: {message}")]
     Server {
         /// The JSON-RPC error code.
         code: i32,
         /// The server's message.
         message: String,
-        /// What else it said.
+        /// The data of the error.
         data: Option<Value>,
     },
-    /// The server wants the person to visit pages first (`-32042`), and they did not, or the server
-    /// asked again.
-    #[error("the server wants pages visited first, and they were not")]
+    /// The server requires the user to visit web pages first (`-32042`). The user did not visit them, or the server
+    /// required them again.
+    #[error("the server requires the user to visit web pages first, and the user did not")]
     PagesRequired(Vec<Page>),
-    /// The server keeps asking.
-    #[error("the server still asks after {0} rounds; raise `HostLimits::rounds` if it may")]
+    /// The server still asks questions after the maximum number of rounds.
+    #[error(
+        "the server still sends questions after {0} rounds; raise `HostLimits::rounds` if this is expected"
+    )]
     Rounds(u32),
-    /// The task was cancelled, by this host or by somebody else.
+    /// The task was cancelled, by this host or by another party.
     #[error("task `{id}` was cancelled")]
     TaskCancelled {
-        /// The task's id.
+        /// The ID of the task.
         id: String,
     },
-    /// The server has no such task (`-32602`): it has expired, or was never this host's. Call the
+    /// The server does not have this task (`-32602`): it has expired, or it never belonged to this host. Call the
     /// tool again.
-    #[error("the server knows no task `{id}`; it may have expired")]
+    #[error("the server has no task `{id}`; it may have expired")]
     TaskUnknown {
-        /// The task's id.
+        /// The ID of the task.
         id: String,
     },
-    /// The task was waited for as long as [`HostLimits::task_patience`](crate::HostLimits) allows. It
-    /// goes on: pick it up again with [`Connection::task`](crate::Connection::task), or cancel it.
-    #[error("task `{id}` is not finished after {after:?}; it goes on")]
+    /// The task did not finish within [`HostLimits::task_patience`](crate::HostLimits), and is still running. Wait
+    /// for it again with [`Connection::task`](crate::Connection::task), or cancel it.
+    #[error("task `{id}` is not finished after {after:?}; it continues on the server")]
     TaskUnfinished {
-        /// The task's id.
+        /// The ID of the task.
         id: String,
-        /// How long it was waited for.
+        /// How long the host waited.
         after: Duration,
     },
-    /// The task was given what it asked for, and still only asks for that. Cancel it, or wait for it
-    /// again; raise [`HostLimits::stuck_polls`](crate::HostLimits) if the server takes its time.
+    /// The task received answers to all its questions, and still asks the same ones. Cancel it, or wait for it again.
+    /// If the server is slow, raise [`HostLimits::stuck_polls`](crate::HostLimits).
     #[error("task `{id}` still asks for {keys:?}, which it was given")]
     TaskStuck {
-        /// The task's id.
+        /// The ID of the task.
         id: String,
-        /// The keys of what was given.
+        /// The question keys whose answers the server received.
         keys: Vec<String>,
     },
-    /// It took longer than it may.
+    /// The response did not arrive in time.
     #[error("no answer to `{method}` within {after:?}")]
     Timeout {
         /// The request's method.
         method: String,
-        /// How long it was waited for.
+        /// How long the host waited.
         after: Duration,
     },
-    /// The server sent something that is no answer.
+    /// The response cannot be parsed.
     #[error("the answer to `{method}` cannot be read: {problem}")]
     Malformed {
         /// The request's method.
         method: String,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// The host was told to do something it is not set up for.
+    /// The host is not configured for this operation.
     #[error("{0}")]
     Misuse(String),
 }
 
 impl Error {
-    /// The JSON-RPC error code, if the server answered with one.
+    /// Returns the JSON-RPC error code, if the server returned one.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Server { code, .. } => Some(*code),

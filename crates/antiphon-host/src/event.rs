@@ -1,4 +1,4 @@
-//! What a server tells beside its answers.
+//! Events that a server sends in addition to its responses.
 
 use std::{
     collections::BTreeMap,
@@ -11,73 +11,73 @@ use tokio::sync::Notify;
 
 use crate::task::{TaskInfo, Tasks};
 
-/// A server's answer to one round of a call: on 2026-07-28 a tool asks by answering, and is called again with what it
-/// asked for. In a session there is one round, and what is asked is asked within it.
+/// The server's response in one round of a call. On 2026-07-28 a tool asks questions in its response, and the host
+/// calls it again with the answers. In a session, a call has one round, and its questions arrive during the round.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Round {
-    /// Its number, from 1.
+    /// The number of the round, from 1.
     pub number: u32,
-    /// The keys of what it asks for; none if it is the last.
+    /// The question keys of this round. Empty in the last round.
     pub asks: Vec<String>,
-    /// What the tool's run did in it, if the server tells (Antiphon's do if they are built with
-    /// `ServerBuilder::with_traces`): `_meta["antiphon/trace"]`, as it came.
+    /// The actions of the run in this round, from `_meta["antiphon/trace"]`, unchanged. Antiphon servers send it if
+    /// they are built with `ServerBuilder::with_traces`.
     pub trace: Option<Value>,
 }
 
-/// Where a server says what a run did.
+/// The `_meta` key for the trace of a run.
 const TRACE_META: &str = "antiphon/trace";
 
 pub(crate) fn trace_in(result: &Value) -> Option<Value> {
     result.get("_meta")?.get(TRACE_META).cloned()
 }
 
-/// Something a server has told.
+/// An event that a server sent.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A line of its log.
+    /// A log message.
     Log {
-        /// How bad it is: `debug` to `emergency`.
+        /// The severity: `debug` to `emergency`.
         level: String,
-        /// Who says so.
+        /// The name of the logger.
         logger: Option<String>,
-        /// What.
+        /// The message.
         data: Value,
     },
-    /// How far a call has come that nobody listens to by itself.
+    /// The progress of a call that has no progress listener.
     Progress(Progress),
-    /// Its tools have changed.
+    /// The server's tools have changed.
     ToolsChanged,
-    /// Its prompts have changed.
+    /// The server's prompts have changed.
     PromptsChanged,
-    /// Its resources have changed.
+    /// The server's resources have changed.
     ResourcesChanged,
-    /// A resource that was subscribed to has changed.
+    /// A subscribed resource has changed.
     ResourceUpdated {
-        /// Which.
+        /// The URI of the resource.
         uri: String,
     },
-    /// A visit to a page is over.
+    /// The user has finished a web page.
     PageComplete {
-        /// Its id.
+        /// The ID of the visit.
         elicitation_id: String,
     },
-    /// A task has changed, and the server told of it by itself.
+    /// A task has changed, and the server sent a notification.
     Task(TaskInfo),
-    /// The connection was lost and made again.
+    /// The connection was lost and opened again.
     Reconnected,
 }
 
-/// How far a call has come.
+/// The progress of a call.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How far.
+    /// The current value.
     pub progress: f64,
-    /// Of how much, if that is known.
+    /// The final value, if it is known.
     pub total: Option<f64>,
-    /// In words.
+    /// A message for the user.
     pub message: Option<String>,
 }
 
@@ -85,7 +85,7 @@ type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 type ProgressListener = Arc<dyn Fn(Progress) + Send + Sync>;
 type UpdateListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Who is told what.
+/// The listeners of a connection.
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     listener: Option<Listener>,
@@ -98,11 +98,11 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct Calls {
     listening: BTreeMap<String, ProgressListener>,
-    /// Progress that came before its call was known: a token is only drawn when the request is sent.
+    /// Progress that arrived before its call was registered. The token is created only when the request is sent.
     early: Vec<(String, Progress)>,
 }
 
-/// More than this is not kept of progress that nobody listens to.
+/// The maximum number of stored progress events for calls that are not registered.
 const EARLY: usize = 64;
 
 impl Events {
@@ -110,22 +110,22 @@ impl Events {
         Self { listener, ..Self::default() }
     }
 
-    /// The same listener, and nobody else's calls, resources and tasks.
+    /// Returns a copy with the same listener, and without calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
         Self::new(self.listener.clone())
     }
 
-    /// Whether anybody listens.
+    /// Returns whether a listener is set.
     pub(crate) fn is_heard(&self) -> bool {
         self.listener.is_some()
     }
 
-    /// The connection's tasks, and who is told of them.
+    /// Returns the tasks of the connection and their listeners.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// The connection has ended: what the server asked over it has nobody to be answered to.
+    /// Ends the open questions of a lost connection, because their answers cannot be sent.
     pub(crate) fn lose(&self) {
         self.lost.notify_waiters();
     }
@@ -163,7 +163,7 @@ impl Events {
         }
     }
 
-    /// Tells `listener` how the call with this token comes along, until the guard is dropped.
+    /// Calls `listener` with the progress of the call with this token, until the guard is dropped.
     pub(crate) fn listen(&self, token: String, listener: &ProgressListener) -> Listening {
         let early: Vec<Progress> = {
             let mut calls = lock(&self.calls);
@@ -205,7 +205,7 @@ impl Events {
     }
 }
 
-/// Ends the listening when it is dropped.
+/// The registration of a progress listener. Drop ends it.
 pub(crate) struct Listening {
     calls: Arc<Mutex<Calls>>,
     token: String,

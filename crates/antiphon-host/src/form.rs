@@ -1,4 +1,4 @@
-//! Questions to the person: a form, by a handler of its own or by its schema.
+//! Forms for the user, shown by a handler for their question key or by a general one.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -11,15 +11,15 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Form {
-    /// Its key, if the server is one that gives keys: what a handler of its own is registered under.
+    /// The question key, if the server sends one. A handler can be registered for it.
     pub key: Option<String>,
-    /// What the person is asked.
+    /// The question to the user.
     pub message: String,
-    /// Its fields; in the order of the schema, where the program keeps the order of JSON at all.
+    /// The fields, in the order of the schema if `serde_json` preserves it.
     pub fields: Vec<Field>,
-    /// The schema, as it came.
+    /// The schema, as the server sent it.
     pub schema: Value,
-    /// What the server would like to have shown beside it: a board, a document, a chart.
+    /// Data that the server asks to show with the form: a board, a document, a chart.
     pub context: Option<Value>,
 }
 
@@ -27,64 +27,64 @@ pub struct Form {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Field {
-    /// Its name in the answer.
+    /// The name of the field in the answer.
     pub name: String,
-    /// What people call it: its title, or its name.
+    /// The label for the user: the title, or the name.
     pub title: String,
-    /// What it is about.
+    /// The description of the field.
     pub description: Option<String>,
-    /// Whether it must be filled in.
+    /// Whether the field is required.
     pub required: bool,
-    /// What it holds if nobody says otherwise.
+    /// The default value.
     pub default: Option<Value>,
-    /// What can be filled in.
+    /// The kind of value.
     pub kind: FieldKind,
 }
 
-/// What can be filled in.
+/// The kind of value that a field accepts.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
-    /// Text, perhaps of a format: `email`, `uri`, `date`, `date-time`.
+    /// Text, optionally with a format: `email`, `uri`, `date`, `date-time`.
     Text {
         /// The format.
         format: Option<String>,
     },
-    /// A number; whole, if `integer`.
+    /// A number. If `integer` is set, a whole number.
     Number {
-        /// Whether only whole numbers will do.
+        /// Whether only whole numbers are valid.
         integer: bool,
-        /// The least.
+        /// The minimum.
         minimum: Option<f64>,
-        /// The most.
+        /// The maximum.
         maximum: Option<f64>,
     },
     /// Yes or no.
     Boolean,
-    /// One of these.
+    /// One of several choices.
     Choice(Vec<Choice>),
-    /// Any of these.
+    /// Any number of several choices.
     Choices(Vec<Choice>),
 }
 
-/// Something that can be chosen.
+/// A value that the user can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// Its value in the answer.
+    /// The value in the answer.
     pub value: String,
-    /// What people call it.
+    /// The label for the user.
     pub title: String,
 }
 
-/// What a person made of a form.
+/// The user's answer to a form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// They filled it in.
+    /// The user filled in the form.
     Accept(Value),
-    /// They would rather not.
+    /// The user declined.
     Decline,
-    /// They closed it.
+    /// The user closed the form.
     Cancel,
 }
 
@@ -98,9 +98,9 @@ impl Shown {
     }
 }
 
-/// Who shows forms. Every `Fn(Form) -> impl Future<Output = Shown>` is one.
+/// A handler that shows forms. All closures `Fn(Form) -> impl Future<Output = Shown>` implement it.
 pub trait FormHandler: Send + Sync + 'static {
-    /// Shows a form and waits for the person.
+    /// Shows a form and waits for the user.
     fn show(&self, form: Form) -> BoxFuture<'_, Shown>;
 }
 
@@ -114,9 +114,9 @@ where
     }
 }
 
-/// Accepts every form with the defaults of its schema: for programs without a person.
+/// A handler that accepts every form with the defaults of its schema. Use it for programs without a user.
 ///
-/// A required field without a default makes it decline.
+/// It declines forms with a required field that has no default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Defaults;
 
@@ -128,7 +128,7 @@ impl FormHandler for Defaults {
 }
 
 impl Form {
-    /// Reads an elicitation's parameters.
+    /// Parses the parameters of an elicitation.
     pub(crate) fn read(params: &Value, key: Option<String>) -> Self {
         let schema = &params["requestedSchema"];
         let required: Vec<&str> =
@@ -145,7 +145,7 @@ impl Form {
         }
     }
 
-    /// The answer that leaves every field as it is, if that is allowed.
+    /// Returns the answer with all defaults, or `None` if a required field has no default.
     pub fn defaults(&self) -> Option<Value> {
         let mut content = Map::new();
         for field in &self.fields {
@@ -188,7 +188,7 @@ impl Field {
     }
 }
 
-/// `oneOf`/`anyOf` with titles, or `enum` with `enumNames`, or a bare `enum`.
+/// Reads choices from `oneOf` or `anyOf` with titles, from `enum` with `enumNames`, or from a plain `enum`.
 fn choices(field: &Value) -> Vec<Choice> {
     let titled = ["oneOf", "anyOf"].iter().find_map(|key| field[key].as_array());
     if let Some(options) = titled {
@@ -208,12 +208,12 @@ fn choices(field: &Value) -> Vec<Choice> {
         .collect()
 }
 
-/// Where a server says which form it is.
+/// The `_meta` key for the question key of a form.
 const KEY_META: &str = "antiphon/key";
-/// Where a server says what to show beside it.
+/// The `_meta` key for data to show with a form.
 const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// Handlers by key, and one for the rest.
+/// Handlers by question key, and one for all other forms.
 #[derive(Clone, Default)]
 pub(crate) struct Forms {
     pub(crate) by_key: BTreeMap<String, Arc<dyn FormHandler>>,
@@ -229,7 +229,7 @@ impl Forms {
         let by_key = form.key.as_ref().and_then(|key| self.by_key.get(key));
         match by_key.or(self.otherwise.as_ref()) {
             Some(handler) => handler.show(form).await,
-            // Nobody is there to ask.
+            // No handler is registered for this form.
             None => Shown::Decline,
         }
     }

@@ -14,11 +14,11 @@ use crate::{
     telemetry::Telling,
 };
 
-/// Whoever embeds MCP: a chat, an editor, an agent.
+/// An application that embeds MCP: a chat, an editor, an agent.
 ///
-/// A host says once who answers what servers ask, and connects to as many as it likes. It declares
-/// what it was given and nothing else: without a model it does not sample, without a form handler it
-/// shows no forms.
+/// A host defines once how to answer the questions of servers, and can connect to many servers. It declares only
+/// capabilities that it has a handler for. Without a model, it does not declare sampling. Without a form handler, it
+/// does not declare forms.
 ///
 /// ```no_run
 /// use antiphon_host::{Endpoint, Form, Host, Shown};
@@ -46,31 +46,31 @@ pub struct Host {
     results: antiphon_results::client::DualResponseClientOptions,
 }
 
-/// What bounds a host's work.
+/// The limits of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// How many times a call may ask in rounds before it is given up; a task may as often as it likes. Default: 10.
+    /// The maximum number of rounds of a call. Tasks have no such limit. Default: 10.
     pub rounds: u32,
-    /// How many questions of one round are answered at a time. Default: 4.
+    /// How many questions of one round are answered at the same time. Default: 4.
     pub concurrent_asks: usize,
-    /// How long an answer may take. In a session that includes the time people take to answer what is
-    /// asked on the way; in rounds it does not. Default: none.
+    /// The maximum time for a response. In a session, this includes the time that users need to answer questions. In
+    /// rounds, it does not. Default: none.
     pub timeout: Option<Duration>,
-    /// How often a lost connection is made again before the next request fails. Default: 5.
+    /// The maximum number of retries to open a lost connection, before the request fails. Default: 5.
     pub reconnects: u32,
-    /// The first wait before that; each is twice as long, less a random part. Default: 200 ms.
+    /// The wait before the first retry. It doubles for each retry, and is shortened by a random part. Default: 200
+    /// ms.
     pub backoff: Duration,
-    /// The longest wait before that. Default: 10 s.
+    /// The longest wait before a retry. Default: 10 s.
     pub max_backoff: Duration,
-    /// How long the end of a visit to a page is waited for. Default: 10 minutes.
+    /// How long the host waits for the end of a visit to a web page. Default: 10 minutes.
     pub page_timeout: Duration,
-    /// The longest wait between two looks at a task, even if its server suggests a longer one.
-    /// Default: 1 minute.
+    /// The longest interval between two polls of a task, even if the server suggests a longer one. Default: 1 minute.
     pub longest_poll: Duration,
-    /// How long a task is waited for. Default: without end.
+    /// How long the host waits for a task. Default: no limit.
     pub task_patience: Option<Duration>,
-    /// How many looks in a row may find a task of 2026-07-28 asking only for what it was given.
+    /// How many polls in a row can find a 2026-07-28 task that asks only for input which it already received.
     /// Default: 50.
     pub stuck_polls: u32,
 }
@@ -93,28 +93,28 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    /// Sets how many times a call may ask.
+    /// Sets the maximum number of rounds of a call.
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Sets how many questions of one round are answered at a time.
+    /// Sets how many questions of one round are answered at the same time. The minimum is 1.
     #[must_use]
     pub fn with_concurrent_asks(mut self, asks: usize) -> Self {
         self.concurrent_asks = asks.max(1);
         self
     }
 
-    /// Sets how long an answer may take.
+    /// Sets the maximum time for a response.
     #[must_use]
     pub fn with_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// Sets how often, and with which waits, a lost connection is made again.
+    /// Sets the number of retries to open a lost connection, and the first and the longest wait.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32, first: Duration, longest: Duration) -> Self {
         self.reconnects = reconnects;
@@ -123,28 +123,28 @@ impl HostLimits {
         self
     }
 
-    /// Sets how long the end of a visit to a page is waited for.
+    /// Sets how long the host waits for the end of a visit to a web page.
     #[must_use]
     pub fn with_page_timeout(mut self, timeout: Duration) -> Self {
         self.page_timeout = timeout;
         self
     }
 
-    /// Sets the longest wait between two looks at a task.
+    /// Sets the longest interval between two polls of a task.
     #[must_use]
     pub fn with_longest_poll(mut self, wait: Duration) -> Self {
         self.longest_poll = wait;
         self
     }
 
-    /// Sets how long a task is waited for.
+    /// Sets how long the host waits for a task.
     #[must_use]
     pub fn with_task_patience(mut self, patience: impl Into<Option<Duration>>) -> Self {
         self.task_patience = patience.into();
         self
     }
 
-    /// Sets how many looks in a row may find a task asking only for what it was given.
+    /// Sets how many polls in a row can find a task that asks only for input which it already received.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -153,7 +153,7 @@ impl HostLimits {
 }
 
 impl Host {
-    /// Begins a host with this name and version.
+    /// Creates a builder for a host with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HostBuilder {
         HostBuilder {
             name: name.into(),
@@ -176,9 +176,10 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// When there is none, or it speaks nothing the host knows, or wants authorization.
+    /// Returns an error if the server is not reachable, supports no common protocol revision, or requires
+    /// authorization.
     pub async fn connect(&self, endpoint: impl Into<Endpoint>) -> Result<Connection> {
-        // Each connection has listeners of its own.
+        // Each connection has separate listeners.
         let mut answering = self.answering.clone();
         answering.events = self.answering.events.fresh();
         answering.visits = Visits::default();
@@ -203,7 +204,7 @@ impl fmt::Debug for Host {
     }
 }
 
-/// A host being put together.
+/// A builder for a [`Host`].
 #[must_use = "a builder does nothing until it is built"]
 pub struct HostBuilder {
     name: String,
@@ -222,69 +223,71 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Answers samples with this model. A request for data is answered in the provider's own best
-    /// way, and still with a `tool_use`.
+    /// Answers sampling requests with this model. For structured data, it uses the best method of the provider, and
+    /// the reply is still a `tool_use`. Default: none.
     pub fn with_model(mut self, model: impl Model) -> Self {
         self.model = Some(Arc::new(model));
         self
     }
 
-    /// Lets a person look at samples and their replies before they go on.
+    /// Sets the handler that approves sampling requests and replies. Default: none, so they are sent without
+    /// approval.
     pub fn with_approval(mut self, approval: impl Approval) -> Self {
         self.approval = Some(Arc::new(approval));
         self
     }
 
-    /// Shows the form with this key in a way of its own.
+    /// Sets the handler for the form with this question key.
     pub fn with_form(mut self, key: impl Into<String>, handler: impl FormHandler) -> Self {
         self.forms.by_key.insert(key.into(), Arc::new(handler));
         self
     }
 
-    /// Shows every form that has no way of its own, by its [`fields`](crate::Form::fields).
+    /// Sets the handler for all other forms, which shows their [`fields`](crate::Form::fields). Default: none, so
+    /// these forms are declined.
     pub fn with_forms(mut self, handler: impl FormHandler) -> Self {
         self.forms.otherwise = Some(Arc::new(handler));
         self
     }
 
-    /// Opens pages.
+    /// Sets the handler that opens web pages. Default: none.
     pub fn with_pages(mut self, handler: impl PageHandler) -> Self {
         self.pages = Some(Arc::new(handler));
         self
     }
 
-    /// Says where the person works.
+    /// Sets the folders that the user works in. Default: none.
     pub fn with_roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         self.roots = Some(roots.into_iter().collect());
         self
     }
 
-    /// Is told what servers tell beside their answers.
+    /// Sets the listener for events of servers. Default: none.
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Sets which revisions may be spoken.
+    /// Sets the protocol revisions to use. Default: [`Lifecycle::Auto`].
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
         self
     }
 
-    /// Sets what bounds the host's work.
+    /// Sets the limits of the host.
     pub fn with_limits(mut self, limits: HostLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Has the host tell what it does: spans and metrics, by OpenTelemetry's conventions. Default: nothing, at no cost.
+    /// Records spans and metrics with the names of OpenTelemetry's conventions. Default: none, at no cost.
     #[cfg(feature = "telemetry")]
     pub fn with_telemetry(mut self, telemetry: crate::Telemetry) -> Self {
         self.telling = Telling::new(telemetry);
         self
     }
 
-    /// Puts the host together.
+    /// Creates the host.
     pub fn build(self) -> Host {
         let approval = self.approval;
         let answering = Answering {

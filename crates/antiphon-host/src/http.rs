@@ -1,4 +1,4 @@
-//! Servers behind streamable HTTP.
+//! Endpoints over streamable HTTP.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use rmcp::transport::{
 
 use crate::{endpoint::Endpoint, legacy_tasks_http::LegacyTasksHttp};
 
-/// A server behind streamable HTTP, with headers.
+/// An endpoint over streamable HTTP, with headers and tokens.
 #[derive(Clone)]
 pub struct HttpEndpoint {
     url: String,
@@ -19,7 +19,7 @@ pub struct HttpEndpoint {
 }
 
 impl HttpEndpoint {
-    /// A server at `url`.
+    /// Creates an endpoint for the server at `url`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -37,15 +37,15 @@ impl HttpEndpoint {
         self
     }
 
-    /// Sends a bearer token with every request. It is in no `Debug` output.
+    /// Sends a bearer token with every request. The `Debug` output does not contain it. Default: none.
     #[must_use]
     pub fn with_bearer(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Comes by tokens when the server asks for them, instead of [`with_bearer`](Self::with_bearer).
-    /// All connections to the endpoint and its clones share them.
+    /// Requests tokens when the server requires them, and replaces [`with_bearer`](Self::with_bearer). All
+    /// connections to the endpoint and its clones share the tokens. Default: none.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_auth(mut self, auth: crate::auth::AuthConfig) -> Self {
@@ -68,8 +68,8 @@ impl HttpEndpoint {
     }
 }
 
-/// Follows a server to another path, as many do for a slash, and nowhere else: what a request carries
-/// is for one server, and a redirect of any other kind loses its body.
+/// Creates an HTTP client that follows redirects only within the same origin and with status 307 or 308. Many servers
+/// redirect to a path with a slash. Credentials are for one server, and other redirects lose the body.
 pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
     let redirects = reqwest::redirect::Policy::custom(|redirect| {
         let keeps_body = matches!(redirect.status().as_u16(), 307 | 308);

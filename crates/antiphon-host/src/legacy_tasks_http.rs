@@ -1,8 +1,8 @@
-//! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
+//! Preserves the tasks of 2025-11-25 over streamable HTTP, which the SDK would drop.
 //!
-//! What a message becomes is said in `antiphon_transport::legacy_tasks`. The SDK hands over what it sends, and
-//! events as they come; a response of plain JSON it reads by itself, so the few requests whose answers it
-//! would not read whole are made here.
+//! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to this
+//! client, but parses JSON responses itself. So this client sends the requests whose responses the SDK would not
+//! parse completely.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -28,10 +28,10 @@ type Result<T, E = StreamableHttpError<reqwest::Error>> = std::result::Result<T,
 const SESSION: &str = "mcp-session-id";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-/// The longest event, as the SDK has it.
+/// The maximum size of an event in bytes, as in the SDK.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// An HTTP client whose messages are revised, both ways.
+/// An HTTP client that converts messages in both directions.
 #[derive(Clone, Debug)]
 pub(crate) struct LegacyTasksHttp(pub(crate) reqwest::Client);
 
@@ -59,7 +59,7 @@ impl StreamableHttpClient for LegacyTasksHttp {
         headers: Headers,
         max_event_bytes: usize,
     ) -> Result<StreamableHttpPostResponse> {
-        // Headers that are not for its users to set the SDK refuses.
+        // The SDK rejects headers that its users must not set.
         let reserved = |name: &HeaderName| ["accept", SESSION, "last-event-id"].contains(&name.as_str());
         let loses = loses(&message) && !headers.keys().any(reserved);
         if let JsonRpcMessage::Request(request) = &mut message
@@ -82,8 +82,7 @@ impl StreamableHttpClient for LegacyTasksHttp {
             let body = serde_json::to_vec(&message)?;
             let post = post.header(header::CONTENT_TYPE, JSON).body(body);
             let response = post.send().await.map_err(StreamableHttpError::Client)?;
-            // What was refused has had no effect. It is sent again by the SDK, which knows what every
-            // refusal means.
+            // A rejected request had no effect. The SDK sends it again, because it handles all kinds of rejections.
             if response.status().is_success() {
                 return read(response, max_event_bytes).await;
             }
@@ -154,7 +153,7 @@ impl StreamableHttpClient for LegacyTasksHttp {
     }
 }
 
-/// Whether the SDK would not read all of the answer. All of these may be asked twice.
+/// Returns whether the SDK would not parse the complete response. All these requests are idempotent.
 fn loses(message: &ClientJsonRpcMessage) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
@@ -170,7 +169,7 @@ fn loses(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// Reads a response as the SDK does, but revises it first.
+/// Reads a response like the SDK, but converts it first.
 async fn read(response: reqwest::Response, max_bytes: usize) -> Result<StreamableHttpPostResponse> {
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);
@@ -195,7 +194,7 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
             let mut left = max_bytes;
             let chunks = response.bytes_stream().map(move |chunk| {
                 let chunk = chunk.map_err(io::Error::other)?;
-                // One answer, so what bounds an event bounds them all.
+                // All events belong to one response, so the limit of an event applies to all of them.
                 left = left.checked_sub(chunk.len()).ok_or_else(|| io::Error::other("it is too long"))?;
                 Ok::<_, io::Error>(chunk)
             });
@@ -225,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Asks a server that answers with the method it was asked by, in a task.
+    /// Sends a request to a server that returns the name of the method in a task.
     async fn ask(status: StatusCode, method: &str) -> Result<StreamableHttpPostResponse> {
         let echo = move |Json(message): Json<Value>| async move {
             let result = json!({

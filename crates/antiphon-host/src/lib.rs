@@ -1,9 +1,9 @@
-//! The other side of an MCP conversation.
+//! The host side of MCP: connects to servers, calls tools and answers questions.
 //!
-//! Whoever embeds MCP, in a chat, an editor or an agent, says once who answers what servers ask, and
-//! then connects and calls. A [`Host`] answers samples with a [`Model`](antiphon_llm::Model), shows
-//! forms and pages, drives the rounds of 2026-07-28 and the live requests of 2025-11-25 alike, and
-//! makes lost connections again.
+//! An application that embeds MCP (a chat, an editor, an agent) defines once how to answer the questions of servers.
+//! Then it connects and calls tools. A [`Host`] answers sampling requests with a [`Model`](antiphon_llm::Model), and
+//! shows forms and web pages. It supports the rounds of 2026-07-28 and the live requests of 2025-11-25. It reconnects
+//! after a lost connection.
 //!
 //! ```no_run
 //! use antiphon_host::{Defaults, Endpoint, Host};
@@ -20,15 +20,15 @@
 //! # }
 //! ```
 //!
-//! # The parts
+//! # Main types
 //!
-//! - [`Host`], [`HostBuilder`], [`HostLimits`]: who answers, and within which bounds.
-//! - [`Endpoint`], [`Lifecycle`]: where servers are, and which revisions are spoken.
-//! - [`Connection`], [`Call`]: what servers can be asked.
+//! - [`Host`], [`HostBuilder`], [`HostLimits`]: the host, its handlers and its limits.
+//! - [`Endpoint`], [`Lifecycle`]: the servers, and the protocol revisions to use.
+//! - [`Connection`], [`Call`]: requests to a server.
 //! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: calls that outlive their connection.
-//! - [`Form`], [`FormHandler`], [`Defaults`]; [`Page`], [`PageHandler`]; [`Approval`]: the person.
-//! - [`Event`], [`Round`]: what servers tell beside their answers.
-//! - `AuthConfig`, `Authorize` (feature `auth`): who may use a server, and who says so.
+//! - [`Form`], [`FormHandler`], [`Defaults`], [`Page`], [`PageHandler`], [`Approval`]: questions to the user.
+//! - [`Event`], [`Round`]: events that servers send in addition to their responses.
+//! - `AuthConfig`, `Authorize` (feature `auth`): authorization at a server.
 //!
 //! # Features
 //!
@@ -72,7 +72,7 @@ mod sampling;
 mod task;
 mod telemetry;
 
-/// MCP's own types, as the SDK defines them.
+/// Types of MCP, as the SDK defines them.
 pub mod model {
     pub use rmcp::model::{
         CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Prompt, ReadResourceResult, Resource,
@@ -80,7 +80,7 @@ pub mod model {
     };
 }
 
-/// What an implementation of [`CredentialStore`] is marked with.
+/// The attribute for implementations of [`CredentialStore`].
 #[cfg(feature = "auth")]
 pub use async_trait::async_trait;
 

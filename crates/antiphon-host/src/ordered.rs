@@ -1,7 +1,7 @@
-//! Hears what a server tells in the order in which it was told.
+//! Delivers the events of a server in the order in which it sent them.
 //!
-//! The SDK gives every notification a task of its own, so progress could overtake progress, and the
-//! result of a call its last step. What has an order is taken here, where it comes in.
+//! The SDK handles each notification in a separate Tokio task. So progress could arrive out of order, or after the
+//! result of its call. This transport delivers ordered events when it receives them.
 
 use rmcp::{
     RoleClient,
@@ -17,7 +17,7 @@ use crate::{
     task::TaskInfo,
 };
 
-/// A transport that tells of progress, logs and tasks as they come.
+/// A transport that delivers progress, log messages and task changes in order.
 pub(crate) struct Ordered<T> {
     pub(crate) inner: T,
     pub(crate) events: Events,
@@ -35,7 +35,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let Some(message) = self.inner.receive().await else {
-            // The SDK would wait for the person before it says that the connection is lost.
+            // The SDK would wait for the user's answers before it reports the lost connection.
             self.events.lose();
             return None;
         };

@@ -1,4 +1,4 @@
-//! Pages the person is sent to: to sign in, to pay, to enter what must not pass through the host.
+//! Web pages for the user: to sign in, to pay, or to enter data that must not pass through the host.
 
 use std::{
     collections::VecDeque,
@@ -13,20 +13,20 @@ use tokio::sync::watch;
 
 use crate::form::BoxFuture;
 
-/// The error code that says that pages have to be visited first.
+/// The error code for a request that requires visits to web pages first.
 pub(crate) const PAGES_REQUIRED: i32 = -32042;
 
-/// A page to visit.
+/// A web page to visit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Page {
-    /// Why.
+    /// The reason for the visit.
     #[serde(default)]
     pub message: String,
-    /// Where. Show it before it is opened, and open it only if the person agrees.
+    /// The URL. Show it before you open it, and open it only if the user agrees.
     pub url: String,
-    /// What the server calls the visit when it tells that it is over; 2026-07-28 has no such id.
+    /// The ID that the server uses to report the end of the visit. 2026-07-28 has no such ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
 }
@@ -37,10 +37,9 @@ impl Page {
     }
 }
 
-/// Who opens pages. Says whether the person agreed to go. Every `Fn(Page) -> impl Future<Output =
-/// bool>` is one.
+/// A handler that opens web pages. All closures `Fn(Page) -> impl Future<Output = bool>` implement it.
 pub trait PageHandler: Send + Sync + 'static {
-    /// Shows where the person is sent, and opens it if they agree.
+    /// Shows the URL, and opens it if the user agrees. Returns whether the user agreed.
     fn open(&self, page: Page) -> BoxFuture<'_, bool>;
 }
 
@@ -54,7 +53,7 @@ where
     }
 }
 
-/// The visits whose end the server has not told of, oldest first.
+/// The visits whose end the server has not reported, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Visits {
     open: Arc<Mutex<VecDeque<Visit>>>,
@@ -65,12 +64,12 @@ struct Visit {
     over: watch::Sender<bool>,
 }
 
-/// How many visits are kept: a server need not tell of their end.
+/// The maximum number of stored visits. A server does not have to report their end.
 const MAX_VISITS: usize = 256;
 
 impl Visits {
-    /// Begins to wait for the end of a visit. Call it before the page is opened: the end may come at
-    /// once.
+    /// Starts to wait for the end of a visit. Call it before the page is opened, because the end can arrive
+    /// immediately.
     pub(crate) fn begin(&self, id: &str) -> watch::Receiver<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(visit) = open.iter().find(|visit| visit.id == id) {
@@ -84,12 +83,12 @@ impl Visits {
         heard
     }
 
-    /// The user did not go.
+    /// Removes a visit that the user declined.
     pub(crate) fn forget(&self, id: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|visit| visit.id != id);
     }
 
-    /// The server says that a visit is over. An id nobody knows is ignored.
+    /// Ends a visit that the server reported. Returns `false` if the ID is unknown.
     pub(crate) fn complete(&self, id: &str) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().position(|visit| visit.id == id).and_then(|at| open.remove(at));

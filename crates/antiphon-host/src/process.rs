@@ -1,6 +1,6 @@
-//! A server that is a child process.
+//! A server as a child process.
 //!
-//! As the SDK's own transport for one, but for the pipes: what goes through them is revised.
+//! It is like the child process transport of the SDK, but converts the messages in the pipes.
 
 use std::{io, process::Stdio, time::Duration};
 
@@ -15,10 +15,10 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a child may take to end after its input has.
+/// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A child and its pipes. Dropped, it is killed.
+/// A child process and its pipes. Drop kills the process.
 pub(crate) struct Process {
     child: Child,
     pipes: AsyncRwTransport<RoleClient, Lines<ChildStdout>, Lines<ChildStdin>>,
@@ -49,7 +49,7 @@ impl Transport<RoleClient> for Process {
         self.pipes.receive().await
     }
 
-    /// Ends the child's input and waits for it to go; one that stays is killed.
+    /// Closes the input of the child process and waits for it to exit. Kills it after a timeout.
     async fn close(&mut self) -> io::Result<()> {
         self.pipes.close().await?;
         match timeout(PATIENCE, self.child.wait()).await {
@@ -89,7 +89,7 @@ mod tests {
         let process = shell("exec sleep 1000");
         let alive = format!("/proc/{}/exe", process.child.id().expect("it runs"));
         drop(process);
-        // What is killed and not yet waited for has no program any more.
+        // A process that was killed but not yet waited for has no executable.
         while std::fs::read_link(&alive).is_ok() {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! Fetches what is behind a dual response.
+//! Fetches the rows behind a dual response.
 
 use antiphon_results::client::{DualResponseClient, DualResponseClientOptions, ParsedDualResponse};
 use rmcp::model::CallToolResult;
@@ -10,12 +10,13 @@ use crate::{
 };
 
 impl HostBuilder {
-    /// Says how result sets are fetched, and where else than at their server's own origin they may be.
+    /// Sets how result sets are fetched, and which origins are allowed in addition to the server's.
     ///
-    /// Default: at the origin of the MCP endpoint, with `https`, at addresses of the public internet; on this
-    /// machine, if the endpoint is. No credentials are sent along. Headers need a base URL: a host connects to many
-    /// servers, and what is for one of them is not for the others. Where they differ, make a
-    /// [`DualResponseClient`] for each.
+    /// Default: the origin of the MCP endpoint, with `https`, at public addresses, and without credentials. If the
+    /// endpoint is on this machine, its origin is also allowed.
+    ///
+    /// Headers require a base URL, because a host connects to many servers and headers for one must not be sent to
+    /// others. If servers need different headers, create a [`DualResponseClient`] for each.
     pub fn with_results(mut self, options: DualResponseClientOptions) -> Self {
         self.results = options;
         self
@@ -23,8 +24,7 @@ impl HostBuilder {
 }
 
 impl Connection {
-    /// The dual response in what a tool returned, if there is one: its preview is there, and every row can be
-    /// fetched.
+    /// Returns the dual response in the result of a tool, or `None`. It contains a preview, and can fetch all rows.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon_host::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +44,7 @@ impl Connection {
     }
 }
 
-/// A client for the result sets of the server at `url`.
+/// Creates a client for the result sets of the server at `url`.
 pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> Result<DualResponseClient> {
     if options.has_headers_for_any_endpoint() {
         return Err(Error::Misuse(
@@ -53,7 +53,7 @@ pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> 
     }
     let mut options = options.clone();
     if let Some(origin) = url.and_then(origin) {
-        // Whoever connects to this machine has decided to go there; only that one port is meant.
+        // The user chose to connect to this machine, so its origin is allowed, but only with this port.
         let host = origin.host_str().unwrap_or_default();
         if matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
             options = options.allow_origin(origin.origin().ascii_serialization());
@@ -63,7 +63,7 @@ pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> 
     DualResponseClient::new(options).map_err(|error| Error::Misuse(error.to_string()))
 }
 
-/// Where HTTP is spoken, if `url` is where a WebSocket is.
+/// Returns the HTTP URL for a WebSocket URL, and all other URLs unchanged.
 fn origin(url: &str) -> Option<url::Url> {
     let http = match url.split_once("://") {
         Some(("ws", rest)) => format!("http://{rest}"),

@@ -1,4 +1,4 @@
-//! Samples: a model replies, and a person may look at both sides.
+//! Sampling requests: a model replies, and the user can review requests and replies.
 
 use std::{fmt, sync::Arc};
 
@@ -6,39 +6,38 @@ use antiphon_llm::{Model, Reply, Request};
 
 use crate::form::BoxFuture;
 
-/// Who looks at what a server asks of the model, and at what the model replies, before it goes on.
+/// A handler that reviews sampling requests before the model, and replies before the server, receive them.
 ///
-/// Each may be changed, or refused. MCP wants a person to have the chance; a host that trusts its
-/// servers leaves it out.
+/// It can change or reject both. MCP recommends that a user can do this. If you trust the servers, you can omit it.
 pub trait Approval: Send + Sync + 'static {
-    /// Looks at a request. What is returned is what the model is asked.
+    /// Reviews a request. The model receives the returned request.
     ///
     /// # Errors
     ///
-    /// [`Refused`], and the server is told so.
+    /// Returns [`Refused`] to reject the request. The server receives an error.
     fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>>;
 
-    /// Looks at a reply. What is returned is what the server gets.
+    /// Reviews a reply. The server receives the returned reply.
     ///
     /// # Errors
     ///
-    /// [`Refused`], and the server is told so.
+    /// Returns [`Refused`] to reject the reply. The server receives an error.
     fn reply<'a>(&'a self, request: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>>;
 }
 
-/// A person said no.
+/// The user rejected a sampling request or a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("User rejected sampling request")]
 pub struct Refused;
 
-/// Who replies to samples.
+/// The model that answers sampling requests, and the approval.
 #[derive(Clone)]
 pub(crate) struct Sampling {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) approval: Option<Arc<dyn Approval>>,
 }
 
-/// What became of a sample.
+/// Why a sampling request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The bodies of answers.
+//! Response bodies.
 
 use std::{
     future::Future as _,
@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 
-/// The body of an answer that keeps something until it is sent, and that can end early.
+/// A response body that keeps a value until it is sent, and that can end early.
 pub(super) struct Held<G> {
     body: Body,
     _kept: G,
@@ -19,7 +19,8 @@ pub(super) struct Held<G> {
 }
 
 impl<G> Held<G> {
-    /// Keeps `kept` until the body is sent. Ends the body after `age`, whether all of it was sent or not.
+    /// Creates a body that keeps `kept` until it is sent. It ends after `age`, even if it was not sent
+    /// completely.
     pub(super) fn new(body: Body, kept: G, age: Option<Duration>) -> Self {
         Self { body, _kept: kept, ends: age.map(|age| Box::pin(tokio::time::sleep(age))) }
     }

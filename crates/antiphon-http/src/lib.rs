@@ -1,16 +1,18 @@
 //! HTTP for MCP servers and for any other axum router.
 //!
-//! - [`serve`]: serves a router over HTTP/1.1 with limits on connections, heads and stalled readers, and a graceful shutdown.
-//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP, with sessions in memory or shared.
+//! - [`serve`]: serves a router over HTTP/1.1 with limits for connections, headers and stalled readers, and a
+//!   graceful shutdown.
+//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP, with sessions in memory
+//!   or shared.
 //! - `auth`, with the feature `auth`: authenticates callers and checks scopes, as a tower layer.
 //!
 //! `antiphon` with the feature `http` re-exports all of it, so a server needs no second dependency.
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is enabled by default.
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
 //! | `auth` | `auth`: OAuth 2.1 tokens, API keys, client certificates behind a proxy, scopes |
 //! | `endpoint` | `endpoint`: MCP over streamable HTTP, on `rmcp` and `antiphon-store` |
@@ -32,5 +34,5 @@ pub use self::{
     shutdown::shutdown_signal,
 };
 
-/// How many bytes an API key or an operator's token has at least, so that it cannot be guessed.
+/// The smallest length of an API key or an operator's token, in bytes, so that it cannot be guessed.
 pub const MIN_SECRET_BYTES: usize = 24;

@@ -1,6 +1,6 @@
-//! The signals that ask a process to end.
+//! The signals that request the end of a process.
 
-/// Ends when the process is asked to end: by Ctrl-C, or by a termination signal.
+/// Completes when the process receives Ctrl-C or a termination signal.
 pub async fn shutdown_signal() {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {

@@ -1,8 +1,8 @@
-//! The laws of [`Model`]: what passes them is a model.
+//! The contract tests of [`Model`]. A model must pass all of them.
 //!
-//! Each law is a function that panics where it is broken; [`model_conformance!`](crate::model_conformance)
-//! makes a test of each. A law asks in words, so a model that is behind it must be one that does as it
-//! is told.
+//! Each contract test is a function that panics if the contract is broken.
+//! [`model_conformance!`](crate::model_conformance) creates a test for each. They use prompts, so the tested model
+//! must be able to follow instructions.
 
 use std::{collections::HashSet, pin::pin, task};
 
@@ -17,11 +17,11 @@ use crate::{
     structured::{OutputSchema, SCHEMA_TOOL},
 };
 
-/// Makes a `#[tokio::test]` of every law.
+/// Creates a `#[tokio::test]` for every contract test.
 ///
-/// It takes a function that opens a model, or says why there is none to open and returns `None`: then
-/// the laws are skipped. Laws that are named after it, as in `open => the_cost_is_told,`, are the only
-/// ones tested.
+/// It takes a function that opens a model. If no model is available, the function prints the reason and returns
+/// `None`, and the tests are skipped. To run only some tests, name them after the function:
+/// `open => the_cost_is_told,`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -73,7 +73,7 @@ async fn ask(model: &(impl Model + ?Sized), request: &Request) -> Reply {
     }
 }
 
-/// Text is answered with text, by a model with a name, for a reason.
+/// Checks that a text prompt is answered with text, the name of the model and a stop reason.
 pub async fn a_reply_has_text_a_model_and_a_reason(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &Request::prompt("Say hello.")).await;
     assert!(!reply.text().is_empty(), "{reply:?}");
@@ -81,7 +81,7 @@ pub async fn a_reply_has_text_a_model_and_a_reason(model: &(impl Model + ?Sized)
     assert_eq!(reply.stop_reason.as_deref(), Some(stop::END_TURN), "{reply:?}");
 }
 
-/// A request for data is answered with a call of [`SCHEMA_TOOL`].
+/// Checks that a request for structured data is answered with a call of [`SCHEMA_TOOL`].
 pub async fn a_request_for_data_is_answered_with_data(model: &(impl Model + ?Sized)) {
     let schema = json!({
         "type": "object",
@@ -96,7 +96,7 @@ pub async fn a_request_for_data_is_answered_with_data(model: &(impl Model + ?Siz
     assert_eq!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
 }
 
-/// Data that were cut off are no data.
+/// Checks that truncated data is not returned as data.
 pub async fn data_that_were_cut_off_are_not_repaired(model: &(impl Model + ?Sized)) {
     let long = "abcdefghij".repeat(40);
     let schema = json!({
@@ -112,31 +112,31 @@ pub async fn data_that_were_cut_off_are_not_repaired(model: &(impl Model + ?Size
     assert!(reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// `toolChoice: none` calls no tool.
+/// Checks that the model calls no tool with `toolChoice: none`.
 pub async fn no_tool_is_called_where_none_may_be(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &with_tools(Some(ToolChoice::None))).await;
     assert!(reply.tool_calls().is_empty(), "{reply:?}");
     assert_ne!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
 }
 
-/// `toolChoice: required` calls one of the tools.
+/// Checks that the model calls one of the tools with `toolChoice: required`.
 pub async fn a_tool_is_called_where_one_must_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Required))).await);
 }
 
-/// `toolChoice: auto` calls a tool when asked to.
+/// Checks that the model calls a tool with `toolChoice: auto` if the prompt asks for it.
 pub async fn a_tool_may_be_called_where_it_may_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Auto))).await);
 }
 
-/// A history with calls and results is read, and replied to.
+/// Checks that the model replies to a history with tool calls and results.
 pub async fn a_history_with_tools_is_read(model: &(impl Model + ?Sized)) {
     let result = Block::tool_result("call_1", ["You went left. There is a door.".into()]);
     let reply = ask(model, &after(result)).await;
     assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// So is one in which a tool failed, and answered with what few can show.
+/// Checks that the model replies to a history with a failed tool, whose result contains audio.
 pub async fn a_failed_tool_is_read(model: &(impl Model + ?Sized)) {
     let Block::ToolResult(mut result) = Block::tool_error("call_1", "There is a wall.") else { return };
     let sound = json!({"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"});
@@ -145,7 +145,7 @@ pub async fn a_failed_tool_is_read(model: &(impl Model + ?Sized)) {
     assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// No two calls in a reply have the same id, and none has none.
+/// Checks that every call in a reply has a unique ID that is not empty.
 pub async fn calls_have_ids_of_their_own(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &with_tools(Some(ToolChoice::Required))).await;
     let calls = reply.tool_calls();
@@ -154,20 +154,20 @@ pub async fn calls_have_ids_of_their_own(model: &(impl Model + ?Sized)) {
     assert!(!ids.contains(""), "{reply:?}");
 }
 
-/// A reply that may not be longer says that it was cut off.
+/// Checks that a reply with the maximum number of tokens has the stop reason `maxTokens`.
 pub async fn a_reply_is_no_longer_than_it_may_be(model: &(impl Model + ?Sized)) {
     let mut request = Request::prompt("Tell a long story about the sea.");
     request.max_tokens = 16;
     let mut reply = ask(model, &request).await;
     if !reply.is_cut_off() {
-        // Some have little to say.
+        // Some models reply briefly.
         request.max_tokens = 3;
         reply = ask(model, &request).await;
     }
     assert_eq!(reply.stop_reason.as_deref(), Some(stop::MAX_TOKENS), "{reply:?}");
 }
 
-/// A stop sequence is where the reply ends, and no part of it; or it is an error that says so.
+/// Checks that a reply ends before a stop sequence, or that the model returns [`Error::Unsupported`].
 pub async fn a_stop_sequence_ends_the_reply(model: &(impl Model + ?Sized)) {
     let mut request = Request::prompt("Count from one to five, in words.");
     let text = ask(model, &request).await.text();
@@ -185,13 +185,13 @@ pub async fn a_stop_sequence_ends_the_reply(model: &(impl Model + ?Sized)) {
     }
 }
 
-/// A reply says what it cost.
+/// Checks that a reply contains its token usage.
 pub async fn the_cost_is_told(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &Request::prompt("Say hello.")).await;
     assert!(reply.usage().is_some_and(|usage| usage.output_tokens > 0), "{reply:?}");
 }
 
-/// A request that cannot be answered is an error, and no panic.
+/// Checks that an invalid request is an error that cannot be retried, and not a panic.
 pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Sized)) {
     let empty = model.reply(&Request::new([])).await;
     assert!(empty.is_err_and(|error| !error.is_retryable()), "no messages, and yet a reply");
@@ -200,7 +200,7 @@ pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Si
     assert!(stray.is_err_and(|error| !error.is_retryable()), "a result without a call, and yet a reply");
 }
 
-/// Dropping a call ends it, and hurts no other.
+/// Checks that a request can be dropped without an effect on other requests.
 pub async fn a_call_can_be_dropped(model: &(impl Model + ?Sized)) {
     let request = Request::prompt("Say hello.");
     {

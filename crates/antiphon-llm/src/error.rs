@@ -1,61 +1,61 @@
 use std::time::Duration;
 
-/// What a model, or one's way to it, returns.
+/// The result of a request to a model.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a model did not reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request asks for something this model, or the way to it, cannot do.
+    /// The model or its provider does not support a part of the request.
     #[error("`{model}` cannot do what is asked: {what}")]
     Unsupported {
         /// The model.
         model: String,
-        /// What it cannot do.
+        /// The part that is not supported.
         what: String,
     },
-    /// The provider refused the request as it is; sending it again changes nothing.
+    /// The provider rejected the request. Sending it again does not help.
     #[error("the provider refused the request ({status}): {message}")]
     Rejected {
         /// The HTTP status.
         status: u16,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider does not know the key, or the key may not do this.
-    #[error("the provider does not accept the key ({status}); check it, and what it may do")]
+    /// The provider does not accept the API key, or the key lacks a permission.
+    #[error("the provider rejected the API key ({status}); check the key and its permissions")]
     Unauthorized {
         /// The HTTP status.
         status: u16,
     },
-    /// Too many requests, or too many tokens.
-    #[error("the provider asks to wait: {message}")]
+    /// The provider limits requests or tokens, and the limit is reached.
+    #[error("the provider rate-limited the request: {message}; try again later")]
     RateLimited {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
-        /// How long to wait, if it said so.
+        /// How long to wait, if the provider sends it.
         retry_after: Option<Duration>,
     },
-    /// The provider, or the network before it, failed.
+    /// The provider or the network failed.
     #[error("the provider cannot be reached or has failed: {0}")]
     Unavailable(String),
-    /// It took too long.
+    /// The model did not reply in time.
     #[error("the model did not reply within {0:?}")]
     Timeout(Duration),
-    /// A limit of the operator's was reached.
+    /// A limit of the operator is reached.
     #[error("{0}")]
     Limit(String),
-    /// A provider cannot be set up as asked.
+    /// The configuration of a provider is invalid.
     #[error("{0}")]
     Config(String),
-    /// The provider answered with something that is no reply.
+    /// The response of the provider cannot be parsed.
     #[error("the provider's answer cannot be read: {0}")]
     Malformed(String),
 }
 
 impl Error {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request can succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::RateLimited { .. } | Self::Unavailable(_) | Self::Timeout(_))
     }

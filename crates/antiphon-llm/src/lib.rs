@@ -1,7 +1,7 @@
-//! One trait to a model, in MCP's own sampling types.
+//! One trait for language models, in the sampling types of MCP.
 //!
-//! A [`Model`] takes a [`Request`] and gives a [`Reply`]: the fields of `sampling/createMessage` and of
-//! its result, so that what a client can be asked, a provider can be asked too.
+//! A [`Model`] takes a [`Request`] and returns a [`Reply`]. They have the fields of `sampling/createMessage` and of
+//! its result, so a provider supports the same requests as a client.
 //!
 //! ```
 //! # use antiphon_llm::{Error, Model, Request};
@@ -11,27 +11,27 @@
 //! }
 //! ```
 //!
-//! # The parts
+//! # Main types
 //!
-//! - [`Message`], [`Block`], [`Content`], [`ToolCall`]: what is said, in content blocks.
-//! - [`Request`], [`Reply`]: a question and its answer.
-//! - [`OutputSchema`]: data instead of prose, by the reserved tool [`SCHEMA_TOOL`].
-//! - [`plain`]: tools for those who have none.
-//! - [`Conversation::from_openai`]: histories in another house's style.
-//! - [`Budgeted`]: what a model may cost.
-//! - `Observed`: what it did cost, and how long it took.
-//! - `providers`: models behind the APIs of OpenAI, Anthropic, Gemini, Ollama and their kind.
+//! - [`Message`], [`Block`], [`Content`], [`ToolCall`]: the messages, as content blocks.
+//! - [`Request`], [`Reply`]: a request to a model and its reply.
+//! - [`OutputSchema`]: structured data instead of text, with the reserved tool [`SCHEMA_TOOL`].
+//! - [`plain`]: tools for models and clients that do not support them.
+//! - [`Conversation::from_openai`]: histories in the format of OpenAI.
+//! - [`Budgeted`]: limits on the requests and tokens of a model.
+//! - `Observed`: metrics and spans of a model.
+//! - `providers`: models behind the APIs of OpenAI, Anthropic, Gemini, Ollama and compatible servers.
 //!
 //! # Features
 //!
-//! None is on by default: what a tool author's crate needs of this one is its types.
+//! No feature is enabled by default, because tool authors need only the types.
 //!
 //! | feature | what it gives |
 //! |---|---|
-//! | `scripted` | `Scripted`, a model that replies by script, for tests |
-//! | `providers` | `providers`: `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for the rest; needs Rust 1.95 |
-//! | `telemetry` | `Observed`, a model whose calls are spans and are measured |
-//! | `conformance` | the laws of [`Model`], for the tests of a model of your own |
+//! | `scripted` | `Scripted`, a model with fixed replies, for tests |
+//! | `providers` | `providers`: `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for other APIs. It needs Rust 1.95 |
+//! | `telemetry` | `Observed`, which records the requests to a model as spans and metrics |
+//! | `conformance` | the contract tests of [`Model`], for the tests of your own model |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "conformance")]

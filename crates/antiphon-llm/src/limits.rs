@@ -13,11 +13,11 @@ use crate::{
 
 type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// A model that may cost so much and no more.
+/// A model with a limit on its requests and tokens.
 ///
-/// What a request will cost is known when it is over, so the request that crosses the bound is still
-/// answered, with those on their way beside it; the next is not, with an [`Error::Limit`] that names the
-/// bound. If a provider does not say how many tokens a request cost, they are [estimated](Reply::tokens).
+/// The cost of a request is known only after its reply. So the request that crosses the limit is still answered, and
+/// so are those in flight. The next request fails with an [`Error::Limit`] that names the limit. If a provider does
+/// not send the number of tokens, it is [estimated](Reply::tokens).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -34,37 +34,37 @@ pub struct Budgeted<M> {
     spent: Mutex<Spent>,
 }
 
-/// What a model may cost.
+/// The maximum cost of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// How long it lasts until it is full again. Default: as long as the process.
+    /// The time after which the budget is full again. Default: the lifetime of the process.
     pub window: Option<Duration>,
-    /// How many requests. Default: any number.
+    /// The maximum number of requests. Default: no limit.
     pub max_requests: Option<u64>,
-    /// How many tokens, read and written. Default: any number.
+    /// The maximum number of input and output tokens. Default: no limit.
     pub max_tokens: Option<u64>,
 }
 
 impl Budget {
-    /// A budget for the life of the process.
+    /// Creates a budget for the lifetime of the process.
     pub fn total() -> Self {
         Self::default()
     }
 
-    /// A budget that is full again after `window`.
+    /// Creates a budget that is full again after `window`.
     pub fn per(window: Duration) -> Self {
         Self { window: Some(window), ..Self::default() }
     }
 
-    /// Sets how many requests.
+    /// Sets the maximum number of requests.
     #[must_use]
     pub fn with_max_requests(mut self, requests: u64) -> Self {
         self.max_requests = Some(requests);
         self
     }
 
-    /// Sets how many tokens, read and written.
+    /// Sets the maximum number of input and output tokens.
     #[must_use]
     pub fn with_max_tokens(mut self, tokens: u64) -> Self {
         self.max_tokens = Some(tokens);
@@ -80,12 +80,12 @@ struct Spent {
 }
 
 impl<M: Model> Budgeted<M> {
-    /// Holds `model` to `budget`.
+    /// Limits `model` to `budget`.
     pub fn new(model: M, budget: Budget) -> Self {
         Self { model, budget, clock: Arc::new(Instant::now), spent: Mutex::default() }
     }
 
-    /// Counts a request, or says why there can be none.
+    /// Counts a request, or returns [`Error::Limit`] if the budget is used up.
     fn take(&self) -> Result<()> {
         let Budget { window, max_requests, max_tokens } = self.budget;
         let now = (self.clock)();

@@ -1,5 +1,4 @@
-//! A model of which is told what it is asked and what it costs, as OpenTelemetry's conventions for generative AI
-//! have it.
+//! Records spans and metrics of a model, with the names of OpenTelemetry's conventions for generative AI.
 
 use std::{fmt, time::Instant};
 
@@ -11,12 +10,12 @@ use tracing::{Instrument as _, field::Empty};
 
 use crate::{BoxFuture, Error, Model, Reply, Request, Result};
 
-/// How long a model took to reply, in seconds. A histogram.
+/// The duration of a request to a model, in seconds. A histogram.
 pub const OPERATION_DURATION: &str = "gen_ai.client.operation.duration";
-/// How many tokens a request or a reply had. A histogram.
+/// The number of tokens of a request or a reply. A histogram.
 pub const TOKEN_USAGE: &str = "gen_ai.client.token.usage";
 
-/// The bounds that the conventions give.
+/// The bucket bounds of the conventions.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [
@@ -36,7 +35,7 @@ const TOKENS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// A model whose calls are spans and are measured. What is said is in neither.
+/// A model whose requests are recorded as spans and metrics. Neither contains the contents of messages.
 ///
 /// ```
 /// # use antiphon_llm::{Model, Observed};
@@ -51,7 +50,7 @@ pub struct Observed<M> {
 }
 
 impl<M: Model> Observed<M> {
-    /// Tells of `model`.
+    /// Records the requests to `model`.
     pub fn new(model: M, meter: &Meter) -> Self {
         let duration = meter
             .f64_histogram(OPERATION_DURATION)
@@ -119,12 +118,13 @@ impl<M: Model> Observed<M> {
     }
 }
 
-/// Attributes of spans have a sign.
+/// Attributes of spans are signed integers.
 fn int(count: u64) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// The error in a word. Its text may be the provider's, and say what was asked.
+/// Returns the kind of an error. The message can contain the provider's text and parts of the prompt, so it is not
+/// recorded.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::Unsupported { .. } => "unsupported",

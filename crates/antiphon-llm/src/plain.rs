@@ -1,8 +1,8 @@
-//! Tools for those who have none: in the prompt, and read from the text.
+//! Tools for models and clients that do not support them: in the prompt, and parsed from the text.
 //!
-//! A client that has not declared `sampling.tools` must not be sent tools, and a model may not know
-//! any. [`without_tools`] says in words what the tools would have said, and [`with_calls`] makes
-//! `tool_use` blocks of what comes back. The guarantee is lower; the API is the same.
+//! A client that has not declared `sampling.tools` must not receive tools, and some models do not support them.
+//! [`without_tools`] describes the tools in the prompt, and [`with_calls`] converts the reply to `tool_use` blocks.
+//! This is less reliable than native tools, but has the same API.
 
 use std::fmt::Write as _;
 
@@ -15,14 +15,14 @@ use crate::{
     structured::{SCHEMA_TOOL, json_in},
 };
 
-/// `request` as a model without tools can read it.
+/// Converts `request` for a model without tools.
 pub fn without_tools(request: &Request) -> Request {
     let mut plain = request.clone();
     plain.tools.clear();
     plain.tool_choice = None;
     plain.messages = request.messages.iter().map(spoken).collect();
     let Some(instruction) = instruction(request) else { return plain };
-    // In the last message and not in the system prompt: clients may drop or change that.
+    // Put the instruction into the last message, because clients can drop or change the system prompt.
     match plain.messages.last_mut() {
         Some(Message { role: Role::User, content, .. }) => match content.as_mut_slice() {
             [Block::Text(only)] => only.text = format!("{}\n\n{instruction}", only.text),
@@ -33,7 +33,7 @@ pub fn without_tools(request: &Request) -> Request {
     plain
 }
 
-/// What the tools of `request` would have said.
+/// Describes the tools of `request` in words.
 fn instruction(request: &Request) -> Option<String> {
     if let Some(schema) = request.schema() {
         let schema = Value::Object(schema.clone());
@@ -61,10 +61,10 @@ fn instruction(request: &Request) -> Option<String> {
     Some(text)
 }
 
-/// A message without `tool_use` and `tool_result` blocks: what they say is said in words.
+/// Converts the `tool_use` and `tool_result` blocks of a message to text.
 fn spoken(message: &Message) -> Message {
     let content: Vec<Block> = message.content.iter().flat_map(speak).collect();
-    // One text rather than several: older clients know one block a message.
+    // Join the text, because older clients support only one block per message.
     let texts: Vec<&str> = content.iter().filter_map(Block::as_text).collect();
     let content = if texts.len() == content.len() { vec![Block::text(texts.join("\n"))] } else { content };
     Message { role: message.role, content, meta: message.meta.clone() }
@@ -74,7 +74,7 @@ fn speak(block: &Block) -> Vec<Block> {
     match block {
         Block::ToolUse(call) => {
             let input = Value::Object(call.input.clone());
-            // What was asked for in words is shown as it would have come in words.
+            // Show a call in the same text format in which it was requested.
             vec![Block::text(if call.name == SCHEMA_TOOL {
                 input.to_string()
             } else {
@@ -105,10 +105,10 @@ fn speak_result(result: &ToolResultBlock) -> Vec<Block> {
     blocks
 }
 
-/// The reply to `request` with the calls in its text as `tool_use` blocks.
+/// Converts the tool calls in the text of a reply to `tool_use` blocks.
 ///
-/// A reply that already has such blocks, or whose text names none of the tools, is left as it is. `id`
-/// names the calls, so that the same reply gives the same ids.
+/// A reply is returned unchanged if it already has such blocks, or if its text names none of the tools. The IDs of
+/// the calls derive from `id`, so the same reply has the same IDs.
 pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
     let none = request.tool_choice == Some(ToolChoice::None);
@@ -136,9 +136,9 @@ pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     }
 }
 
-/// The calls in what a model wrote: the form it was shown, one call alone, or a list of them.
+/// Returns the calls in the JSON of a model: in the requested format, as a single call, or as a list.
 fn calls_in(request: &Request, mut found: Value) -> Vec<(String, Map<String, Value>)> {
-    // Where no call has to be there, what merely looks like one may be part of the answer.
+    // If no call is required, JSON that looks like a call can be part of the answer.
     let sure = request.must_call() || found.get("tool_calls").is_some();
     let list = match found.get_mut("tool_calls").map(Value::take) {
         Some(Value::Array(list)) => list,
@@ -153,7 +153,7 @@ fn calls_in(request: &Request, mut found: Value) -> Vec<(String, Map<String, Val
         let written = ["arguments", "parameters", "input"].into_iter().find(|key| call.get(key).is_some());
         match written.map(|key| call[key].take()) {
             Some(Value::Object(arguments)) => Some((name, arguments)),
-            // Some models write the arguments as a string, as one API does.
+            // Some models write the arguments as a string, as in OpenAI's API.
             Some(Value::String(text)) => Some((name, serde_json::from_str(&text).ok()?)),
             Some(_) => None,
             None => sure.then(|| (name, Map::new())),

@@ -1,4 +1,4 @@
-//! What a model replies: MCP's `CreateMessageResult`.
+//! The reply of a model: MCP's `CreateMessageResult`.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,48 +8,48 @@ use crate::{
     request::Request,
 };
 
-/// Why a model stopped. MCP leaves the list open: anything else is passed on as it came.
+/// Why a model stopped. MCP allows other values too, and they are passed on unchanged.
 pub mod stop {
-    /// It had said what it had to say.
+    /// The reply is complete.
     pub const END_TURN: &str = "endTurn";
-    /// It met a stop sequence.
+    /// The model reached a stop sequence.
     pub const STOP_SEQUENCE: &str = "stopSequence";
-    /// It may not say more.
+    /// The reply reached the maximum number of tokens.
     pub const MAX_TOKENS: &str = "maxTokens";
-    /// It wants to call tools.
+    /// The model calls tools.
     pub const TOOL_USE: &str = "toolUse";
-    /// It would not, or its provider would not let it. Not one of MCP's own values.
+    /// The model or its provider refused to reply. This value is not part of MCP.
     pub const REFUSAL: &str = "refusal";
 }
 
-/// What a model replied, with the fields and the shape of MCP's `CreateMessageResult`.
+/// The reply of a model, with the fields and the format of MCP's `CreateMessageResult`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reply {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What it said.
+    /// The content blocks.
     #[serde(with = "one_or_many")]
     pub content: Vec<Block>,
     /// The model that replied.
     #[serde(default)]
     pub model: String,
-    /// Why it stopped; see [`stop`].
+    /// Why the model stopped. See [`stop`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// What else there is to say: what it cost is under [`USAGE_META`].
+    /// The `_meta` of the reply. The token usage is under [`USAGE_META`].
     #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
 }
 
-/// How many bytes of JSON are about a token.
+/// The estimated number of JSON bytes per token.
 const TOKEN_BYTES: usize = 4;
 
-/// Where a reply's `_meta` says what it cost.
+/// The `_meta` key for the token usage of a reply.
 pub const USAGE_META: &str = "antiphon/usage";
 
 impl Reply {
-    /// A reply of `model`'s.
+    /// Creates a reply of `model`.
     pub fn new(model: impl Into<String>, content: impl IntoBlocks) -> Self {
         let content = content.into_blocks();
         let calls = content.iter().any(|block| block.as_tool_use().is_some());
@@ -63,14 +63,14 @@ impl Reply {
         }
     }
 
-    /// Says why the model stopped.
+    /// Sets why the model stopped.
     #[must_use]
     pub fn with_stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
         self
     }
 
-    /// Says what the reply cost.
+    /// Sets the token usage.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         let usage = serde_json::to_value(usage).unwrap_or_default();
@@ -78,15 +78,14 @@ impl Reply {
         self
     }
 
-    /// What the reply cost, if its provider said so.
+    /// Returns the token usage, if the provider sent it.
     pub fn usage(&self) -> Option<Usage> {
         Usage::deserialize(self.meta.get(USAGE_META)?).ok()
     }
 
-    /// How many tokens the request and the reply cost: as the provider says, or an estimate if it does not say.
+    /// Returns the number of tokens of the request and the reply: the provider's value, or an estimate.
     ///
-    /// The estimate is a token for each 4 bytes of JSON, so that a provider without usage is not free of charge for those
-    /// who limit tokens.
+    /// The estimate is one token per 4 bytes of JSON. So a provider without usage data does not bypass token limits.
     pub fn tokens(&self, request: &Request) -> u64 {
         if let Some(usage) = self.usage() {
             return usage.input_tokens.saturating_add(usage.output_tokens);
@@ -96,36 +95,36 @@ impl Reply {
         bytes.div_ceil(TOKEN_BYTES) as u64
     }
 
-    /// Its text blocks, joined by line breaks.
+    /// Returns the text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
     }
 
-    /// The tools the model wants to call, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into()).collect()
     }
 
-    /// Whether the model was cut off.
+    /// Returns whether the reply was cut off at the maximum number of tokens.
     pub fn is_cut_off(&self) -> bool {
         self.stop_reason.as_deref() == Some(stop::MAX_TOKENS)
     }
 
-    /// The reply as a message of a history.
+    /// Returns the reply as a message for a history.
     pub fn to_message(&self) -> Message {
         Message::new(self.role, self.content.clone())
     }
 }
 
-/// What a reply cost, in tokens.
+/// The token usage of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// What was read.
+    /// The number of input tokens.
     #[serde(default)]
     pub input_tokens: u64,
-    /// What was written.
+    /// The number of output tokens.
     #[serde(default)]
     pub output_tokens: u64,
 }

@@ -1,4 +1,4 @@
-//! What a model is asked: MCP's `sampling/createMessage`.
+//! The request to a model: MCP's `sampling/createMessage`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -9,51 +9,51 @@ use crate::{
     structured,
 };
 
-/// What a request asks for when it does not say.
+/// The maximum number of tokens of a reply, if the request does not set it.
 pub const DEFAULT_MAX_TOKENS: u32 = 4096;
 
-/// A request to a model, with the fields and the shape of MCP's `CreateMessageRequestParams`.
+/// A request to a model, with the fields and the format of MCP's `CreateMessageRequestParams`.
 ///
-/// There is no field for a schema: what must come back as data is asked for with the tool
-/// [`SCHEMA_TOOL`](crate::SCHEMA_TOOL), which a provider turns into its own structured output.
+/// MCP has no field for a schema. A request for structured data uses the tool [`SCHEMA_TOOL`](crate::SCHEMA_TOOL),
+/// which a provider converts to its structured output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
-    /// The conversation so far; the last message is the one to reply to.
+    /// The conversation so far. The model replies to the last message.
     pub messages: Vec<Message>,
-    /// Bounds the reply.
+    /// The maximum number of tokens of the reply.
     pub max_tokens: u32,
-    /// Tells the model who it is.
+    /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// How much the model may vary.
+    /// The sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Ends the reply where one of these texts begins.
+    /// Texts that end the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// Says which models would suit.
+    /// The preferred models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// Which servers' context a client may add.
+    /// The servers whose context a client can add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
-    /// What the model may call.
+    /// The tools that the model can call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolDefinition>,
-    /// Whether it must.
+    /// Whether the model must call a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// What only the provider understands.
+    /// Data for the provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// What else there is to say.
+    /// The `_meta` of the request.
     #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
 }
 
 impl Request {
-    /// A request with these messages and no options.
+    /// Creates a request with these messages and without options.
     pub fn new(messages: impl Into<Vec<Message>>) -> Self {
         Self {
             messages: messages.into(),
@@ -70,24 +70,24 @@ impl Request {
         }
     }
 
-    /// A request with one message of the user's.
+    /// Creates a request with one message of the user.
     pub fn prompt(content: impl IntoBlocks) -> Self {
         Self::new([Message::user(content)])
     }
 
-    /// The schema the reply must match, if this request asks for data: the input of its
+    /// Returns the schema of the reply, if this request asks for structured data: the input schema of its
     /// [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
     pub fn schema(&self) -> Option<&Map<String, Value>> {
         self.tools.iter().find(|tool| tool.name == structured::SCHEMA_TOOL).map(|tool| &tool.input_schema)
     }
 
-    /// Whether the model must call a tool.
+    /// Returns whether the model must call a tool.
     pub fn must_call(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice == Some(ToolChoice::Required)
     }
 }
 
-/// A tool a model may call.
+/// A tool that a model can call.
 ///
 /// ```
 /// # use antiphon_llm::ToolDefinition;
@@ -107,25 +107,25 @@ impl Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
-    /// Its name.
+    /// The name of the tool.
     pub name: String,
-    /// What it is for.
+    /// The description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What it takes: the JSON Schema of an object.
+    /// The JSON Schema of the input, which is an object.
     pub input_schema: Map<String, Value>,
-    /// `title`, `annotations`, `_meta`, and what else came with it.
+    /// `title`, `annotations`, `_meta` and all other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl ToolDefinition {
-    /// A tool whose input is a `T`, a struct.
+    /// Creates a tool whose input is the struct `T`.
     pub fn of<T: JsonSchema>(name: impl Into<String>) -> Self {
         Self::new(name, Value::Object(structured::schema_of::<T>()))
     }
 
-    /// A tool whose input matches `schema`.
+    /// Creates a tool whose input matches `schema`.
     pub fn new(name: impl Into<String>, schema: Value) -> Self {
         let mut input_schema = match schema {
             Value::Object(schema) => schema,
@@ -135,7 +135,7 @@ impl ToolDefinition {
         Self { name: name.into(), description: None, input_schema, rest: Map::new() }
     }
 
-    /// Says what it is for.
+    /// Sets the description for the model. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -143,19 +143,19 @@ impl ToolDefinition {
     }
 }
 
-/// Whether a model must call a tool. On the wire `{"mode": "required"}`; read also as `"required"`.
+/// Whether a model must call a tool. The JSON is `{"mode": "required"}`. The string `"required"` is also accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     Auto,
-    /// At least one.
+    /// The model must call at least one tool.
     Required,
-    /// None.
+    /// The model must not call a tool.
     None,
 }
 
 impl ToolChoice {
-    /// Its name on the wire.
+    /// Returns the name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -174,7 +174,7 @@ impl Serialize for ToolChoice {
 impl<'de> Deserialize<'de> for ToolChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        // MCP: a choice without a mode is `auto`.
+        // In MCP, a tool choice without a mode is `auto`.
         let mode = match &value {
             Value::Object(object) => object.get("mode").map_or(Some("auto"), Value::as_str),
             other => other.as_str(),
@@ -190,22 +190,22 @@ impl<'de> Deserialize<'de> for ToolChoice {
     }
 }
 
-/// Which servers' context a client may add to a request.
+/// The servers whose context a client can add to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IncludeContext {
-    /// None.
+    /// No servers.
     None,
-    /// This server's.
+    /// Only this server.
     ThisServer,
-    /// That of all servers the client knows.
+    /// All servers of the client.
     AllServers,
 }
 
-/// Which models would suit.
+/// The preferred models.
 ///
-/// Hints are read in order, and each is a part of a name: `claude` or `sonnet` will do. Priorities go
-/// from 0 (does not matter) to 1 (matters most).
+/// Hints are evaluated in order. Each is a part of a model's name, for example `claude` or `sonnet`. Priorities are
+/// between 0 (not important) and 1 (most important).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -213,45 +213,45 @@ pub struct ModelPreferences {
     /// Names, or parts of names, best first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<ModelHint>,
-    /// How much a low price matters.
+    /// The importance of a low price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_priority: Option<f64>,
-    /// How much speed matters.
+    /// The importance of speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_priority: Option<f64>,
-    /// How much it matters that the model is clever.
+    /// The importance of intelligence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intelligence_priority: Option<f64>,
 }
 
 impl ModelPreferences {
-    /// No preference.
+    /// Creates preferences without hints and priorities.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a name or a part of one; earlier hints count more.
+    /// Adds a name, or a part of a name. Earlier hints have precedence.
     #[must_use]
     pub fn with_hint(mut self, name: impl Into<String>) -> Self {
         self.hints.push(ModelHint { name: Some(name.into()) });
         self
     }
 
-    /// Says how much a low price matters.
+    /// Sets the importance of a low price, between 0 and 1.
     #[must_use]
     pub fn with_cost_priority(mut self, priority: f64) -> Self {
         self.cost_priority = Some(priority);
         self
     }
 
-    /// Says how much speed matters.
+    /// Sets the importance of speed, between 0 and 1.
     #[must_use]
     pub fn with_speed_priority(mut self, priority: f64) -> Self {
         self.speed_priority = Some(priority);
         self
     }
 
-    /// Says how much it matters that the model is clever.
+    /// Sets the importance of intelligence, between 0 and 1.
     #[must_use]
     pub fn with_intelligence_priority(mut self, priority: f64) -> Self {
         self.intelligence_priority = Some(priority);
@@ -259,10 +259,10 @@ impl ModelPreferences {
     }
 }
 
-/// A part of the name of a model that would suit.
+/// A part of the name of a preferred model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelHint {
-    /// The part.
+    /// The part of the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -14,7 +14,7 @@ use crate::{
 
 type ByHand = Box<dyn Fn(&Request) -> Result<Reply> + Send + Sync>;
 
-/// A model that replies by script, and remembers what it was asked.
+/// A model with fixed replies that records its requests.
 ///
 /// ```
 /// # use antiphon_llm::{Model, Request, Scripted};
@@ -33,39 +33,39 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// A model with nothing to say.
+    /// Creates a model without replies.
     pub fn new() -> Self {
         Self { replies: Mutex::default(), by_hand: None, requests: Mutex::default() }
     }
 
-    /// A model that replies as `reply` says, when its script is over.
+    /// Sets the function that replies after all fixed replies are used. Default: none, so the request fails.
     #[must_use]
     pub fn otherwise(mut self, reply: impl Fn(&Request) -> Result<Reply> + Send + Sync + 'static) -> Self {
         self.by_hand = Some(Box::new(reply));
         self
     }
 
-    /// Replies with text, next.
+    /// Adds a reply with text.
     #[must_use]
     pub fn say(self, text: &str) -> Self {
         self.then(Ok(Reply::new("scripted", text)))
     }
 
-    /// Replies with a call of `tool`, next. Data are a call of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+    /// Adds a reply with a call of `tool`. For structured data, use [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
     #[must_use]
     pub fn call(self, tool: &str, input: serde_json::Value) -> Self {
         let id = format!("call_{}", self.replies.lock().unwrap_or_else(PoisonError::into_inner).len() + 1);
         self.then(Ok(Reply::new("scripted", Block::tool_use(id, tool, input))))
     }
 
-    /// Replies with `reply`, next.
+    /// Adds a reply or an error.
     #[must_use]
     pub fn then(self, reply: Result<Reply>) -> Self {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
         self
     }
 
-    /// What it was asked, in order.
+    /// Returns the received requests, in order.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

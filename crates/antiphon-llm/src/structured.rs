@@ -1,9 +1,9 @@
-//! Data instead of prose: the tool `__schema__`, which every road understands.
+//! Structured data instead of text, with the reserved tool `__schema__`.
 //!
-//! MCP has no field for the schema of a reply. So a request offers one tool, takes its name from a
-//! reserved one and its input from the schema, and says that it must be called. A client or provider
-//! that knows the name uses its best way to structured output; one that does not has its model call
-//! an ordinary tool. Either way the data come back as the `input` of a `tool_use`.
+//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name and with the schema
+//! as its input, and requires a call. A client or provider that supports the name uses its best method for structured
+//! output. For others, the model calls it like an ordinary tool. In both cases, the data is the `input` of a
+//! `tool_use`.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -14,19 +14,19 @@ use crate::{
     request::{Request, ToolChoice, ToolDefinition},
 };
 
-/// The tool that stands for structured output. No other tool may have this name.
+/// The tool for structured output. No other tool can have this name.
 pub const SCHEMA_TOOL: &str = "__schema__";
 
-/// What the tool says of itself.
+/// The description of the tool.
 pub const SCHEMA_TOOL_DESCRIPTION: &str = "Respond with structured data matching this schema.";
 
-/// Where data go that are no object: a tool's input is always one.
+/// The field for data that is not an object, because the input of a tool is always an object.
 const WRAPPER: &str = "value";
 
-/// Where a schema goes that refers to itself and has to be wrapped.
+/// The definition for a schema that refers to itself and must be wrapped.
 const ROOT: &str = "root__";
 
-/// Points references to the root at where it has gone; says whether there were any.
+/// Redirects references from the root to [`ROOT`]. Returns whether there were any.
 fn redirect(schema: &mut Value) -> bool {
     match schema {
         Value::Array(list) => list.iter_mut().fold(false, |any, item| redirect(item) | any),
@@ -46,7 +46,7 @@ fn redirect(schema: &mut Value) -> bool {
     }
 }
 
-/// What a reply's data must look like.
+/// The schema for the structured data of a reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputSchema {
     input: Map<String, Value>,
@@ -54,19 +54,19 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// The schema of a `T`.
+    /// Creates the schema of `T`.
     pub fn of<T: JsonSchema>() -> Self {
         Self::new(schema_of::<T>())
     }
 
-    /// Takes a JSON Schema. One that does not describe an object is wrapped into one with a single
-    /// field; [`unwrap`](Self::unwrap) takes the data out again.
+    /// Creates an output schema from a JSON Schema. If it does not describe an object, it is wrapped into an object
+    /// with one field. [`unwrap`](Self::unwrap) removes the wrapper from the data.
     pub fn new(mut schema: Map<String, Value>) -> Self {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             return Self { input: schema, wrapped: false };
         }
         let mut input = Map::new();
-        // References point to the root; what they point at has to stay there.
+        // References are relative to the root, so shared definitions must stay there.
         for shared in ["$schema", "$id", "$defs", "definitions"] {
             if let Some(kept) = schema.remove(shared) {
                 input.insert(shared.into(), kept);
@@ -77,7 +77,7 @@ impl OutputSchema {
         for shared in ["$defs", "definitions"] {
             moved |= input.get_mut(shared).is_some_and(redirect);
         }
-        // What refers to the root as a whole refers to what was the root.
+        // References to the root must now point to the moved schema.
         if moved && let Value::Object(defs) = input.entry("$defs").or_insert_with(|| json!({})) {
             let root = std::mem::replace(&mut value, json!({"$ref": format!("#/$defs/{ROOT}")}));
             defs.insert(ROOT.into(), root);
@@ -88,12 +88,12 @@ impl OutputSchema {
         Self { input, wrapped: true }
     }
 
-    /// The JSON Schema of the object that comes back.
+    /// Returns the JSON Schema of the object that the model returns.
     pub fn input(&self) -> &Map<String, Value> {
         &self.input
     }
 
-    /// The tool that asks for it.
+    /// Returns the tool that asks for the data.
     pub fn tool(&self) -> ToolDefinition {
         ToolDefinition {
             name: SCHEMA_TOOL.into(),
@@ -103,13 +103,13 @@ impl OutputSchema {
         }
     }
 
-    /// Makes `request` ask for it.
+    /// Changes `request` so that it asks for the data.
     pub fn ask(&self, request: &mut Request) {
         request.tools = vec![self.tool()];
         request.tool_choice = Some(ToolChoice::Required);
     }
 
-    /// What was asked for, out of the object that came back.
+    /// Returns the data without the wrapper.
     pub fn unwrap(&self, mut input: Value) -> Value {
         match input.get_mut(WRAPPER) {
             Some(value) if self.wrapped => value.take(),
@@ -117,12 +117,11 @@ impl OutputSchema {
         }
     }
 
-    /// The data in `reply`, before anybody has checked them: the input of its `__schema__` calls, or
-    /// the JSON in its text.
+    /// Returns the data in `reply` without validation: the input of its `__schema__` calls, or the JSON in its text.
     ///
     /// # Errors
     ///
-    /// A sentence that says why there are none.
+    /// Returns the reason if the reply contains no data.
     pub fn find(&self, reply: &Reply) -> Result<Vec<Value>, String> {
         let calls = reply.content.iter().filter_map(Block::as_tool_use);
         let called: Vec<Value> = calls
@@ -138,8 +137,8 @@ impl OutputSchema {
         let text = reply.text();
         let mut candidates = Vec::new();
         for found in all_json_in(&text)? {
-            // A model that was asked for a list may well write the list; and what it writes may have
-            // a field of the wrapper's name.
+            // A model can write a list without the wrapper. The data itself can also have a field with the wrapper's
+            // name.
             if self.wrapped && found.as_object().is_some_and(|object| object.contains_key(WRAPPER)) {
                 candidates.push(found.clone());
             }
@@ -149,7 +148,7 @@ impl OutputSchema {
     }
 }
 
-/// The JSON Schema 2020-12 of `T`, without the name of the Rust type.
+/// Returns the JSON Schema 2020-12 of `T`, without the name of the Rust type.
 pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let Value::Object(mut schema) = schema.to_value() else { return Map::new() };
@@ -160,21 +159,21 @@ pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// The JSON in a text that may have a fence, or prose, around it.
+/// Returns the first JSON value in a text, which can have a code fence or prose around it.
 ///
-/// Nothing is repaired: text that was cut off, or has a comma too many, has no JSON in it.
+/// Nothing is repaired. Truncated text, or text with a surplus comma, contains no JSON.
 ///
 /// # Errors
 ///
-/// What is wrong with the text, as the parser says it.
+/// Returns the message of the parser if the text contains no JSON.
 pub fn json_in(text: &str) -> Result<Value, String> {
     all_json_in(text).map(|mut found| found.swap_remove(0))
 }
 
-/// No more values than these are looked at.
+/// The maximum number of values that are returned.
 const CANDIDATES: usize = 8;
 
-/// All objects and lists in a text, or the text itself where it is JSON. At least one.
+/// Returns all objects and lists in a text, or the text itself if it is JSON. The result is never empty.
 fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
     let text = text.trim();
     let whole = match serde_json::from_str(text) {
@@ -182,8 +181,8 @@ fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
         Err(error) => error,
     };
     let (mut found, mut trivial) = (Vec::new(), Vec::new());
-    // A `{` in prose is skipped, and so is what was read of a value that cannot be read whole: its
-    // parts are not the answer. So no byte is read twice, however often a text opens a bracket.
+    // Skip a `{` in prose, and skip the parsed part of an invalid value, because its parts are not the answer. So
+    // each byte is parsed once, also in a text with many brackets.
     let mut rest = text;
     let mut first_failure = None;
     while let Some(start) = rest.find(['{', '[']) {
@@ -223,13 +222,13 @@ fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
     })
 }
 
-/// Where in `text` it could not be read on.
+/// Returns the position in `text` at which parsing failed.
 fn place_of(error: &serde_json::Error, text: &str) -> usize {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     (before + error.column().saturating_sub(1)).min(text.len())
 }
 
-/// `{}` and `[]` stand in prose more often than they are an answer; the whole text was tried before.
+/// Returns whether a value is `{}` or `[]`. In prose they are rarely the answer, and the whole text was tried before.
 fn is_trivial(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }

@@ -2,55 +2,55 @@ use std::fmt;
 
 use crate::Key;
 
-/// The code and its journal have come apart: this run cannot go on.
+/// A mismatch between the code and its journal on replay (a non-determinism error). The run cannot continue.
 ///
-/// It means that the code did something else this time than last time. Either it was deployed anew
-/// while the run was waiting, or it depends on something the journal does not hold: a clock, a
-/// random number, a map's order, a call that is not a step. [`Drift::hint`] says which to look for.
+/// The code did something different from the previous leg. Either a new version was deployed while the run was
+/// waiting, or the code depends on a value that is not in the journal. Typical values are a clock, a random number,
+/// the order of a map or a call that is not a step. [`Drift::hint`] returns advice for each case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Drift {
-    /// A finished entry is asked for differently now.
+    /// The code asks for a finished entry with a different request, label or kind.
     #[error("entry {at} ({key:?}) was recorded as {recorded} and is now {now}")]
     Changed {
-        /// The entry's place in the journal.
+        /// The index of the entry in the journal.
         at: usize,
         /// The entry's key.
         key: Key,
-        /// What the journal holds.
+        /// The kind and label in the journal.
         recorded: String,
-        /// What the code wants now.
+        /// The kind and label of the current call.
         now: String,
     },
-    /// The journal's next entry is one the code does not wait for.
+    /// The code does not wait for the next entry of the journal.
     #[error(
         "entry {at} ({key:?}, {recorded}) is not what the code waits for; it waits for {}",
         List(waiting)
     )]
     Unexpected {
-        /// The entry's place in the journal.
+        /// The index of the entry in the journal.
         at: usize,
         /// The entry's key.
         key: Key,
-        /// What the journal holds.
+        /// The kind and label in the journal.
         recorded: String,
-        /// What the code waits for instead.
+        /// The keys that the code waits for.
         waiting: Vec<Key>,
     },
-    /// The code came to its end before the journal did.
+    /// The code returned before the whole journal was delivered.
     #[error(
         "the tool returned although {left} recorded {} still to come, beginning with {key:?} ({recorded})",
         if *left == 1 { "entry was" } else { "entries were" }
     )]
     Short {
-        /// How many entries were left.
+        /// The number of entries that were not delivered.
         left: usize,
-        /// The first of them.
+        /// The key of the first of them.
         key: Key,
-        /// What the journal holds there.
+        /// The kind and label of that entry.
         recorded: String,
     },
-    /// A question that is out with the client was not asked this time.
+    /// The client has an open question that the code did not ask in this leg.
     #[error(
         "{key:?} was asked in the last round and the code no longer asks it; it waits for {}",
         List(waiting)
@@ -58,22 +58,24 @@ pub enum Drift {
     Vanished {
         /// The question's key.
         key: Key,
-        /// What the code waits for instead.
+        /// The keys that the code waits for.
         waiting: Vec<Key>,
     },
-    /// A question is worded differently in every round.
+    /// The text of a question changed in more than two rounds.
     #[error("{key:?} has been worded differently {times} times")]
     Volatile {
         /// The question's key.
         key: Key,
-        /// How often its wording changed.
+        /// The number of times the text changed.
         times: u8,
     },
 }
 
 impl Drift {
-    /// Where it is, in the author's own names: a key, and what became of it. The rest of the text may hold what was
-    /// asked, and that may be for the person alone who was.
+    /// Returns the location and the kind of drift, in the author's names.
+    ///
+    /// Use it in logs. The other texts of this error can contain the text of a question, which only the user who
+    /// was asked is allowed to read.
     pub fn place(&self) -> String {
         match self {
             Self::Changed { at, key, .. } => format!("entry {at}, `{key}`: changed"),
@@ -86,7 +88,7 @@ impl Drift {
         }
     }
 
-    /// What a person can do about it.
+    /// Returns advice for the reader of the error.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Changed { .. } => {
@@ -119,17 +121,17 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// Why a journal could not be read.
+/// An error of reading a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// It was written by a newer version.
+    /// The journal has a format version that this version cannot read.
     #[error("journal format {found} is not known here; this version reads up to {}", crate::FORMAT)]
     Unknown {
-        /// The format it names.
+        /// The format version in the journal.
         found: u32,
     },
-    /// It is not a journal.
+    /// The bytes are not a journal.
     #[error("not a journal")]
     Malformed(#[from] serde_json::Error),
 }

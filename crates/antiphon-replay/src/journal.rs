@@ -8,37 +8,39 @@ use serde_json::Value;
 
 use crate::{Fingerprint, FormatError, Key, Kind, Op};
 
-/// The journal format this version writes. It reads this one and every older one.
+/// The journal format that this version writes. [`Journal::from_json`] reads this format and every older one.
 pub const FORMAT: u32 = 1;
 
-/// What a run has seen so far: everything needed to bring its code back to where it was.
+/// The ordered results of a run's finished questions and steps.
 ///
-/// The field names on disk and on the wire are short because a journal travels with every round.
+/// A journal is sufficient to bring the code of a run back to the point where it was suspended. Its serialized
+/// field names are short because a journal is sent with every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Journal {
     #[serde(rename = "v")]
     version: u32,
-    /// The run this journal belongs to; idempotency keys begin with it.
+    /// The ID of the run. Idempotency keys start with it.
     pub run: String,
-    /// How many rounds the run has taken.
+    /// The number of rounds that the run has taken.
     #[serde(rename = "r")]
     pub round: u32,
-    /// Completions, in the order in which the code saw them.
+    /// Completions, in the order in which the code received them.
     #[serde(rename = "e", default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<Entry>,
-    /// Questions that were asked and not yet answered.
+    /// Questions that were asked and are not answered yet.
     #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<Key, Asked>,
-    /// What was said and is not to be said again.
+    /// Names of messages that the run has sent and must not send again; see
+    /// [`Machine::say_once`](crate::Machine::say_once).
     #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said: BTreeSet<String>,
-    /// Where whoever traces the run finds its beginning again. The machine does not look at it.
+    /// The trace context of the run's start, in the driver's encoding. The machine does not read it.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
 impl Journal {
-    /// An empty journal for the run `run`.
+    /// Creates an empty journal for the run `run`.
     pub fn new(run: impl Into<String>) -> Self {
         Self {
             version: FORMAT,
@@ -52,6 +54,11 @@ impl Journal {
     }
 
     /// Reads a journal of this or an older format.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`FormatError::Unknown`] if the journal has an unknown format version, and
+    /// [`FormatError::Malformed`] if the bytes are not a journal.
     pub fn from_json(bytes: &[u8]) -> Result<Self, FormatError> {
         #[derive(Deserialize)]
         struct Version {
@@ -60,7 +67,7 @@ impl Journal {
         match serde_json::from_slice::<Self>(bytes) {
             Ok(journal) if (1..=FORMAT).contains(&journal.version) => Ok(journal),
             Ok(Self { version, .. }) => Err(FormatError::Unknown { found: version }),
-            // What a newer version wrote may not be readable as a journal at all.
+            // A journal of a newer format can have fields that do not parse here, so read its version alone.
             Err(error) => match serde_json::from_slice::<Version>(bytes) {
                 Ok(Version { v }) if !(1..=FORMAT).contains(&v) => Err(FormatError::Unknown { found: v }),
                 _ => Err(error.into()),
@@ -68,8 +75,9 @@ impl Journal {
         }
     }
 
-    /// The journal as it was before the failures it ends with, so that what failed is tried again. Failures that are
-    /// final, and those the code went on after, stay.
+    /// Removes the failures at the end of the journal, so that the failed work is tried again.
+    ///
+    /// Terminal failures stay, and so do failures that are followed by another entry.
     #[must_use]
     pub fn without_last_failures(mut self) -> Self {
         let failed = |entry: &Entry| {
@@ -82,27 +90,27 @@ impl Journal {
         self
     }
 
-    /// Writes the journal in format [`FORMAT`].
+    /// Serializes the journal in format [`FORMAT`].
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a journal holds only JSON values and string keys")
     }
 }
 
-/// One completion.
+/// One completed question, step or loop iteration.
 ///
-/// Written as a row, `[key, kind, label, fingerprint, turn, outcome]`: there are many of them, and
-/// their field names would be most of a journal.
+/// An entry is serialized as an array, `[key, kind, label, fingerprint, turn, outcome]`. A journal has many
+/// entries, and field names would make up most of its size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Whose completion this is.
+    /// The key of the question, step or loop.
     pub key: Key,
     pub(crate) kind: Kind,
-    /// Empty where it is the key's own name.
+    /// Empty if the label is equal to the name in the key.
     label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
-    /// How often a loop has gone around.
+    /// The number of completed iterations of a loop. 0 for questions and steps.
     pub(crate) turn: u32,
-    /// What came of it.
+    /// The recorded result.
     pub outcome: Outcome,
 }
 
@@ -131,52 +139,52 @@ impl Entry {
         self
     }
 
-    /// The entry's kind and label, as drift errors show it.
+    /// Returns the entry's kind and label, in the form that drift errors use.
     pub fn describe(&self) -> String {
         let label = if self.label.is_empty() { self.key.name() } else { &*self.label };
         format!("{} {label}", self.kind)
     }
 }
 
-/// What came of a question or a step.
+/// The result of a question, a step or a loop iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The client's answer, as it came.
+    /// The client's answer, unchanged.
     Answer(Value),
-    /// The question could not be asked of this client. Recorded, because a client may declare other
-    /// capabilities in the next round and the code has already taken its turn on this one.
+    /// The client could not be asked, for this reason. The refusal is recorded because the code has already reacted
+    /// to it, and the client can declare other capabilities in the next round.
     Refused(String),
-    /// The value a step returned, or the state a loop had reached.
+    /// The value that a step returned, or the state that a loop reached.
     Done(Value),
-    /// The error a step returned, or the error a client answered with.
+    /// The error that a step returned, or the error that a client answered with.
     Failed(Failure),
 }
 
-/// An error, as far as it can be recorded.
+/// The recorded form of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The error and its causes, in words.
+    /// The messages of the error and its causes.
     #[serde(rename = "m")]
     pub message: String,
-    /// The JSON-RPC code, where a client answered with an error.
+    /// The JSON-RPC error code, if a client answered with an error.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// Whether trying again is pointless.
+    /// Whether the error is final, so that a retry is pointless.
     #[serde(rename = "t", default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
-    /// The kind of error, in the driver's own encoding. `None` for a plain error, and in journals that were written
+    /// The kind of error, in the driver's encoding. `None` for a plain error, and in journals that were written
     /// before this field existed.
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Value>,
 }
 
-/// A question that is out with the client.
+/// A question that was sent to the client and is not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     #[serde(rename = "f")]
     pub(crate) fingerprint: Fingerprint,
-    /// How often the code has changed its wording since it was first asked.
+    /// The number of rounds in which the code changed the text of this question.
     #[serde(rename = "w", default, skip_serializing_if = "is_zero")]
     pub(crate) reworded: u8,
 }

@@ -4,37 +4,38 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
 /// The name of one question or step in a run: `scope/name#occurrence`.
 ///
-/// Keys are readable because people meet them: they are the keys of `inputRequests` on the wire and
-/// the first thing a drift error names. The first occurrence of a name carries no number.
+/// Keys are readable because users and authors see them. They are the keys of `inputRequests` on the wire, and
+/// drift errors name them first. The first occurrence of a name has no number.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// The key as it appears on the wire.
+    /// Returns the key as it appears on the wire.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name its author gave it: without scope, occurrence and attempt.
+    /// Returns the name that the author chose, without scope, occurrence and attempt.
     pub fn name(&self) -> &str {
         let name = self.0.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
     }
 
-    /// Whether this key lies in `scope`, at any depth, or is the scope's own.
+    /// Returns whether this key is equal to `scope` or lies inside it, at any depth.
     pub fn is_within(&self, scope: &str) -> bool {
         self.0.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// The key of another attempt at the same question: `key~attempt`.
+    /// Returns the key of another attempt at the same question: `key~attempt`.
     #[must_use]
     pub fn attempt(&self, attempt: u32) -> Self {
         Self::from(format!("{}~{attempt}", self.0))
     }
 
-    /// `scope/name`, without an occurrence.
+    /// Returns `scope/name`, without an occurrence.
     ///
-    /// `/`, `#` and `~` give keys their structure, so in a name they become `_`; so does no name.
+    /// `/`, `#` and `~` separate the parts of a key, so each of them becomes `_` in a name. Control characters
+    /// become `_` too. An empty name becomes `_`.
     pub(crate) fn base(scope: &str, name: &str) -> String {
         let mut base = String::with_capacity(scope.len() + name.len() + 1);
         if !scope.is_empty() {

@@ -1,22 +1,23 @@
-//! The durable part of Antiphon, pure: *given what happened, what happens next?*
+//! The replay engine of Antiphon, as a pure state machine.
 //!
-//! A tool is straight-line code that asks questions and takes steps. Between two rounds with the
-//! client nothing of it stays in memory but a [`Journal`]: what the code has seen so far. The next
-//! round runs the same code again from the top, and a [`Machine`] hands it what the journal holds
-//! until the code is where it was. Then it goes on.
+//! A tool is sequential code that asks questions and runs steps. Between two rounds with the client, only a
+//! [`Journal`] remains: the ordered results that the code has received so far. The next round runs the same code
+//! again from the top. A [`Machine`] delivers the results from the journal until the code reaches the point where
+//! it was suspended. Then the code continues with new work.
 //!
-//! This crate does no I/O, reads no clock, and knows neither an async runtime nor MCP. A driver
-//! polls the code, tells the machine what the code waits for, and asks [`Machine::advance`] what to
-//! do next. That makes every rule testable as a function of its inputs:
+//! This crate does no I/O, reads no clock, and depends neither on an async runtime nor on MCP. A driver polls the
+//! code and passes its calls to the machine. Then the driver calls [`Machine::advance`], which returns the next
+//! action. Every rule can therefore be tested as a function of its inputs:
 //!
-//! 1. A [`Key`] is taken when the code *calls*; work begins when the code *waits* and is at rest.
-//! 2. Recorded completions are handed over one at a time, in recorded order. Nothing new starts
-//!    before the journal is drained.
-//! 3. Questions that wait together are asked together ([`Machine::suspend`]).
-//! 4. Every question and step has a [`Fingerprint`]. A finished entry that no longer fits the code is
-//!    [`Drift`]; a pending question that was merely reworded is asked again.
-//! 5. Only questions that were asked accept answers; unknown answers are ignored, missing ones are
-//!    asked for again.
+//! 1. The machine assigns a [`Key`] when the code *calls*. Work starts after the code *awaits* the call and is
+//!    idle. The code is idle if the last poll returned `Pending` and no future of it has been woken since.
+//! 2. Recorded completions are delivered one at a time, in recorded order. No new work starts before the whole
+//!    journal is delivered.
+//! 3. Questions that are pending at the same time are asked together ([`Machine::suspend`]).
+//! 4. Every question and step has a [`Fingerprint`]. If a finished entry no longer matches the code, the machine
+//!    returns [`Drift`]. If only the text of a pending question changed, the question is asked again.
+//! 5. Only questions that were asked accept answers. Unknown answers are ignored. Questions without an answer are
+//!    asked again.
 //!
 //! ```
 //! use antiphon_replay::{Advance, Journal, Machine, Op, Turn};
@@ -32,7 +33,7 @@
 //! let suspension = machine.suspend()?;
 //! assert_eq!(suspension.asks.len(), 1);
 //!
-//! // Second round, on any machine: the journal and an answer are all it takes.
+//! // Second round, possibly in another process: it needs only the journal and the answer.
 //! let mut machine = Machine::new(suspension.journal).with_answers([("size".into(), json!("L"))]);
 //! let key = machine.take_key("", "size");
 //! machine.ask(&key, &op, || json!({"message": "Which size?"}));

@@ -11,47 +11,50 @@ use crate::{
     Advance, Asked, Blocked, Drift, Entry, Failure, Journal, Key, Kind, Op, Outcome, Suspension, Tally, Turn,
 };
 
-/// A question may be reworded this often before its run is given up as volatile.
+/// The number of times that the text of a question can change. After one more change, the machine returns
+/// [`Drift::Volatile`].
 const REWORDINGS: u8 = 2;
 
 type Fits = fn(request: &Value, answer: &Value) -> bool;
 
-/// Replays a run from its journal, and records what happens beyond it.
+/// The state machine that replays a run from its journal and records new results.
 ///
-/// The driver owns the code and polls it; the code's futures call [`ask`](Self::ask),
-/// [`step`](Self::step) and [`fold`](Self::fold) when they are polled. Whenever the code has come to
-/// rest, the driver calls [`advance`](Self::advance) and does what it says.
+/// The driver owns the code and polls it. The futures of the code call [`ask`](Self::ask), [`step`](Self::step) and
+/// [`fold`](Self::fold) when they are polled. The code is *idle* when the last poll returned `Pending` and no
+/// future has been woken since. Whenever the code is idle, the driver calls [`advance`](Self::advance) and carries
+/// out the action that it returns.
 #[derive(Debug)]
 pub struct Machine {
     journal: Journal,
-    /// Invariant: `cursor <= journal.entries.len()`; what lies before it has been handed over.
+    /// Invariant: `cursor <= journal.entries.len()`. The entries before the cursor have been delivered.
     cursor: usize,
-    /// Whether the journal has been drained, so that new steps may start.
+    /// Whether the whole journal has been delivered, so that new steps can start.
     open: bool,
-    /// Whether the code is back where it was when the run was suspended.
+    /// Whether the code has reached the point where the run was suspended.
     caught_up: bool,
     occurrences: BTreeMap<String, u32>,
-    /// What the code waits for: polled at least once, still alive, not yet handed to it.
+    /// The futures that the code waits for. They were polled at least once, are not dropped, and have not read
+    /// their outcome.
     slots: BTreeMap<Key, Slot>,
-    /// Where the journal that was brought has which key, made when [`is_ahead`](Self::is_ahead) needs
-    /// it. No key has two entries.
+    /// The positions of the keys in the initial journal. [`is_ahead`](Self::is_ahead) builds this index when it
+    /// first needs it. No key has two entries.
     index: OnceCell<BTreeMap<Key, usize>>,
-    /// How often each loop that was begun has gone around.
+    /// The number of completed iterations of each started loop.
     turns: BTreeMap<Key, u32>,
-    /// Of the questions that are out with the client, those the code has asked again.
+    /// The questions in `journal.asked` that the code has asked again in this leg.
     seen: BTreeSet<Key>,
     answers: BTreeMap<Key, Value>,
-    /// Slots that `answers` has an answer for, by the order in which they are answered. A slot that
-    /// has gone meanwhile is skipped when its turn comes.
+    /// The slots that `answers` has an answer for, in the order in which they are answered. A slot that was removed
+    /// since is skipped.
     answerable: BTreeMap<u64, Key>,
-    /// Steps and loops the code has waited for since it was last at rest. They begin at the next rest
-    /// and no sooner, because on replay that is when they are handed over: what is polled after them
-    /// takes its keys before them, both times.
+    /// Steps and loops that the code has awaited since it was last idle. They start only when the code is idle
+    /// again, because replay delivers them at that moment. Futures that are polled after them therefore take their
+    /// keys first, in the original leg and on replay.
     new_steps: Vec<Key>,
     new_folds: VecDeque<Key>,
-    /// What was handed over since the code was last at rest and may not be in the journal yet.
+    /// Completions that were delivered since the code was last idle and are possibly not in the journal yet.
     fresh: Vec<Key>,
-    /// Whether a first round has come to its first questions.
+    /// Whether the first round has reached its first questions.
     first_asked: bool,
     fits: Fits,
     polls: u64,
@@ -65,7 +68,7 @@ pub struct Machine {
 #[derive(Debug)]
 struct Slot {
     op: Op,
-    /// Slots are answered in the order in which the code first waited for them.
+    /// The position in which the code first waited for this slot. Slots are answered in this order.
     order: u64,
     request: Option<Value>,
     state: State,
@@ -74,19 +77,19 @@ struct Slot {
 #[derive(Debug)]
 enum State {
     Waiting,
-    /// A step or a loop that may begin.
+    /// A step or a loop that is allowed to start.
     Due,
     Running,
-    /// Handed over, and not yet looked at.
+    /// Delivered, but not yet read by the code.
     Ready {
         outcome: Outcome,
-        /// Whether it is in the journal; see [`Machine::settle`].
+        /// Whether the outcome is in the journal; see [`Machine::settle`].
         recorded: bool,
     },
 }
 
 impl Machine {
-    /// A machine that continues from `journal`.
+    /// Creates a machine that continues from `journal`.
     pub fn new(journal: Journal) -> Self {
         Self {
             index: OnceCell::new(),
@@ -114,22 +117,23 @@ impl Machine {
         }
     }
 
-    /// Brings the answers that came with this round.
+    /// Sets the answers that arrived with this round.
     #[must_use]
     pub fn with_answers(mut self, answers: impl IntoIterator<Item = (Key, Value)>) -> Self {
         self.answers = answers.into_iter().collect();
         self
     }
 
-    /// Sets the test an answer must pass to count as one. What fails it is treated as missing, so
-    /// that the question is asked again.
+    /// Sets the check that an answer must pass. Default: every answer passes.
+    ///
+    /// If an answer fails the check, the machine treats it as missing and asks the question again.
     #[must_use]
     pub fn with_fits(mut self, fits: fn(request: &Value, answer: &Value) -> bool) -> Self {
         self.fits = fits;
         self
     }
 
-    /// Breaks one rule on purpose.
+    /// Breaks one rule, for tests.
     #[cfg(feature = "__mutations")]
     #[must_use]
     pub fn with_mutation(mut self, mutation: Option<Mutation>) -> Self {
@@ -137,54 +141,52 @@ impl Machine {
         self
     }
 
-    /// The run's id.
+    /// Returns the run's ID.
     pub fn run(&self) -> &str {
         &self.journal.run
     }
 
-    /// Names the run, if it began without an id.
+    /// Sets the run's ID, for a run that started without one.
     pub fn set_run(&mut self, run: impl Into<String>) {
         self.journal.run = run.into();
     }
 
-    /// Whether the question at `key` went out with the round before and has come back without an
-    /// answer.
+    /// Returns whether the question at `key` was sent in an earlier round and is still open.
     pub fn is_unanswered(&self, key: &Key) -> bool {
         self.journal.round > 0 && self.journal.asked.contains_key(key)
     }
 
-    /// Whether `what` is said for the first time in this run. It is then remembered.
+    /// Returns whether `what` is new in this run, and records it. Use it to send a message only once per run.
     pub fn say_once(&mut self, what: &str) -> bool {
         self.journal.said.insert(what.to_owned())
     }
 
-    /// The rounds taken before this one.
+    /// Returns the number of rounds before this one.
     pub fn round(&self) -> u32 {
         self.journal.round
     }
 
-    /// Whether the journal is drained, so that new things may happen.
+    /// Returns whether the journal is delivered completely, so that new work can start.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether the code is still being brought back to where it was.
+    /// Returns whether the code has not yet reached the point where the run was suspended.
     ///
-    /// A later round replays even if nothing was recorded yet: the code has been at its first
-    /// questions before.
+    /// A later round replays even if the journal has no entries, because the code has reached its first questions
+    /// before.
     pub fn is_replaying(&self) -> bool {
         !self.caught_up && (self.journal.round > 0 || !self.journal.entries.is_empty())
     }
 
-    /// A name for the step at `key` that no other step of any run has and that stays the same however
-    /// often this one is taken.
+    /// Returns a name for the step at `key` that is unique among all runs and the same for every attempt.
     ///
-    /// A loop takes its keys anew each time around, so how often it went around is part of the name:
+    /// A loop assigns the same keys in each iteration. The number of the iteration is therefore part of the name:
     /// `run:loop~2/charge`.
     pub fn idempotency_key(&self, key: &Key) -> String {
         let mut name = format!("{}:", self.journal.run);
         let mut written = 0;
-        // A loop sorts before the loops inside it.
+        // A loop sorts before its nested loops.
         for (fold, turn) in
             self.turns.range::<Key, _>(..=key).filter(|(fold, _)| key.is_within(fold.as_str()))
         {
@@ -198,10 +200,10 @@ impl Machine {
         name
     }
 
-    /// Names the next question or step called `name` in `scope`.
+    /// Assigns the key of the next question or step called `name` in `scope`.
     ///
-    /// Called when the code *makes* the call, which follows the order of the source; the order in
-    /// which futures are first polled does not.
+    /// Call it when the code *makes* the call, because calls follow the order of the source. The order in which
+    /// futures are first polled does not.
     pub fn take_key(&mut self, scope: &str, name: &str) -> Key {
         #[cfg(feature = "__mutations")]
         let name = if self.mutation == Some(Mutation::PositionalKeys) { "op" } else { name };
@@ -215,16 +217,15 @@ impl Machine {
         key
     }
 
-    /// Takes back the key that was taken last under its name, because the call was renamed before
-    /// anything came of it.
+    /// Releases the key that was assigned last under its name. Use it if the call is renamed before it is polled.
     pub fn return_key(&mut self, key: &Key) {
         let key = key.as_str();
-        // The scope may well have an occurrence of its own: `branch#2/name`.
+        // The scope can have an occurrence too: `branch#2/name`.
         let name = key.rfind('/').map_or(0, |slash| slash + 1);
         let (base, occurrence) = match key[name..].find('#') {
             Some(hash) => match key[name + hash + 1..].parse() {
                 Ok(occurrence) => (&key[..name + hash], occurrence),
-                // An attempt (`name#2~3`), and those are not counted.
+                // The key of an attempt (`name#2~3`). Attempts are not counted.
                 Err(_) => return,
             },
             None => (key, 1),
@@ -238,7 +239,7 @@ impl Machine {
         }
     }
 
-    /// The code waits for the answer to a question.
+    /// Registers that the code waits for the answer to a question.
     pub fn ask(&mut self, key: &Key, op: &Op, request: impl FnOnce() -> Value) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -247,7 +248,7 @@ impl Machine {
             if self.journal.asked.contains_key(key) {
                 self.seen.insert(key.clone());
             }
-            // A request is large and, for what is already answered, never looked at again.
+            // A request is large. If the journal already has the answer, the request is never read.
             let request = (!self.is_ahead(key)).then(request);
             let answerable = request.is_some() && self.has_answer_to(key, op);
             let order = self.wait(key, op, request);
@@ -258,7 +259,7 @@ impl Machine {
         Turn::Wait
     }
 
-    /// The code waits for a step.
+    /// Registers that the code waits for a step.
     pub fn step(&mut self, key: &Key, op: &Op) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -272,8 +273,10 @@ impl Machine {
         self.start_if_due(key)
     }
 
-    /// The code begins a loop that keeps its state in the journal. [`Turn::Start`] means that there
-    /// is none yet; [`Turn::Ready`] brings the state it had reached.
+    /// Registers that the code starts a loop that keeps its state in the journal.
+    ///
+    /// [`Turn::Start`] means that the journal has no state for this loop. [`Turn::Ready`] contains the last
+    /// recorded state.
     pub fn fold(&mut self, key: &Key, op: &Op) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -294,9 +297,9 @@ impl Machine {
         Turn::Wait
     }
 
-    /// The loop at `key` has reached `state`: what it saw on the way there is forgotten.
+    /// Records that the loop at `key` has reached `state`, and removes the entries of the finished iteration.
     ///
-    /// [`Turn::Wait`] means that the journal is not drained yet; poll again.
+    /// [`Turn::Wait`] means that the journal is not delivered completely. Poll again.
     pub fn refold(&mut self, key: &Key, op: &Op, state: Value) -> Turn {
         if !self.open {
             if !self.slots.contains_key(key) {
@@ -308,7 +311,7 @@ impl Machine {
         self.journal.entries.retain(|entry| !entry.key.is_within(key.as_str()));
         let scope = format!("{key}/");
         self.occurrences.retain(|base, _| !base.starts_with(&scope));
-        // Loops inside this one begin anew, even if they were dropped half-way.
+        // Nested loops start again in the next iteration, even if they were dropped before they finished.
         self.slots.retain(|key, slot| slot.op.kind != Kind::Fold || !key.as_str().starts_with(&scope));
         self.turns.retain(|fold, _| !fold.as_str().starts_with(&scope));
         let turn = self.turns.entry(key.clone()).or_default();
@@ -318,7 +321,7 @@ impl Machine {
         Turn::Start
     }
 
-    /// A step that was started has ended. Of any other nothing is recorded.
+    /// Records the result of a step that was started. Calls for any other key are ignored.
     pub fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
         if !self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Running)) {
             return;
@@ -332,8 +335,10 @@ impl Machine {
         self.record(Entry::new(key.clone(), slot.op, outcome));
     }
 
-    /// A step that was started has ended, and the code is to be given that when it is polled next: it is recorded, as it
-    /// would be replayed. Call it while the code is at rest. Says whether anybody still waits for it.
+    /// Records the result of a step that was started, and delivers it at the next poll of its future.
+    ///
+    /// The order of the entries is then the same on replay. Call it while the code is idle. Returns whether a
+    /// future still waits for the step.
     pub fn deliver(&mut self, key: &Key, outcome: Result<Value, Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| matches!(slot.state, State::Running)) else {
             return false;
@@ -349,57 +354,58 @@ impl Machine {
         true
     }
 
-    /// Whether the code waits for a step that begins as soon as [`advance`](Self::advance) is called: whoever writes
-    /// journals down does so before. Call it while the code is at rest.
+    /// Returns whether the next call of [`advance`](Self::advance) starts a named step.
+    ///
+    /// Use it to store the journal before the step starts. Call it while the code is idle.
     pub fn begins_steps(&mut self) -> bool {
         self.settle();
         let begins = |key: &Key| {
-            // The context's own have no name, and no effects.
+            // Steps that the context adds, such as timers, have an empty name and no side effects.
             !key.name().is_empty()
                 && self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Waiting))
         };
         self.open && self.new_steps.iter().any(begins)
     }
 
-    /// How often something was recorded in this leg, or taken out of the journal.
+    /// Returns how many changes this leg has made to the entries of the journal, additions and removals.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
 
-    /// What this leg has done so far.
+    /// Returns the counts of this leg's work so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// What has been recorded so far.
+    /// Returns the journal with all results recorded so far.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Gives up the run as it is.
+    /// Ends the leg without checks and returns the journal in its current state.
     pub fn into_journal(self) -> Journal {
         self.journal
     }
 
-    /// The question at `key` was answered while the code waited.
+    /// Delivers the answer to the question at `key` while the code waits for it.
     pub fn answer(&mut self, key: &Key, answer: Value) {
         self.complete(key, Outcome::Answer(answer));
     }
 
-    /// The question at `key` was answered with an error while the code waited.
+    /// Delivers a client's error as the answer to the question at `key` while the code waits for it.
     pub fn fail(&mut self, key: &Key, failure: Failure) {
         self.complete(key, Outcome::Failed(failure));
     }
 
-    /// The question at `key` cannot be asked: the code is told so, and so it stays.
+    /// Delivers that the question at `key` cannot be asked. The refusal is recorded and applies on replay too.
     pub fn refuse(&mut self, key: &Key, reason: impl Into<String>) {
         self.complete(key, Outcome::Refused(reason.into()));
     }
 
-    /// The code no longer waits for `key`; its future was dropped.
+    /// Registers that the future at `key` was dropped.
     ///
-    /// A question is withdrawn by that, with the answer that may have come: the next time around a
-    /// loop the same key is another question.
+    /// Dropping a question withdraws it and discards its answer. In the next iteration of a loop, the same key is
+    /// another question.
     pub fn leave(&mut self, key: &Key) {
         let Some(slot) = self.slots.remove(key) else { return };
         match slot.state {
@@ -413,13 +419,15 @@ impl Machine {
         }
     }
 
-    /// The code is at rest: what now?
+    /// Returns the driver's next action. Call it while the code is idle.
     ///
     /// # Errors
     ///
-    /// [`Drift`], and the machine stays as it was. Code that waits for I/O of its own is at rest but
-    /// not where the journal expects it: a driver that knows of such I/O may wait for it after
-    /// [`Drift::Unexpected`] and ask again.
+    /// Returns [`Drift`] if the next journal entry does not match the code. The position in the journal does not
+    /// change, so the driver can call `advance` again.
+    ///
+    /// Code that waits for I/O outside a step is idle, but it is not where the journal expects it. A driver that
+    /// detects such I/O can wait for it after [`Drift::Unexpected`] and call `advance` again.
     pub fn advance(&mut self) -> Result<Advance, Drift> {
         self.settle();
         if let Some(key) = self.begin_fold() {
@@ -432,17 +440,17 @@ impl Machine {
         if self.cursor < self.journal.entries.len() {
             return self.deliver_next().map(Advance::Deliver);
         }
-        // The code was left when it waited for all that was asked; there it is back.
-        // Not `|=`: it would look at all that was asked once for every answer.
+        // The run was suspended when the code waited for all questions in `asked`. The code has caught up when it
+        // has asked them again. `||` skips the check if the code has caught up. `|=` would scan all asked questions
+        // for every answer.
         self.caught_up = self.caught_up || self.journal.asked.keys().all(|key| self.seen.contains(key));
         if self.begin_steps() || !self.open {
             self.open = true;
             return Ok(Advance::Opened);
         }
         if self.journal.round == 0 && !self.first_asked {
-            // Answers may come with the very first call, before anything was asked. They are good
-            // for the first questions and for no later one: nobody can confirm what they have not
-            // been shown.
+            // The first call can already contain answers. The machine accepts them for the first questions only. A
+            // user cannot confirm a later question without having seen it.
             let first: Vec<_> = self
                 .waiting_asks()
                 .map(|(key, slot)| (key.clone(), slot.order, slot.op.fingerprint))
@@ -462,20 +470,27 @@ impl Machine {
         Ok(Advance::Blocked(Blocked { asks: self.waiting_asks().count(), running: self.running }))
     }
 
-    /// The questions the code waits for, with their requests, in the order in which it asked them.
+    /// Returns the questions that the code waits for, with their requests, in the order in which the code asked
+    /// them.
     pub fn pending(&self) -> Vec<(&Key, &Value)> {
         self.pending_since().into_iter().map(|(key, _, request)| (key, request)).collect()
     }
 
-    /// As [`pending`](Self::pending), each with a number no other question of this leg has: a loop
-    /// asks anew under the same key, and that is another question.
+    /// Returns the same list as [`pending`](Self::pending), each question with a number that is unique in this leg.
+    ///
+    /// The number distinguishes questions with the same key: a loop asks under the same key in each iteration.
     pub fn pending_since(&self) -> Vec<(&Key, u64, &Value)> {
         let mut asks: Vec<_> = self.waiting_asks().collect();
         asks.sort_by_key(|(_, slot)| slot.order);
         asks.into_iter().filter_map(|(key, slot)| Some((key, slot.order, slot.request.as_ref()?))).collect()
     }
 
-    /// Ends the leg: asks what is pending, and keeps the journal until the answers come.
+    /// Ends the leg and returns the pending questions and the journal to keep until the answers arrive.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Drift::Vanished`] if the code did not repeat an open question, and [`Drift::Volatile`] if the text
+    /// of a question changed too often.
     pub fn suspend(mut self) -> Result<Suspension, Drift> {
         self.settle();
         self.check_vanished()?;
@@ -502,13 +517,22 @@ impl Machine {
         Ok(Suspension { journal: self.journal, asks })
     }
 
-    /// Ends the run: the code has returned.
+    /// Ends the run after the code has returned, and returns the journal.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check_complete`](Self::check_complete).
     pub fn complete_run(self) -> Result<Journal, Drift> {
         self.check_complete()?;
         Ok(self.journal)
     }
 
-    /// Whether the code, having returned, has seen all that the journal holds.
+    /// Checks, after the code has returned, that it received all results in the journal.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Drift::Short`] if journal entries were not delivered, and [`Drift::Vanished`] if the code did not
+    /// repeat an open question.
     pub fn check_complete(&self) -> Result<(), Drift> {
         if let Some(entry) = self.journal.entries.get(self.cursor) {
             return Err(Drift::Short {
@@ -520,8 +544,8 @@ impl Machine {
         self.check_vanished()
     }
 
-    /// Whether the journal still holds a completion of `key`. What the code waits for is mostly next,
-    /// so that is where to look before making an index.
+    /// Returns whether a completion of `key` is still to be delivered. The code mostly waits for one of the next
+    /// entries, so these are searched before the index is built.
     fn is_ahead(&self, key: &Key) -> bool {
         const NEAR: usize = 16;
         let rest = &self.journal.entries[self.cursor..];
@@ -556,7 +580,7 @@ impl Machine {
         self.polls
     }
 
-    /// Lets the next new loop begin that has no state in the journal.
+    /// Starts the next new loop that has no state in the journal.
     fn begin_fold(&mut self) -> Option<Key> {
         while let Some(key) = self.new_folds.pop_front() {
             if self.make_due(&key) {
@@ -566,10 +590,10 @@ impl Machine {
         None
     }
 
-    /// Lets all new steps begin, the journal being drained.
+    /// Starts all new steps. The whole journal must be delivered before.
     ///
-    /// What is left in the journal was seen before a new step ended, so it must be handed over first:
-    /// an instant step would otherwise win on replay a race it lost before.
+    /// The remaining journal entries were received before any new step ended, so they must be delivered first.
+    /// Otherwise an instant step could win a race on replay that it lost in the original leg.
     fn begin_steps(&mut self) -> bool {
         let mut any = false;
         for key in std::mem::take(&mut self.new_steps) {
@@ -622,7 +646,7 @@ impl Machine {
             let recorded = entry.describe();
             let mut now = format!("{} {}", slot.op.kind, slot.op.label);
             if now == recorded {
-                // A label is short; what differs is in the part of the request that it leaves out.
+                // A label is short. The difference is in a part of the request that the label omits.
                 now.push_str(" with other details");
             }
             return Err(Drift::Changed { at, key: entry.key.clone(), recorded, now });
@@ -648,7 +672,7 @@ impl Machine {
         None
     }
 
-    /// Whether an answer to this very question came with this round.
+    /// Returns whether this round brought an answer to this question with the same fingerprint.
     fn has_answer_to(&self, key: &Key, op: &Op) -> bool {
         let asked = self.journal.asked.get(key).is_some_and(|asked| asked.fingerprint == op.fingerprint);
         #[cfg(feature = "__mutations")]
@@ -656,9 +680,9 @@ impl Machine {
         asked && self.answers.contains_key(key)
     }
 
-    /// Something new came of a question the code waits for.
+    /// Delivers a new outcome of a question that the code waits for.
     fn complete(&mut self, key: &Key, outcome: Outcome) {
-        // Before the journal is drained nothing can have been asked that is not in it.
+        // Before the journal is delivered completely, the code can only wait for questions in the journal.
         if !self.open {
             return;
         }
@@ -671,11 +695,12 @@ impl Machine {
         self.fresh.push(key.clone());
     }
 
-    /// Records what was handed over and is still there to be looked at, now that the code is at rest.
+    /// Records completions that were delivered but not yet read by the code, now that the code is idle.
     ///
-    /// Entries are in the order in which the code sees them. Most are seen as soon as they are handed
-    /// over, and are recorded then: a step that ends in the same breath may be seen before. What the
-    /// code leaves lying is there from its next rest on. What it drops unseen never happened.
+    /// Entries are in the order in which the code receives them. The code reads most completions in the poll after
+    /// their delivery, and `take_ready` records them then. A step that ends in the same poll can come first. A
+    /// completion that the code does not read in that poll is recorded here. A completion that the code drops
+    /// unread is not recorded.
     fn settle(&mut self) {
         for key in std::mem::take(&mut self.fresh) {
             let Some(slot) = self.slots.get_mut(&key) else { continue };
@@ -698,8 +723,10 @@ impl Machine {
         self.cursor = self.journal.entries.len();
     }
 
-    /// Takes the completion of `key` out of the journal: it was handed over and dropped unseen, so
-    /// that a choice among several such (an unbiased `select!`) has only one outcome on replay.
+    /// Removes the completion of `key` from the journal, because the code dropped it unread.
+    ///
+    /// If the code selects among several delivered completions (an unbiased `select!`), only the selected one stays
+    /// in the journal. Replay then has only one possible outcome.
     fn forget(&mut self, key: &Key) {
         let entries = &mut self.journal.entries;
         if let Some(at) = entries[..self.cursor].iter().rposition(|entry| entry.key == *key) {
@@ -714,7 +741,7 @@ impl Machine {
         self.slots.iter().filter(|(_, slot)| slot.request.is_some() && matches!(slot.state, State::Waiting))
     }
 
-    /// A question that is out with the client must have been asked again in this leg.
+    /// Checks that the code has asked every open question again in this leg.
     fn check_vanished(&self) -> Result<(), Drift> {
         if self.journal.round == 0 {
             return Ok(());

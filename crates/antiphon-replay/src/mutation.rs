@@ -1,20 +1,20 @@
-/// A deliberate fault in one rule, to prove that the tests notice when the rule is broken.
+/// A deliberate fault in one rule of the machine. It proves that the tests detect a violation of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Hands over the whole journal at once instead of one completion at a time.
+    /// Delivers the whole journal at once instead of one completion at a time.
     BatchDelivery,
-    /// Lets new steps start before the journal is drained.
+    /// Starts new steps before the journal is delivered completely.
     OpenGate,
     /// Does not compare fingerprints.
     BlindFingerprint,
     /// Accepts answers to questions that were never asked.
     EagerAnswers,
-    /// Counts all calls together instead of by name.
+    /// Numbers all calls together instead of by name.
     PositionalKeys,
 }
 
 impl Mutation {
-    /// All of them.
+    /// All mutations.
     pub const ALL: [Self; 5] = [
         Self::BatchDelivery,
         Self::OpenGate,

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// What an entry is about.
+/// The kind of a call or an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A question to the client.
     Ask,
-    /// A side effect that was recorded.
+    /// A side effect whose result is recorded.
     Step,
-    /// A loop that was folded into its state.
+    /// A loop whose state replaces its earlier entries.
     Fold,
 }
 
@@ -26,13 +26,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A digest of what was asked or done, to notice when the code no longer does the same.
+/// A digest of a request or a label. A different digest on replay means that the code changed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The fingerprint of a kind and a list of parts. Their boundaries count.
+    /// Computes the fingerprint of a kind and a list of parts. The boundaries between the parts are included.
     fn of(kind: Kind, parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         hash.update([kind as u8]);
@@ -53,19 +53,19 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What the code wants: the kind, a label for people, and a fingerprint for the machine.
+/// A call of the code: its kind, a readable label, and a fingerprint for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub(crate) kind: Kind,
-    /// Shared, because an op goes from the code to a slot to an entry.
+    /// An `Arc`, because an op is copied from the code to a slot and to an entry.
     pub(crate) label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// `value` as JSON with its keys in order, for fingerprints.
+/// Serializes `value` as JSON with sorted keys, for fingerprints.
 ///
-/// Whether a map keeps the order of its keys is a feature of `serde_json` that any crate of a program
-/// can turn on. A run that began in a program without that crate must go on in one with it.
+/// Any crate of a program can enable the feature of `serde_json` that keeps maps in insertion order. A run that
+/// started in a program without that feature must be able to continue in a program with it.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -102,26 +102,27 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// Longer labels are cut: a journal travels with every round.
+/// The maximum length of a label in characters. Longer labels are cut because a journal is sent with every round.
 const LABEL_CHARS: usize = 60;
 
 impl Op {
-    /// A question; its fingerprint covers the whole request.
+    /// Creates a question. Its fingerprint covers the whole request.
     pub fn ask(label: &str, request: &Value) -> Self {
         Self::ask_parts(label, &[canonical(request).as_bytes()])
     }
 
-    /// A question; its fingerprint covers `parts`, for when writing out the request would cost more.
+    /// Creates a question whose fingerprint covers `parts`. Use it if serializing the whole request would cost
+    /// more.
     pub fn ask_parts(label: &str, parts: &[&[u8]]) -> Self {
         Self::new(Kind::Ask, label, parts)
     }
 
-    /// A step; its fingerprint is its label, because its closure cannot be read.
+    /// Creates a step. Its fingerprint is computed from its label, because a closure cannot be compared.
     pub fn step(label: &str) -> Self {
         Self::new(Kind::Step, label, &[label.as_bytes()])
     }
 
-    /// A loop that keeps its state in the journal.
+    /// Creates a loop that keeps its state in the journal.
     pub fn fold(label: &str) -> Self {
         Self::new(Kind::Fold, label, &[label.as_bytes()])
     }

@@ -1,4 +1,4 @@
-//! What the machine tells the code and whoever drives it.
+//! Return values of the machine: for the futures of the code, and for the driver.
 
 use std::collections::BTreeMap;
 
@@ -6,57 +6,58 @@ use serde_json::Value;
 
 use crate::{Journal, Key, Outcome};
 
-/// What a future of the code has to do, having been polled.
+/// The answer of the machine to a future of the code that was polled.
 #[derive(Debug, PartialEq)]
 pub enum Turn {
-    /// It already happened: this came of it.
+    /// The question, step or loop has this recorded outcome.
     Ready(Outcome),
-    /// It has not happened yet and may now: do it, then call [`Machine::finish`](crate::Machine::finish).
+    /// The future must start its work now. A step then calls [`Machine::finish`](crate::Machine::finish) or
+    /// [`Machine::deliver`](crate::Machine::deliver).
     Start,
-    /// Not yet.
+    /// The future must return `Pending`.
     Wait,
 }
 
-/// What the driver has to do, the code being at rest.
+/// The next action of the driver while the code is idle.
 #[derive(Debug, PartialEq)]
 pub enum Advance {
-    /// A completion was handed over: wake its future and poll the code again.
+    /// The machine delivered a completion. Wake the future with this key and poll the code again.
     Deliver(Key),
-    /// The journal is drained and the steps the code waits for may start: wake everything and poll
-    /// again.
+    /// The journal is delivered completely, and the steps that the code waits for can start. Wake all futures and
+    /// poll again.
     Opened,
-    /// There is nothing to hand over.
+    /// The machine has no completion to deliver.
     Blocked(Blocked),
 }
 
-/// Why nothing moves.
+/// The reasons why a run makes no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Questions that wait for an answer.
+    /// The number of questions that wait for an answer.
     pub asks: usize,
-    /// Steps that are being taken.
+    /// The number of steps that are running.
     pub running: usize,
 }
 
-/// A run at rest: what to ask, and what to keep until the answers come.
+/// A suspended run: the questions to ask, and the journal to keep until the answers arrive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
-    /// The journal to bring back with the answers.
+    /// The journal to pass to [`Machine::new`](crate::Machine::new) together with the answers.
     pub journal: Journal,
-    /// The questions, by key.
+    /// The requests of the pending questions, by key.
     pub asks: BTreeMap<Key, Value>,
 }
 
-/// What a leg has done so far, for whoever counts: what was brought is not new, however often it is replayed.
+/// Counts of the work of one leg, for metrics. Replayed entries do not count as new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Entries of the journal that were handed over again.
+    /// Journal entries that were delivered again.
     pub replayed: u64,
-    /// Questions that were answered, or could not be.
+    /// Questions that were answered or refused.
     pub asks: u64,
-    /// Steps that were taken.
+    /// Steps that were run.
     pub steps: u64,
-    /// Turns of loops.
+    /// Loop iterations.
     pub folds: u64,
 }

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-/// A column of a result set: what it is called and what is in it.
+/// A column of a result set: its name, its type and its meaning.
 ///
-/// Where columns are declared, only they can be sorted by. They are sent as they were given.
+/// If columns are declared, rows can be sorted only by these columns. The definitions are sent to clients unchanged.
 ///
 /// ```
 /// use antiphon_results::{ColumnDefinition, ColumnType};
@@ -13,63 +13,63 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnDefinition {
-    /// Its name, which is also the name of the member in each row.
+    /// Name of the column, which is also the name of the member in each row.
     pub name: String,
-    /// What is in it.
+    /// Type of the values.
     #[serde(rename = "type")]
     pub kind: ColumnType,
-    /// Whether a row may have nothing there.
+    /// Whether a row can have no value in this column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nullable: Option<bool>,
-    /// How it is best shown, in JSON Schema's words where there is one: `date`, `uri`, `currency`.
+    /// Preferred display format: `date`, `uri`, `currency`. If JSON Schema has a name for the format, use that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// What it means, for people and models.
+    /// Meaning of the column, for people and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
 impl ColumnDefinition {
-    /// A column of this name and type.
+    /// Creates a column with this name and type.
     pub fn new(name: impl Into<String>, kind: ColumnType) -> Self {
         Self { name: name.into(), kind, nullable: None, format: None, description: None }
     }
 
-    /// A column of text.
+    /// Creates a text column.
     pub fn string(name: impl Into<String>) -> Self {
         Self::new(name, ColumnType::String)
     }
 
-    /// A column of numbers.
+    /// Creates a column of numbers.
     pub fn number(name: impl Into<String>) -> Self {
         Self::new(name, ColumnType::Number)
     }
 
-    /// A column of whole numbers.
+    /// Creates a column of integers.
     pub fn integer(name: impl Into<String>) -> Self {
         Self::new(name, ColumnType::Integer)
     }
 
-    /// A column of `true` and `false`.
+    /// Creates a column of `true` and `false`.
     pub fn boolean(name: impl Into<String>) -> Self {
         Self::new(name, ColumnType::Boolean)
     }
 
-    /// Says that a row may have nothing there.
+    /// Declares that a row can have no value in this column.
     #[must_use]
     pub fn nullable(mut self) -> Self {
         self.nullable = Some(true);
         self
     }
 
-    /// Says how it is best shown.
+    /// Sets the preferred display format. Default: none.
     #[must_use]
     pub fn with_format(mut self, format: impl Into<String>) -> Self {
         self.format = Some(format.into());
         self
     }
 
-    /// Says what it means.
+    /// Sets the meaning of the column, for people and models. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -77,7 +77,7 @@ impl ColumnDefinition {
     }
 }
 
-/// What is in a column.
+/// The type of a column's values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
@@ -86,22 +86,22 @@ pub enum ColumnType {
     String,
     /// `number`: a number.
     Number,
-    /// `integer`: a whole number.
+    /// `integer`: an integer.
     Integer,
     /// `boolean`: `true` or `false`.
     Boolean,
-    /// `date`: a day, `2025-01-15`.
+    /// `date`: a date, `2025-01-15`.
     Date,
-    /// `timestamp`: a moment, RFC 3339.
+    /// `timestamp`: a date and time, RFC 3339.
     Timestamp,
-    /// `json`: anything.
+    /// `json`: any JSON value.
     Json,
-    /// What another house calls it.
+    /// Any other type name, which this crate does not define.
     Other(String),
 }
 
 impl ColumnType {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub fn name(&self) -> &str {
         match self {
             Self::String => "string",

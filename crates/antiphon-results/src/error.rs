@@ -1,59 +1,59 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
-/// What this crate's server side returns.
+/// The result type of this crate's server side.
 pub type Result<T, E = DualResponseError> = std::result::Result<T, E>;
 
-/// Any error, whatever its type.
+/// A boxed error of any type.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// What went wrong, for programs: the same words in Rust, in JSON and in logs.
+/// An error code for programs: the same in Rust, in JSON and in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// The source could not be asked for rows.
+    /// Reading rows from the source failed.
     QueryExecutionFailed,
-    /// The source could not be asked how many rows there are.
+    /// Counting the rows of the source failed.
     CountExecutionFailed,
-    /// The store failed, or cannot keep this.
+    /// The result store failed, or cannot store this source.
     StorageError,
-    /// There is no such result set, or it is not the caller's.
+    /// The result set does not exist, or belongs to another caller.
     ResourceNotFound,
     /// The result set has expired.
     ResourceExpired,
-    /// The request is not well formed.
+    /// The request is malformed, or has invalid values.
     InvalidRequest,
-    /// Nobody knows who is calling.
+    /// The request has no valid credentials.
     Unauthorized,
-    /// The link does not allow this.
+    /// The signed link does not allow this action.
     Forbidden,
-    /// Too much at once: later it will do.
+    /// Too many requests are in flight. Retry later.
     TooManyRequests,
-    /// More than a limit allows.
+    /// A limit is exceeded.
     LimitExceeded,
-    /// It cannot work as it is set up.
+    /// The configuration is invalid.
     Configuration,
-    /// What a tool returned is no dual response.
+    /// The tool result is not a dual response.
     ParseError,
     /// An HTTP request failed.
     FetchError,
-    /// It took too long.
+    /// The operation timed out.
     Timeout,
-    /// The address is one that is not gone to.
+    /// The client does not connect to this URL.
     UrlRefused,
-    /// The rows are still coming in, or are being put in order: later it will do.
+    /// The rows are still being written, or a view of them is still being built. Retry later.
     ResourceNotReady,
-    /// The rows could not all be saved, or can no longer be read.
+    /// Not all rows could be saved, or the saved rows can no longer be read.
     SnapshotFailed,
-    /// The query does what queries here may not.
+    /// The query violates a rule for queries.
     QueryRefused,
-    /// It needs something that this server was not built or set up with.
+    /// The operation needs a feature or component that this server does not have.
     NotSupported,
-    /// Something broke that should not.
+    /// An unexpected internal error.
     Internal,
 }
 
 impl ErrorCode {
-    /// The code as it is written: `RESOURCE_NOT_FOUND`.
+    /// Returns the code as text: `RESOURCE_NOT_FOUND`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::QueryExecutionFailed => "QUERY_EXECUTION_FAILED",
@@ -86,84 +86,84 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a result set could not be made, read or changed.
+/// An error of creating, reading or changing a result set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DualResponseError {
-    /// The source could not be asked for rows.
+    /// Reading rows from the source failed.
     #[error("the rows could not be read")]
     Query(#[source] BoxError),
-    /// The source could not be asked how many rows there are.
+    /// Counting the rows of the source failed.
     #[error("the rows could not be counted")]
     Count(#[source] BoxError),
     /// The store failed.
     #[error("the store of result sets failed")]
     Storage(#[source] BoxError),
-    /// The store outlives the process, and a closure does not.
+    /// The store outlives this process, but a closure does not.
     #[error(
         "this store is shared with other processes, which cannot call a closure; register a named query and use `Source::query`"
     )]
     NotPersistable,
-    /// There is no such result set, or it is not the caller's: nobody is told which.
+    /// The result set does not exist, or belongs to another caller. The error does not say which.
     #[error("Resource not found or expired")]
     NotFound,
     /// The result set has expired.
     #[error("Resource not found or expired")]
     Expired,
-    /// What was asked for makes no sense; the text says what would.
+    /// The request is invalid. The text describes a valid request.
     #[error("{0}")]
     Invalid(String),
-    /// Nobody knows who is calling.
-    #[error("show who you are: the request has no valid credentials")]
+    /// The request has no valid credentials.
+    #[error("authentication required: the request has no valid credentials")]
     Unauthorized,
-    /// The link does not allow this.
+    /// The signed link does not allow this action.
     #[error("this link does not allow it; ask for one that does")]
     Forbidden,
-    /// Too much at once.
+    /// Too many requests are in flight.
     #[error("too many requests at once; try again in {} s", retry_after.as_secs().max(1))]
     Busy {
-        /// When it may be better.
+        /// Recommended wait before a retry.
         retry_after: Duration,
     },
-    /// More than a limit allows; the text says which and what to do.
+    /// A limit is exceeded. The text contains the limit and advice.
     #[error("{0}")]
     TooLarge(String),
-    /// The source took too long.
+    /// The source exceeded its timeout.
     #[error("the source took longer than {limit:?}")]
     Timeout {
-        /// How long it may take.
+        /// Timeout of the source.
         limit: Duration,
     },
-    /// It cannot work as it is set up; the text says what to change.
+    /// The configuration is invalid. The text contains advice.
     #[error("{0}")]
     Config(String),
-    /// The rows are still coming in, or are being put in order.
+    /// The rows are still being written, or a view of them is still being built.
     #[error("not ready yet; ask again in {} s", retry_after.as_secs().max(1))]
     NotReady {
-        /// When it may be.
+        /// Recommended wait before a retry.
         retry_after: Duration,
     },
-    /// The rows could not all be saved; the text says why, for people.
+    /// Not all rows could be saved. The text contains the reason for people.
     #[error("{0}")]
     Failed(String),
-    /// What was saved cannot be read.
+    /// The snapshot could not be read or written.
     #[error("the snapshot could not be read or written")]
     Snapshot(#[source] BoxError),
-    /// The query does what queries here may not.
+    /// The query violates a rule for queries.
     #[error("{reason}")]
     Refused {
-        /// The rule, for programs: `one_statement`, `unknown_table`, `memory`.
+        /// Name of the rule for programs: `one_statement`, `unknown_table`, `memory`.
         rule: &'static str,
-        /// What it forbids, and what to do, for people.
+        /// Message for people: the rule and advice.
         reason: String,
     },
-    /// It needs something that is not there; the text says what.
+    /// The operation needs a missing feature or component. The text contains its name.
     #[error("{0}")]
     Unsupported(String),
 }
 
 impl DualResponseError {
-    /// Which error it is, for programs.
+    /// Returns the error code for programs.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Query(_) => ErrorCode::QueryExecutionFailed,

@@ -1,12 +1,14 @@
-//! Numbers that keep every digit, for readers of JSON that would lose some.
+//! JSON numbers with all digits, for readers that store numbers with limited precision.
 //!
-//! JSON's numbers have as many digits as their writer gives them, and most that read it hold them as 64-bit floats. What
-//! would not come out of one as it went in is text here, as it is in rows that come from a database.
+//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. This module turns numbers
+//! that such a reader would change into text. Rows from a database use the same form.
 
 use serde::de::DeserializeOwned;
 
-/// The same JSON for readers that hold every number as a 64-bit float, as browsers do: in it, numbers that such a float
-/// cannot hold are text. Those are whole numbers past 2^53, and decimals of many digits; all others stay as they are.
+/// Converts JSON for readers that store every number as a 64-bit float, such as browsers.
+///
+/// Numbers that such a float cannot represent become text. Examples are most integers beyond 2^53, and decimals with
+/// many digits. All other numbers stay unchanged.
 ///
 /// ```
 /// use antiphon_results::exact;
@@ -17,8 +19,8 @@ pub fn for_floats(json: &str) -> String {
     kept(json, is_float)
 }
 
-/// Reads JSON into what holds numbers as [`Value`](serde_json::Value) does: whole ones of 64 bits, and floats. Any other
-/// is text in it.
+/// Parses JSON for types that store numbers as [`Value`](serde_json::Value) does: 64-bit integers and floats. All other
+/// numbers become text.
 ///
 /// ```
 /// use antiphon_results::exact;
@@ -31,12 +33,12 @@ pub fn for_floats(json: &str) -> String {
 ///
 /// # Errors
 ///
-/// When it is no JSON, or something else.
+/// Returns an error if `json` is not valid JSON, or does not match the type `T`.
 pub fn values<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&kept(json, |number| is_whole(number) || is_float(number)))
 }
 
-/// The same JSON, in which numbers that do not survive are text.
+/// Returns the same JSON, but with each number for which `survives` is false as text.
 fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(json.len());
     let mut rest = json;
@@ -56,7 +58,7 @@ fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     kept
 }
 
-/// Where a text ends that begins here.
+/// Returns the end of the string literal at the start of `json`.
 fn text_end(json: &str) -> usize {
     let mut escaped = false;
     let end = json.bytes().skip(1).position(|byte| match byte {
@@ -78,23 +80,23 @@ fn number_end(json: &str) -> usize {
     json.find(|letter| !more(letter)).unwrap_or(json.len())
 }
 
-/// Whether it is a whole number of 64 bits.
+/// Returns whether the number is a 64-bit integer, signed or unsigned.
 fn is_whole(number: &str) -> bool {
     number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
 }
 
-/// Whether a number is the same after a 64-bit float has held it.
+/// Returns whether the number stays the same when a 64-bit float stores it.
 fn is_float(number: &str) -> bool {
-    // So few digits always are, and so few letters have no great exponent.
+    // A float keeps any 15 digits, and a number this short without `e` has no large exponent.
     if number.len() <= 15 && !number.contains(['e', 'E']) {
         return true;
     }
-    // What is no number at all is for whoever reads it to refuse.
+    // Text that is not a number stays unchanged, so that the JSON parser rejects it.
     let Ok(float) = number.parse::<f64>() else { return true };
     float.is_finite() && plain(&format!("{float:e}")) == plain(number)
 }
 
-/// A number's digits from the first to the last that is not 0, and the power of ten after the first of them.
+/// Returns the digits without leading and trailing zeros, and the power `p` for which the number is `0.digits * 10^p`.
 fn plain(number: &str) -> Option<(String, i64)> {
     let number = number.strip_prefix('-').unwrap_or(number);
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

@@ -1,9 +1,9 @@
 use std::fmt::Write as _;
 
-/// Bytes in hexadecimal, two lower case digits each.
+/// Returns the bytes in hexadecimal, with two lower-case digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

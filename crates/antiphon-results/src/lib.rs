@@ -1,8 +1,8 @@
-//! Result sets: the model gets a preview, the application a link, people every row.
+//! Result sets: the model reads a preview, the application gets a link, and the user gets every row.
 //!
-//! A query finds more rows than a model can read. A *dual response* tells the model how many there are, shows it the
-//! first of them, and says what is left out; behind it stands a *result set*, which applications page, sort, stream,
-//! pin and delete over HTTP for as long as it lives.
+//! A query can find more rows than a model can read. A *dual response* gives the model the row count, the first rows,
+//! and a note about omitted rows. Its link points to a *result set*. Applications page, sort, stream, pin and delete
+//! the result set over HTTP until it expires.
 //!
 #![cfg_attr(
     feature = "server",
@@ -14,7 +14,7 @@ use serde_json::json;
 # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 let results = DualResponseServer::new(DualResponseServerOptions::new("https://api.example.com/resources"))?;
 
-// In a tool: what the model reads, and what the application does.
+// In a tool: create the result set, and the answer for the model.
 let mut rows = Rows::new();
 for id in 1..=847 {
     rows.push(&json!({"id": id, "name": format!("Institution {id}")}))?;
@@ -23,7 +23,7 @@ let response = results.create_response(CreateOptions::new("Institutions", Source
 let answer = response.to_mcp_tool_result();
 assert!(answer["content"][0]["text"].as_str().unwrap().starts_with("Found 847 results."));
 
-// Out of band: any page of it.
+// In the application: read any page of the result set.
 let page = results.page(&response.resource_id, &Access::Program, PageOptions::new(800, 100)).await?;
 assert_eq!((page.rows.len(), page.has_next), (47, false));
 # Ok(())
@@ -31,41 +31,44 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 ```
 "#
 )]
-//! It follows the dual response specification, version [`SPECIFICATION`], whose names it keeps, and answers the
-//! questions that one leaves open. It knows no MCP transport: what it makes is JSON. The crate `antiphon` takes a
-//! `DualResponse` as a tool's answer as it is, and `antiphon-host` fetches what is behind one.
+//! This crate implements the dual response specification, version [`SPECIFICATION`]. It keeps the names of the
+//! specification and decides the points that it leaves open. The crate produces JSON and does not depend on an MCP
+//! transport. In the crate `antiphon`, a tool can return a `DualResponse` directly. The crate `antiphon-host` fetches
+//! the rows of a dual response.
 //!
-//! # The parts
+//! # Modules
 //!
-//! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: making sets, and what bounds them.
-//! - `source`: where rows come from. `Source`, `Query`, `SqlQuery`.
-//! - `snapshot`: rows that are saved, at any size. `SnapshotStore`, `RowSource`, `View`; kept by `antiphon-snapshot`.
-//! - `store`: where sets are kept. `ResourceStore`, `MemoryStore`, `SharedStore`.
-//! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: who may see a set, and who did.
-//! - `rest`: the routes, and `openapi.json`.
-//! - `client`: `DualResponseClient`, `ParsedDualResponse`.
+//! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: create result sets and limit them.
+//! - `source`: sources of rows. `Source`, `Query`, `SqlQuery`.
+//! - `snapshot`: saved rows of any size. `SnapshotStore`, `RowSource`, `View`. The crate `antiphon-snapshot` implements
+//!   the store.
+//! - `store`: stores for result sets. `ResourceStore`, `MemoryStore`, `SharedStore`.
+//! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: access control and audit.
+//! - `rest`: the HTTP routes, and `openapi.json`.
+//! - `client`: reads dual responses and fetches their rows. `DualResponseClient`, `ParsedDualResponse`.
 //! - [`exact`]: numbers that keep every digit.
-//! - [`Rows`], [`ColumnDefinition`], [`Sort`], [`ErrorCode`]: what all of them speak of.
+//! - [`Rows`], [`ColumnDefinition`], [`Sort`], [`ErrorCode`]: types that all modules use.
 //!
 //! # Features
 //!
-//! None is on by default: without any, the crate is types.
+//! No feature is on by default. Without features, the crate contains only types.
 //!
-//! | feature | what it gives |
+//! | feature | adds |
 //! |---|---|
-//! | `server` | `DualResponseServer`: makes result sets, keeps them, reads pages of them |
-//! | `rest` | `DualResponseServer::router`: the routes, for axum |
+//! | `server` | `DualResponseServer`: creates, stores and reads result sets |
+//! | `rest` | `DualResponseServer::router`: the HTTP routes, for axum |
 //! | `postgres`, `mysql`, `sqlite` | `source::SqlQuery`: named queries on a database, through `sqlx` |
-//! | `client` | `client`: reads dual responses and fetches what is behind them; builds without the server |
-//! | `conformance` | `store::conformance`, `snapshot::conformance`: the laws of a store of sets, and of a store of rows, as tests |
+//! | `client` | `client`: reads dual responses and fetches their rows, without the feature `server` |
+//! | `conformance` | `store::conformance`, `snapshot::conformance`: contract tests for your own store |
 //!
-//! # Why not otherwise
+//! # Design decisions
 //!
-//! - **Not all rows in the answer, and not a silent cut.** The first floods the model; the second makes it sure of what
-//!   is wrong.
-//! - **Rows are JSON text** from the database to the reader: nobody between them needs to look inside.
-//! - **Names and parameters, not closures**, are what a set keeps of its query, so that any replica can go on with it.
-//! - **Links are signed on demand** and are in nothing that a model reads.
+//! - **The answer has neither all rows nor a silent cut.** All rows would fill the model's context. After a silent cut,
+//!   the model would draw wrong conclusions.
+//! - **Rows are JSON text** from the database to the reader. The components in between can copy rows without parsing
+//!   them.
+//! - **A set stores the name and the parameters of its query**, not a closure. So any replica can read its pages.
+//! - **Links are signed on demand.** Text for the model never contains a signed link.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod column;
@@ -115,13 +118,14 @@ pub use self::{
     store::{MemoryStore, ResourceStore, SharedStore},
 };
 
-/// The version of the specification that is followed.
+/// The version of the dual response specification that this crate implements.
 pub const SPECIFICATION: &str = "0.1.0-draft";
 
-/// The scheme of links, where nothing else is configured.
+/// The default URI scheme of links to result sets.
 pub const SCHEME: &str = "resource";
 
-/// A page that shows a result set, as one file: HTML with its styles and scripts. It takes the set from its own address,
-/// and asks the routes beside it for rows.
+/// A web page that shows a result set, as one HTML file with styles and scripts.
+///
+/// The page takes the result set from its own URL, and requests rows from the other routes under this URL.
 #[cfg(feature = "server")]
 pub const VIEWER: &str = include_str!("../viewer/viewer.html");

@@ -1,4 +1,4 @@
-//! Links that open one result set, for a while, for some things.
+//! Signed links: each gives access to one result set, for a limited time and for certain actions.
 
 use std::{fmt, time::Duration};
 
@@ -8,37 +8,38 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The secrets links are signed with.
+/// The secrets that sign links.
 ///
-/// All replicas share them. The first signs, all of them are good; to rotate, give every replica the new one
-/// as a spare, then make it the first, and drop the old one when its links have expired.
+/// All replicas share them. The first key signs, and all keys verify. To rotate, first add the new key to every replica
+/// with [`with_decryption_key`](Self::with_decryption_key). Then make it the first key. Remove the old key when its
+/// links have expired.
 #[derive(Clone)]
 pub struct LinkKeys {
-    /// Invariant: never empty; the first key signs.
+    /// Invariant: never empty. The first key signs.
     keys: Vec<(u8, [u8; 32])>,
 }
 
 impl LinkKeys {
-    /// Signs with `secret`, known to all replicas as number `id`.
+    /// Creates keys with one `secret`, which has the number `id` on all replicas.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
         Self { keys: vec![(id, derive(&secret))] }
     }
 
-    /// A random key: good for one process, for as long as it lives.
+    /// Creates a random key, which is valid only in this process.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
         Self::new(0, secret)
     }
 
-    /// Adds a key that opens links but makes none.
+    /// Adds a key that verifies links but does not sign them.
     #[must_use]
     pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }
 
-    /// Writes a link down, so that nobody can write another.
+    /// Signs a grant and returns the link's token.
     pub(crate) fn sign(&self, grant: &Grant) -> String {
         let (id, key) = &self.keys[0];
         let mut token = vec![VERSION, *id];
@@ -48,7 +49,7 @@ impl LinkKeys {
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// Writes something down that is good only where `context` is the same. It is no secret.
+    /// Signs `text` so that it is valid only with the same `context`. The text is not encrypted.
     pub(crate) fn seal(&self, context: &str, text: &[u8]) -> Vec<u8> {
         let (id, key) = &self.keys[0];
         let mut sealed = vec![*id];
@@ -58,7 +59,7 @@ impl LinkKeys {
         sealed
     }
 
-    /// Reads what was sealed; `None` if it was not, or elsewhere.
+    /// Returns the text of [`seal`](Self::seal), or `None` if the signature or the context does not match.
     pub(crate) fn unseal(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (signed, tag) = sealed.split_last_chunk::<TAG>()?;
         let [id, text @ ..] = signed else { return None };
@@ -67,7 +68,7 @@ impl LinkKeys {
         Some(text.to_vec())
     }
 
-    /// Reads a link that somebody brings. There is one answer to all that is wrong with it.
+    /// Verifies the token of a link. Every defect leads to the same `None`.
     pub(crate) fn open(&self, token: &str, now: DateTime<Utc>) -> Option<Grant> {
         if token.len() > MAX_TOKEN {
             return None;
@@ -76,7 +77,7 @@ impl LinkKeys {
         let (signed, tag) = token.split_last_chunk::<TAG>()?;
         let [VERSION, id, grant @ ..] = signed else { return None };
         let (_, key) = self.keys.iter().find(|(known, _)| known == id)?;
-        // Compares in constant time.
+        // `verify_slice` compares in constant time.
         mac(key, signed).verify_slice(tag).ok()?;
         let grant: Grant = serde_json::from_slice(grant).ok()?;
         (now.timestamp() < grant.end).then_some(grant)
@@ -93,7 +94,8 @@ fn mac(key: &[u8; 32], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// What is signed for a context never begins like a link, whose first byte is its version.
+/// Returns the MAC of `bytes` with a context. Its input starts with `sealed`, while the input for a link starts with
+/// `VERSION`. So neither is valid as the other.
 fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     let mut mac = mac(key, b"sealed\0");
     mac.update(&(context.len() as u64).to_be_bytes());
@@ -102,7 +104,7 @@ fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// A secret may serve elsewhere too; what it does here must not be valid there.
+/// Derives the signing key, because the secret can have other uses. A signature from here must not be valid there.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon result link v1\0");
@@ -116,47 +118,47 @@ impl fmt::Debug for LinkKeys {
     }
 }
 
-/// What a link allows.
+/// An action that a signed link allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
-    /// Reading what is known of the set, and its rows: a page at a time, and all of them as a file, since a download
-    /// is what links are for. Whoever may only read pages makes links that do no more.
+    /// Reading metadata and rows: page by page, or all rows as a file. If the creator of the link can read only pages,
+    /// the link also allows only pages.
     Read,
-    /// Pinning, unpinning and extending it.
+    /// Pinning, unpinning and extending the set.
     Pin,
-    /// Deleting it.
+    /// Deleting the set.
     Delete,
-    /// Making a new set by a query over it.
+    /// Creating a new set with a query over this set.
     Query,
 }
 
-/// A link that somebody brought and that is good: to which set, for what, until when.
+/// The content of a verified link: the set, the allowed actions, and the expiry time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     #[serde(rename = "i")]
     pub(crate) id: String,
     #[serde(rename = "s")]
     pub(crate) scopes: Vec<Scope>,
-    /// In seconds since 1970.
+    /// Expiry time, in seconds since 1970.
     #[serde(rename = "e")]
     pub(crate) end: i64,
     #[serde(rename = "n")]
     pub(crate) epoch: u64,
-    /// Whether rows are read a page at a time and no other way: whoever made it may not take them all away.
+    /// Whether the link allows only pages, because its creator cannot export all rows.
     #[serde(rename = "p", default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) paged: bool,
 }
 
-/// What a link is to allow, and for how long.
+/// The allowed actions and the lifetime of a new link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkOptions {
-    /// What it allows. Default: reading.
+    /// Allowed actions. Default: `Scope::Read`.
     pub scopes: Vec<Scope>,
-    /// For how long. Default: 5 minutes. It never outlives the set, nor
-    /// [`ResultLimits::link_life`](crate::ResultLimits::link_life).
+    /// Lifetime. Default: 5 minutes. The link expires with the set at the latest, and after
+    /// [`ResultLimits::link_life`](crate::ResultLimits::link_life) at the latest.
     pub life: Duration,
 }
 
@@ -167,14 +169,14 @@ impl Default for LinkOptions {
 }
 
 impl LinkOptions {
-    /// Sets what it allows.
+    /// Sets the allowed actions. Default: `Scope::Read`.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
         self.scopes = scopes.into_iter().collect();
         self
     }
 
-    /// Sets for how long.
+    /// Sets the lifetime. Default: 5 minutes.
     #[must_use]
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;
@@ -182,15 +184,17 @@ impl LinkOptions {
     }
 }
 
-/// A signed link. Whoever has it can use it: hand it to the person it is for, and to no log and no model.
+/// A signed link.
+///
+/// Every holder of the link can use it. Give it only to its user, and keep it out of logs and prompts.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Link {
-    /// The address, with the signature in it.
+    /// URL with the signature.
     pub url: String,
-    /// What it allows.
+    /// Allowed actions.
     pub scopes: Vec<Scope>,
-    /// When it ends.
+    /// Expiry time.
     pub expires_at: DateTime<Utc>,
 }
 

@@ -1,89 +1,89 @@
-//! What a page is asked for with, and what it comes as: the bodies both sides agree on.
+//! Request and response bodies that server and client share.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::column::ColumnDefinition;
 
-/// How many rows a page has if nobody says.
+/// The default number of rows in a page.
 pub const DEFAULT_LIMIT: u64 = 100;
 
-/// By which column, and which way.
+/// A sort column and its direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sort {
-    /// The column's name. It must be one of the set's.
+    /// Name of the column. It must be a column of the set.
     pub field: String,
-    /// Which way. Default: ascending.
+    /// Direction. Default: ascending.
     #[serde(default)]
     pub order: Order,
 }
 
 impl Sort {
-    /// From the least.
+    /// Creates an ascending sort by `field`.
     pub fn ascending(field: impl Into<String>) -> Self {
         Self { field: field.into(), order: Order::Asc }
     }
 
-    /// From the greatest.
+    /// Creates a descending sort by `field`.
     pub fn descending(field: impl Into<String>) -> Self {
         Self { field: field.into(), order: Order::Desc }
     }
 }
 
-/// Which way rows are sorted.
+/// The direction of a sort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// From the least.
+    /// Ascending: the smallest value first.
     #[default]
     Asc,
-    /// From the greatest.
+    /// Descending: the greatest value first.
     Desc,
 }
 
-/// The answer to `GET /:id`.
+/// The response body of `GET /{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetadataBody {
-    /// `ready`; of rows that are saved, `writing` before and `failed` if they never will be.
+    /// `ready`. For saved rows also `writing` while they are being written, and `failed` if the write failed.
     pub status: String,
-    /// How many rows the set has.
+    /// Number of rows in the set.
     pub total_count: u64,
-    /// Its columns.
+    /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// When it ends; never, if it is pinned.
+    /// Expiry time. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// How often its rows were read.
+    /// Number of accesses to the rows.
     pub access_count: u64,
 }
 
-/// The answer to `PUT /:id`.
+/// The response body of `PUT /{id}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LifeBody {
-    /// `pinned`, or `ready` again.
+    /// `pinned`, or `ready` if the set is not pinned.
     pub status: String,
-    /// When it ends; never, if it is pinned.
+    /// Expiry time. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Every answer that is an error.
+/// The response body of every error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// What kind of error, in one word: `not_found`, `invalid_request`.
+    /// Kind of error in one word: `not_found`, `invalid_request`.
     pub error: String,
-    /// What to do about it, for people.
+    /// Message for people, with advice.
     pub message: String,
-    /// Which error exactly, for programs.
+    /// Error code for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Which rule a query broke that was refused, for programs: `one_statement`, `unknown_table`.
+    /// Rule that the rejected query violates, for programs: `one_statement`, `unknown_table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }
 
-/// Writes moments as the bodies do: UTC, with a `Z`, and no fraction where there is none.
+/// Formats times as the bodies do: UTC with `Z`, and a fraction only if it is not zero.
 #[cfg(feature = "server")]
 pub(crate) mod moment {
     use chrono::{DateTime, SecondsFormat, Utc};

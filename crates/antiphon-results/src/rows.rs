@@ -3,13 +3,13 @@ use std::fmt;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, value::RawValue};
 
-/// One row: an object whose members are the columns.
+/// One row: a JSON object whose members are the columns.
 pub type Row = Map<String, Value>;
 
-/// Rows that are JSON already.
+/// Rows as JSON text.
 ///
-/// A page is made by a database and read by a browser; nobody between them looks into the rows. So they
-/// are written once, as text, and copied from there on.
+/// Rows are serialized once, and copied from then on. The components between the database and the reader do not need to
+/// parse them.
 ///
 /// ```
 /// use antiphon_results::Rows;
@@ -22,49 +22,49 @@ pub type Row = Map<String, Value>;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// The rows with commas between: the inside of a JSON array. Invariant: no row has a line break in it.
+    /// Rows with commas between them: the content of a JSON array. Invariant: no row contains a line break.
     json: String,
-    /// Where each row ends.
+    /// End of each row in `json`.
     ends: Vec<usize>,
 }
 
 impl Rows {
-    /// No rows.
+    /// Creates an empty list of rows.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a row: anything that is written as a JSON object.
+    /// Adds a row: any value that serializes to a JSON object.
     ///
     /// # Errors
     ///
-    /// When it is not.
+    /// Returns an error if the value does not serialize to a JSON object.
     pub fn push<T: Serialize + ?Sized>(&mut self, row: &T) -> Result<(), serde_json::Error> {
         self.push_json(&serde_json::to_string(row)?)
     }
 
-    /// Adds a row that is JSON already: the text of one object.
+    /// Adds a row that is already JSON: the text of one object.
     ///
     /// # Errors
     ///
-    /// When it does not begin and end like one. What is between is taken as it is, so give it only what a
-    /// JSON writer has written.
+    /// Returns an error if the text does not start with `{` and end with `}`. Also returns an error if it has line
+    /// breaks and is not valid JSON. Other content is not checked, so pass only the output of a JSON serializer.
     pub fn push_json(&mut self, row: &str) -> Result<(), serde_json::Error> {
         let row = row.trim_ascii();
         if !(row.starts_with('{') && row.ends_with('}')) {
             return Err(serde::de::Error::custom("a row must be a JSON object"));
         }
-        // Bytes are looked for faster than characters are.
+        // A search for bytes is faster than a search for characters.
         let breaks = row.as_bytes().contains(&b'\n') || row.as_bytes().contains(&b'\r');
         if breaks {
-            // Before anything is added: what is refused must leave nothing behind.
+            // This check comes before any change, so that a rejected row changes nothing.
             serde_json::from_str::<&RawValue>(row)?;
         }
         if !self.ends.is_empty() {
             self.json.push(',');
         }
         if breaks {
-            // Between members a writer may break lines, where a space will do; within text it cannot.
+            // A JSON serializer breaks lines only between tokens, where a space has the same meaning.
             self.json.push_str(&row.replace(['\n', '\r'], " "));
         } else {
             self.json.push_str(row);
@@ -73,11 +73,11 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads the rows of a JSON array without looking into them.
+    /// Splits a JSON array into rows, without parsing the members of the rows.
     ///
     /// # Errors
     ///
-    /// When it is no array of objects.
+    /// Returns an error if the text is not a JSON array of objects.
     pub fn from_json_array(array: &str) -> Result<Self, serde_json::Error> {
         let items: Vec<&RawValue> = serde_json::from_str(array)?;
         let mut rows =
@@ -88,39 +88,39 @@ impl Rows {
         Ok(rows)
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// How many bytes they are, as the inside of an array.
+    /// Returns the size in bytes of all rows and the commas between them.
     pub fn bytes(&self) -> usize {
         self.json.len()
     }
 
-    /// The row at this place, as JSON.
+    /// Returns the row at this index, as JSON.
     pub fn get(&self, at: usize) -> Option<&str> {
         let end = *self.ends.get(at)?;
         let start = if at == 0 { 0 } else { self.ends[at - 1] + 1 };
         Some(&self.json[start..end])
     }
 
-    /// The rows, each as JSON.
+    /// Returns an iterator over the rows, each as JSON.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &str> + ExactSizeIterator {
         (0..self.len()).map(|at| self.get(at).expect("every place below the length has a row"))
     }
 
-    /// All of them with commas between: what stands between the brackets of a JSON array.
+    /// Returns all rows with commas between them: the content of a JSON array, without the brackets.
     pub fn as_json(&self) -> &str {
         &self.json
     }
 
-    /// Keeps the first `len` rows.
+    /// Keeps the first `len` rows and removes the others.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
             self.json.truncate(if len == 0 { 0 } else { self.ends[len - 1] });
@@ -128,7 +128,7 @@ impl Rows {
         }
     }
 
-    /// Up to `limit` rows from `offset` on.
+    /// Returns up to `limit` rows, starting at `offset`.
     #[must_use]
     pub fn slice(&self, offset: usize, limit: usize) -> Self {
         let start = offset.min(self.len());
@@ -141,11 +141,11 @@ impl Rows {
         Self { json: self.json[from..self.ends[end - 1]].to_owned(), ends }
     }
 
-    /// Reads the rows into what you need.
+    /// Deserializes each row as a `T`.
     ///
     /// # Errors
     ///
-    /// When a row is something else.
+    /// Returns an error if a row is not a `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, serde_json::Error> {
         self.iter().map(serde_json::from_str).collect()
     }
@@ -159,7 +159,7 @@ impl TryFrom<Vec<Row>> for Rows {
     }
 }
 
-/// Anything that is written as an object: maps, values, structs.
+/// Accepts all values that serialize to a JSON object: maps, values, structs.
 impl<T: Serialize> TryFrom<&[T]> for Rows {
     type Error = serde_json::Error;
 

@@ -1,46 +1,46 @@
 use std::time::Duration;
 
-/// How snapshots are written, kept at hand and searched.
+/// The settings for writing, caching and querying snapshots.
 ///
-/// The defaults suit a server with some gigabytes of memory; begin with [`SnapshotConfig::default`] and change what you
-/// must, as the example of [`Snapshots::open_with`](crate::Snapshots::open_with) does. Whatever one has written, all can
-/// read. Give replicas the same `page_rows` and `compression` all the same: Parquet of some columns or of one chunk is
-/// written anew for whoever asks, and its bytes depend on them. `abandoned`, and what comes after it, matters only with
-/// the feature `sql`.
+/// The defaults are for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`] and change
+/// single fields, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). Every configuration
+/// can read the snapshots of every other one. Use the same `page_rows` and `compression` on all replicas anyway. A
+/// Parquet export of some columns or of one chunk is written again for each request, and its bytes depend on these
+/// settings. `abandoned` and the fields after it have an effect only with the feature `sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotConfig {
-    /// How many rows lie together as a chunk. Default: 65,536.
+    /// The number of rows in a chunk. Default: 65,536.
     pub chunk_rows: usize,
-    /// The most bytes of a chunk before it is compressed; one that has more has fewer rows. Default: 32 MiB.
+    /// The maximum size of a chunk in bytes before compression. A chunk with large rows has fewer rows. Default: 32
+    /// MiB.
     pub chunk_bytes: usize,
-    /// How many rows are decoded to read one: the rows of a Parquet page. Default: 4,096.
+    /// The number of rows of a Parquet page, which are decoded to read one row. Default: 4,096.
     pub page_rows: usize,
-    /// How hard zstd tries, 1 to 22. Default: 1.
+    /// The compression level of zstd, 1 to 22. Default: 1.
     pub compression: i32,
-    /// How many bytes are sent to the object store at a time: the length of each part of an upload but the last.
-    /// Default: 8 MiB, the least S3 takes is 5.
+    /// The size in bytes of each part of an upload except the last one. S3 requires at least 5 MiB. Default: 8 MiB.
     pub part_bytes: usize,
-    /// How many bytes of footers are kept at hand. Default: 64 MiB.
+    /// The size of the cache for footers in bytes. Default: 64 MiB.
     pub cache_bytes: u64,
-    /// How long a footer that nobody reads is kept at hand: its set may be gone, and other replicas do not say so.
-    /// Default: 5 minutes.
+    /// The time after which an unused footer is removed from the cache. Other replicas do not announce deleted
+    /// result sets. Default: 5 minutes.
     pub cache_idle: Duration,
-    /// How old what somebody left who broke off making a view must be before whoever makes the next one removes it.
+    /// The age at which the files of an unfinished view are removed, when the next view of the snapshot is created.
     /// Default: 1 hour.
     pub abandoned: Duration,
-    /// What one process may use to sort and to query, in bytes of memory. Default: 256 MiB.
+    /// The memory in bytes that one process can use for sorts and queries. Default: 256 MiB.
     pub pool_bytes: usize,
-    /// What it may put aside on local disk meanwhile, in bytes: in the system's folder for temporary files.
-    /// Default: 16 GiB.
+    /// The disk space in bytes that one process can use for sorts and queries, in the system's folder for temporary
+    /// files. Default: 16 GiB.
     pub spill_bytes: u64,
-    /// How long one query, sort, filter or grouping may take. Default: 2 minutes.
+    /// The maximum time of one query, sort, filter or aggregate. Default: 2 minutes.
     pub query_time: Duration,
-    /// How many queries, sorts, filters and groupings one tenant may have at once. Where there is no tenant, each
-    /// principal may have as many, and callers without a principal share them. Default: 2.
+    /// The maximum number of concurrent queries, sorts, filters and aggregates of one tenant. Without a tenant, the
+    /// limit applies to each principal, and all callers without a principal share one limit. Default: 2.
     pub queries_per_tenant: usize,
-    /// How many of them a process does at once. Each has two threads of its own, which the first one starts; there are 64
-    /// threads at most. Default: 4.
+    /// The maximum number of concurrent queries, sorts, filters and aggregates of a process. Each has two dedicated
+    /// threads, but there are at most 64 threads. The first query starts the threads. Default: 4.
     pub queries: usize,
 }
 

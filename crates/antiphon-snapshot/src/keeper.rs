@@ -20,47 +20,48 @@ use crate::{
     store::{Bucket, Store},
 };
 
-/// Keeps snapshots on an object store.
+/// A store of snapshots on an object store.
 ///
-/// Give it to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it by itself
-/// through [`SnapshotStore`]; the [tour](crate) shows both. Cloning it clones the handle: clones share what is at hand,
-/// the memory of queries and their turns, so a process has one.
+/// Pass it to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it directly
+/// through [`SnapshotStore`]. The [crate documentation](crate) shows both. Clones share the cache, the memory for
+/// queries and the query limits, so create one per process.
 #[derive(Clone)]
 pub struct Snapshots {
     pub(crate) inner: Arc<Inner>,
 }
 
 impl Snapshots {
-    /// Keeps snapshots at an address, with the defaults of [`SnapshotConfig`].
+    /// Opens a store at an address, with the default [`SnapshotConfig`].
     ///
-    /// | address | feature | |
+    /// | address | feature | description |
     /// |---|---|---|
-    /// | `memory:` | | as long as this handle and its clones; each call makes another store |
-    /// | `file:///var/lib/antiphon` | | a folder, made if it is not there |
-    /// | `s3://bucket/prefix` | `aws` | |
-    /// | `gs://bucket/prefix` | `gcp` | |
-    /// | `az://container/prefix` | `azure` | |
+    /// | `memory:` | | a new store in memory, which lives as long as this handle and its clones |
+    /// | `file:///var/lib/antiphon` | | a folder, which is created if it does not exist |
+    /// | `s3://bucket/prefix` | `aws` | a bucket of S3 or of a compatible store |
+    /// | `gs://bucket/prefix` | `gcp` | a bucket of Google Cloud Storage |
+    /// | `az://container/prefix` | `azure` | a container of Azure Blob Storage |
     ///
-    /// Nothing is asked of a cloud yet: wrong credentials show when something is written or read. The
-    /// [first example](crate) begins with it.
+    /// The call does not connect to a cloud. Wrong credentials cause an error at the first write or read. The
+    /// [first example](crate) starts with this call.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidUrl`](crate::Error::InvalidUrl) when the address is none, is of a kind this was not built for, or names a
-    /// folder that cannot be made.
+    /// Returns [`Error::InvalidUrl`](crate::Error::InvalidUrl) if the address is invalid, needs a feature that is
+    /// not enabled, or names a folder that cannot be created.
     pub fn open(address: &str) -> Result<Self> {
         Self::open_with(address, [], SnapshotConfig::default())
     }
 
-    /// The same, with what the store is to be told (credentials, endpoints, in `object_store`'s own names) and how
-    /// snapshots are to be written.
+    /// Opens a store at an address, with options for the object store and a configuration.
     ///
-    /// Where no credentials are given, those of the machine are used, as `object_store` finds them: its role, its
-    /// service account, its managed identity. Variables like `AWS_ACCESS_KEY_ID` are not read.
+    /// The options are credentials, endpoints and other settings, with the names that `object_store` uses. Without
+    /// credentials, `object_store` uses those of the machine: its role, its service account or its managed
+    /// identity. Environment variables such as `AWS_ACCESS_KEY_ID` are not read.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and when the store knows no option of a name; `memory:` and `file:` know none at all.
+    /// Returns the errors of [`open`](Self::open). Returns [`Error::InvalidUrl`](crate::Error::InvalidUrl) if the
+    /// store does not support an option. `memory:` and `file:` support no options.
     ///
     /// # Examples
     ///
@@ -89,11 +90,11 @@ impl Snapshots {
         Self::with(Store::open(address, options)?, config)
     }
 
-    /// Keeps snapshots on a store that you have: an `Arc<dyn ObjectStore>`, or a [`Bucket`], which has an example.
+    /// Opens a store on an existing object store: an `Arc<dyn ObjectStore>`, or a [`Bucket`], which has an example.
     ///
     /// # Errors
     ///
-    /// When the room for queries cannot be made, with the feature `sql`.
+    /// With the feature `sql`, returns an error if the environment for queries cannot be created.
     pub fn on(bucket: impl Into<Bucket>, config: SnapshotConfig) -> Result<Self> {
         Self::with(bucket.into().into(), config)
     }
@@ -209,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica that reads sets which others remove does not keep their footers for good.
+    /// A replica that reads result sets which other replicas remove must not keep their footers.
     #[tokio::test]
     async fn footers_that_nobody_reads_are_not_kept() {
         let config = SnapshotConfig { cache_idle: Duration::from_millis(200), ..SnapshotConfig::default() };

@@ -1,19 +1,19 @@
-//! Where things lie.
+//! The layout of the files.
 //!
 //! ```text
-//! {prefix}/{place}/{set}/intent.json       somebody writes; there before anything else, gone when all is there
+//! {prefix}/{place}/{set}/intent.json       announces a writer; created first, deleted after the snapshot is complete
 //! {prefix}/{place}/{set}/data-{writer}…    the rows
-//! {prefix}/{place}/{set}/parts/{writer}…   rows whose columns were not all known yet, until they are one file
-//! {…}/{writer}.takes-{bytes}               a view is being made that takes so much, at most; empty
-//! {…}.upload                               the id of an upload that is not finished, so that anybody can remove it
-//! {prefix}/{place}/{set}/owner-{share}-{writer}   whose it is, if not all of the place's; empty
-//! {prefix}/{place}/{set}/manifest.json     what is known of them; a snapshot is there when this is
-//! {prefix}/{place}/{set}/stats.json        what is in the columns, once somebody asked
-//! {prefix}/{place}/{set}/views/{key}/…     the same for each view
+//! {prefix}/{place}/{set}/parts/{writer}…   rows before all columns are known, until they are merged into one file
+//! {…}/{writer}.takes-{bytes}               announces a view in progress with its maximum size in bytes; empty
+//! {…}.upload                               the ID of an unfinished upload, so that any process can abort it
+//! {prefix}/{place}/{set}/owner-{share}-{writer}   the owner, if it is not the whole place; empty
+//! {prefix}/{place}/{set}/manifest.json     the description of the rows; the snapshot exists when this file exists
+//! {prefix}/{place}/{set}/stats.json        the statistics of the columns, after they were first requested
+//! {prefix}/{place}/{set}/views/{key}/…     the same files for each view
 //! ```
 //!
-//! Files with rows are named after who writes them. So of two who write one after the other under the same id, the
-//! first may be late to remove what it left: it finds only its own.
+//! The names of row files contain the writer. Two writers can write under the same ID one after the other. If the
+//! first one cleans up late, it still removes only its own files.
 
 use antiphon_results::snapshot::{SnapshotId, View};
 use object_store::path::Path;
@@ -21,20 +21,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 
-/// Where the files of a snapshot, or of a view of one, lie.
+/// The folder of a snapshot or of a view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SnapshotFolder {
     pub(crate) folder: Path,
 }
 
-/// A name that no other writer has.
+/// Returns a unique name for a writer.
 pub(crate) fn writer_name() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| Error::Broken(error.into()))?;
     Ok(hex("", &bytes))
 }
 
-/// Bytes as hexadecimal, after what says that they are.
+/// Returns `before`, followed by the bytes in hexadecimal.
 pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(before.to_owned(), |mut text, byte| {
@@ -44,29 +44,29 @@ pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
     })
 }
 
-/// What the file with a writer's rows is called.
+/// Returns the name of the file with a writer's rows.
 pub(crate) fn data_name(writer: &str) -> String {
     format!("data-{writer}.parquet")
 }
 
-/// What says that somebody makes something that takes so many bytes, at most.
+/// The part of a file name that announces a view in progress, before its maximum size in bytes.
 const TAKES: &str = ".takes-";
 
-/// What the file is called that says so.
+/// Returns the name of the file that announces a view in progress.
 #[cfg(feature = "sql")]
 pub(crate) fn takes_name(writer: &str, bytes: u64) -> String {
     format!("{writer}{TAKES}{bytes}")
 }
 
-/// How many bytes a file of that kind says; `None` if it is of another.
+/// Returns the size that such a file announces. Returns `None` for other files.
 pub(crate) fn takes(path: &Path) -> Option<u64> {
     path.filename()?.split_once(TAKES)?.1.parse().ok()
 }
 
-/// What a file is called that says whose a snapshot is.
+/// The prefix of the file that names the owner of a snapshot.
 const OWNER: &str = "owner-";
 
-/// Whose a snapshot is, if this file says so.
+/// Returns the owner that this file names, if it is an owner file.
 pub(crate) fn share_of(path: &Path) -> Option<&str> {
     path.filename()?.strip_prefix(OWNER)?.split_once('-').map(|(share, _)| share)
 }
@@ -76,12 +76,12 @@ impl SnapshotFolder {
         Self { folder: prefix.clone().join(id.place.as_str()).join(id.set.as_str()) }
     }
 
-    /// Where a view of it lies; itself, if the view is the whole.
+    /// Returns the folder of a view, or the same folder if the view is the whole snapshot.
     pub(crate) fn view(&self, view: &View) -> Self {
         if view.is_whole() {
             return self.clone();
         }
-        // Invariant: the same view is written the same way: its members have one order.
+        // Invariant: equal views serialize to the same text, because their fields have a fixed order.
         let text = serde_json::to_vec(view).expect("a view is text and JSON");
         let digest = Sha256::digest(&text);
         Self { folder: self.folder.clone().join("views").join(hex("", &digest[..16])) }
@@ -91,12 +91,12 @@ impl SnapshotFolder {
         self.folder.clone().join("intent.json")
     }
 
-    /// Says whose the snapshot is, and is its writer's.
+    /// Returns the path of the file that names the owner of the snapshot and its writer.
     pub(crate) fn owner(&self, share: &str, writer: &str) -> Path {
         self.folder.clone().join(format!("{OWNER}{share}-{writer}"))
     }
 
-    /// The rows, as the manifest names them.
+    /// Returns the path of the rows, by the name in the manifest.
     pub(crate) fn data(&self, name: &str) -> Path {
         self.folder.clone().join(name)
     }

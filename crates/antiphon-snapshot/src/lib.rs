@@ -1,8 +1,8 @@
-//! The rows of a result set, written once as Parquet on an object store, and read from there in any order.
+//! Snapshots: the rows of a result set, written once as Parquet to an object store.
 //!
-//! A *live* result set keeps a query and runs it again for every page. A *snapshot* keeps the rows: they stream in once,
-//! and the count, the preview, every page, every export and every later question come from the same data, on any
-//! replica, for as long as the set lives.
+//! A *live* result set keeps a query and runs it again for every page. A *snapshot* keeps the rows, which are read
+//! from the source once. The count, the preview, every page, every export and every later query come from the same
+//! data. This is true on any replica until the result set is deleted.
 //!
 //! ```
 //! use antiphon_results::{
@@ -17,7 +17,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let snapshots = Snapshots::open("memory:")?;
 //!
-//! // Rows come once, some at a time. The first are given back at once; the rest is written by whoever awaits it.
+//! // The source is read once. The first rows are returned immediately. Await `rest` to write all rows.
 //! let parts = (0..100).map(|part| {
 //!     let mut rows = Rows::new();
 //!     for id in part * 100..(part + 1) * 100 {
@@ -31,11 +31,11 @@
 //! let written = begun.rest.await?;
 //! assert_eq!(written.rows, 10_000);
 //!
-//! // The last page costs what the first one does.
+//! // The last page costs as much as the first one.
 //! let page = snapshots.page(&id, &SnapshotPage::new(9_990, 100)).await?;
 //! assert_eq!((page.len(), page.get(0)), (10, Some(r#"{"id":9990,"name":"sale 9990"}"#)));
 //!
-//! // All of it as a file, as it is written.
+//! // Export all rows as a stream of CSV.
 //! let export = snapshots.export(&id, &ExportRequest::new(ExportFormat::Csv)).await?;
 //! let csv: Vec<u8> = export.body.try_collect::<Vec<_>>().await?.concat();
 //! assert!(csv.starts_with(b"id,name\r\n0,sale 0\r\n"));
@@ -43,11 +43,12 @@
 //! # }
 //! ```
 //!
-//! # In a server
+//! # Use in a server
 //!
-//! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore), and most never call it themselves:
-//! they give it to the server of result sets, and answer with [`Source::snapshot`](antiphon_results::Source::snapshot).
-//! That server gives ids, expires sets, sweeps, bounds and authorises; it serves pages, exports and queries over HTTP.
+//! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore). Most programs do not call it
+//! directly. They pass it to the server of result sets and return a
+//! [`Source::snapshot`](antiphon_results::Source::snapshot). That server assigns IDs, expires and deletes result
+//! sets, enforces limits, and authorizes callers. It serves pages, exports and queries over HTTP.
 //!
 //! ```
 //! use antiphon_results::{
@@ -71,63 +72,74 @@
 //! # }
 //! ```
 //!
-//! `examples/explore` is a whole program, and `docs/guides/snapshots.md` says how one is run.
+//! `examples/explore` is a complete program. `docs/guides/snapshots.md` describes operation.
 //!
 //! # When to use it
 //!
-//! - **A snapshot** for whatever somebody will sort, export, analyse or ask again, and for more rows than fit in memory.
-//! - **A live query** ([`Source::query`](antiphon_results::Source::query)) for what must be current, and is small or has
-//!   a key to go on by.
-//! - **Rows in hand** ([`Source::rows`](antiphon_results::Source::rows)) for a few megabytes that only need pages.
+//! - **A snapshot** if users sort, export, analyze or query the result, or if the rows do not fit into memory.
+//! - **A live query** ([`Source::query`](antiphon_results::Source::query)) if the data must be current, and the
+//!   result is small or has a key for paging.
+//! - **In-memory rows** ([`Source::rows`](antiphon_results::Source::rows)) for a few megabytes that only need
+//!   pages.
 //!
-//! # The parts
+//! # Parts
 //!
-//! - [`Snapshots`], [`SnapshotConfig`]: where rows are kept, and how. [`Bucket`]: an object store that you have already.
-//! - [`RowSource`](antiphon_results::snapshot::RowSource): rows as JSON. [`Batches`]: as Arrow. `from_postgres`, `from_mysql`,
-//!   `from_sqlite`: those of a query, with the database's types.
-//! - [`arrow`], [`object_store`]: the versions that are spoken here.
+//! - [`Snapshots`], [`SnapshotConfig`]: the store of snapshots, and its configuration. [`Bucket`]: an existing
+//!   object store.
+//! - [`RowSource`](antiphon_results::snapshot::RowSource): rows as JSON. [`Batches`]: rows as Arrow batches.
+//!   `from_postgres`, `from_mysql`, `from_sqlite`: the rows of a query, with the types of the database.
+//! - [`arrow`], [`object_store`]: the versions that this crate uses.
 //!
 //! # Features
 //!
-//! None is on by default: without any, rows are written, paged, described and exported in memory or on a local disk.
+//! No feature is on by default. Without features, rows are written, paged, described and exported in memory or on a
+//! local disk.
 //!
-//! | feature | what it gives | what it weighs |
+//! | feature | contents | cost |
 //! |---|---|---|
 //! | `aws`, `gcp`, `azure` | `s3://…`, `gs://…`, `az://…` | an HTTP client with TLS, one for all three |
-//! | `sql` | views (sorts and filters), groupings, read-only SQL | DataFusion: thirty crates, minutes of building |
-//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx`, without TLS: choose that where you make the pool |
+//! | `sql` | views (sorts and filters), aggregates, read-only SQL | DataFusion: thirty crates, minutes of build time |
+//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx` without TLS: choose TLS where you create the pool |
 //! | `sqlite` | `from_sqlite` | `sqlx`, and SQLite itself, in C |
-//! | `xlsx` | exports as a workbook | `rust_xlsxwriter`, little |
+//! | `xlsx` | exports as a workbook | `rust_xlsxwriter`, which is small |
 //!
-//! # What is promised
+//! # Properties
 //!
-//! - **Whole or not at all.** A snapshot is there when its manifest is, and that is written last, after the footer of
-//!   the rows was read back. Nothing half written is ever seen, whoever dies; what they leave is found and removed.
-//! - **It never changes.** The count is exact, row `n` is the same row for every page size and every replica, the same
-//!   export has the same bytes, and the digest is that of the stored file.
-//! - **One instant**, where the source has one: a query of a database is one statement.
-//! - **Nothing is lost in types.** Whole numbers, decimals, moments and bytes come out as they went in.
-//! - **Never a shorter truth.** What is damaged or gone is an error, in the middle of a stream too.
-//! - **Memory does not grow with the rows**, and what is dropped stops.
+//! - **Atomic.** A snapshot exists when its manifest exists. The manifest is written last, after the footer of the
+//!   rows was read back. If a process stops during a write, readers do not see a partial snapshot. Its files are
+//!   found and removed later.
+//! - **Immutable.** The count is exact. Row `n` is the same row for every page size and every replica. The same
+//!   export has the same bytes. The digest is that of the stored file.
+//! - **Consistent**, if the source is: a database query is one statement, so its rows come from one point in time.
+//! - **Lossless types.** Integers, decimals, timestamps and bytes are read as they were written.
+//! - **No silent truncation.** If stored data is damaged or missing, the call returns an error, also in the middle
+//!   of a stream.
+//! - **Bounded memory.** Memory does not grow with the number of rows. Work stops when its future or stream is
+//!   dropped.
 //!
-//! What is not: rows are not encrypted or deduplicated here, and nothing expires by itself. Whoever uses a store without
-//! the server calls [`delete`](antiphon_results::snapshot::SnapshotStore::delete). How many different values a column
-//! has is estimated, where they are many. There are no updates and no appends: a new snapshot is a new id.
+//! This crate does not encrypt or deduplicate rows, and nothing expires automatically. If you use a store without
+//! the server, call [`delete`](antiphon_results::snapshot::SnapshotStore::delete). The number of distinct values of
+//! a column is an estimate if there are many. Snapshots cannot be updated or appended to. Write a new snapshot with
+//! a new ID instead.
 //!
 //! # Limits
 //!
-//! 1,000 columns; 16 views of a snapshot, of 4 columns to sort by each, and whoever makes one more removes the oldest;
-//! queries of 16 KiB over 16 tables. Rows and bytes are bounded by
-//! [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions), memory, disk and time by [`SnapshotConfig`]. An object
-//! store must be able to create an object only if there is none: S3 by `If-None-Match`, and so must those that speak its
-//! protocol.
+//! - A snapshot has at most 1,000 columns.
+//! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. One more view removes the oldest
+//!   one.
+//! - A query has at most 16 KiB and reads at most 16 tables.
+//! - [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions) limits rows and bytes.
+//!   [`SnapshotConfig`] limits memory, disk and time.
+//! - An object store must support creating an object only if it does not exist. S3 does this with `If-None-Match`,
+//!   and compatible stores must support it too.
 //!
-//! # Where the files lie
+//! # File layout
 //!
-//! Under the prefix each tenant has a folder whose name does not say whose it is, and in it each snapshot has one: the
-//! rows as one Parquet file, the manifest beside them, statistics once somebody has asked, and in `views` the same for
-//! each sort and filter. A note that somebody writes is there before anything else, and goes when all is there. Whatever
-//! reads Parquet reads these files; their names are no promise, so ask a manifest and not the folder.
+//! Under the prefix, each tenant has a folder whose name does not reveal the tenant. Each snapshot is a folder in
+//! it. It contains the rows as one Parquet file, the manifest, and the statistics after they were first requested.
+//! The folder `views` contains the same files for each sort and filter. A file that announces the write exists
+//! before all others, and is removed after the snapshot is complete. Any Parquet reader can read the row files. The
+//! file names can change, so read them from a manifest.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod config;
@@ -161,7 +173,7 @@ pub use self::{
     store::Bucket,
 };
 
-/// The Arrow that snapshots speak, so that whoever brings batches brings them in the right version.
+/// The version of Arrow that this crate uses, for programs that create batches.
 pub use arrow;
-/// The object stores that snapshots lie on.
+/// The version of `object_store` that this crate uses.
 pub use object_store;

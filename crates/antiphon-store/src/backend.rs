@@ -7,51 +7,51 @@ use crate::{
     store::Store,
 };
 
-/// A store, a queue and a bus: what a server is given to share with its replicas.
+/// A store, a queue and a bus that a server shares with its replicas.
 ///
-/// They need not be of one kind: a PostgreSQL store goes well with a NATS bus.
+/// They can use different engines, for example a PostgreSQL store with a NATS bus.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// Where records and logs are kept.
+    /// The store for records and logs.
     pub store: Arc<dyn Store>,
-    /// Where jobs wait for workers.
+    /// The queue for jobs.
     pub queue: Arc<dyn Queue>,
-    /// Where replicas tell each other.
+    /// The bus for events between replicas.
     pub bus: Arc<dyn Bus>,
     patience: Option<Duration>,
 }
 
 impl Backend {
-    /// Joins the three.
+    /// Creates a backend from a store, a queue and a bus.
     pub fn new(store: impl Store, queue: impl Queue, bus: impl Bus) -> Self {
         Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus), patience: None }
     }
 
-    /// Takes the bus of another kind.
+    /// Replaces the bus, for example with one of another engine.
     #[must_use]
     pub fn with_bus(mut self, bus: impl Bus) -> Self {
         self.bus = Arc::new(bus);
         self
     }
 
-    /// Takes the queue of another kind.
+    /// Replaces the queue, for example with one of another engine.
     #[must_use]
     pub fn with_queue(mut self, queue: impl Queue) -> Self {
         self.queue = Arc::new(queue);
         self
     }
 
-    /// Sets for how long [`retrying`](Self::retrying) makes a call again that fails for want of the backend, and so for how
-    /// long a server's calls outlast a failover. Default: 30 seconds.
+    /// Sets how long [`retrying`](Self::retrying) retries a failed call. The calls of a server then survive a
+    /// failover of this duration. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Retries failed calls, and finds out what became of uncertain writes: see [`Retrying`]. A server does this to its own
-    /// backend. Do it yourself for a backend that you use beside it.
+    /// Adds retries to all three parts; see [`Retrying`]. A server does this with its own backend. Call it yourself
+    /// only for a backend that you use outside a server.
     #[must_use]
     pub fn retrying(self) -> Self {
         let mut config = RetryingConfig::default();

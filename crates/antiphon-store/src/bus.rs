@@ -15,64 +15,65 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::{error::Result, store::fits};
 
-/// The most bytes of one event. An event says that something happened; what, is in the store.
+/// The maximum size of one event in bytes. An event announces a change. The changed data is in the store.
 pub const MAX_EVENT: usize = 4 * 1024;
 
-/// Tells whoever listens, at once, and nobody later.
+/// Events for the current subscribers of a topic. Events are not stored.
 ///
 /// # Contract
 ///
-/// - When [`subscribe`](Self::subscribe) has returned, every event published on the topic afterwards, from
-///   whatever opening, comes to the subscription; events of one publisher come in the order in which their
-///   `publish` returned. One that was published a moment before may come as well.
-/// - Every subscription gets every event. Nobody else's topic is heard.
-/// - Nothing is kept: without a listener an event is gone.
-/// - Where events may have been lost (the connection was cut, or the listener was too slow for its
-///   buffer), the subscription gets a [`Event::Gap`] in their place: read again whatever you watch.
+/// - After [`subscribe`](Self::subscribe) has returned, the subscription receives every event that is published on
+///   the topic, through any handle. It receives the events of one publisher in the order in which `publish`
+///   returned. It can also receive an event that was published shortly before.
+/// - Every subscription receives every event of its topic, and no event of another topic.
+/// - Events are not kept. If a topic has no subscriber, its events are dropped.
+/// - Events can be lost if the connection is cut, or if the listener is too slow for its buffer. The subscription
+///   then receives an [`Event::Gap`] in their place. The listener must read the watched data again.
 /// - Publishing never waits for a listener.
-/// - Topics follow [`name`](crate::name); an event holds up to [`MAX_EVENT`] bytes.
+/// - Topics follow the rules in [`name`](crate::name). An event holds up to [`MAX_EVENT`] bytes.
 ///
-/// The contract is written as tests in `conformance` (the feature of that name).
+/// The module `conformance` (behind the feature of that name) contains the contract as tests.
 #[async_trait]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
-    /// Tells all who listen to `topic`.
+    /// Sends an event to all subscribers of `topic`.
     async fn publish(&self, topic: &str, event: Bytes) -> Result<()>;
 
-    /// Listens to `topic` until the subscription is dropped.
+    /// Subscribes to `topic` until the subscription is dropped.
     async fn subscribe(&self, topic: &str) -> Result<Subscription>;
 }
 
-/// What a subscription gives.
+/// An item of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody published this.
+    /// A published event.
     Message(Bytes),
-    /// Something may have been missed here.
+    /// Events were possibly lost at this position.
     Gap,
 }
 
-/// A stream of events; it ends when the bus is closed for good. Dropping it ends the listening.
+/// A stream of events. It ends when the bus is closed permanently. Dropping it ends the subscription.
 pub struct Subscription {
     receiver: mpsc::Receiver<Event>,
     missed: Arc<AtomicBool>,
 }
 
-/// How many events wait for a slow listener before there is a gap.
+/// The number of events that a subscription buffers for a slow listener. If more arrive, the listener receives a
+/// gap.
 pub const BUFFER: usize = 1024;
 
 impl Subscription {
-    /// A subscription and what feeds it. For those who write a backend.
+    /// Creates a subscription and the feed that fills it. For implementors of a backend.
     pub fn channel() -> (Feed, Self) {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let missed = Arc::new(AtomicBool::new(false));
         (Feed { sender, missed: Arc::clone(&missed) }, Self { receiver, missed })
     }
 
-    /// The next event; `None` when the bus is closed.
+    /// Returns the next event, or `None` if the bus is closed.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is lost if it is dropped.
+    /// Cancel safe: if the future is dropped, no event is lost.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -82,8 +83,9 @@ impl Stream for Subscription {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        // Told before what is still in the buffer, which is safe: whoever reads everything again then has
-        // also seen what those events announce. The buffer was full, so nobody sleeps through it.
+        // The gap comes before the events in the buffer. This is safe: a listener that reads all its data again
+        // after the gap has also seen the changes that these events announce. The flag needs no wake-up, because it
+        // is set only when the buffer is full and the listener has events to read.
         if self.missed.swap(false, Ordering::AcqRel) {
             return Poll::Ready(Some(Event::Gap));
         }
@@ -97,7 +99,7 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// Where a backend puts what a subscription gives.
+/// The sending side of a [`Subscription`], for a backend.
 #[derive(Clone, Debug)]
 pub struct Feed {
     sender: mpsc::Sender<Event>,
@@ -105,22 +107,23 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Gives an event to the listener, or notes that it missed one. `false` when it listens no more.
+    /// Sends an event to the listener, or records a gap if its buffer is full. Returns `false` if the subscription
+    /// was dropped.
     pub fn send(&self, event: Bytes) -> bool {
         self.offer(Event::Message(event))
     }
 
-    /// Notes that something may have been missed. `false` when nobody listens any more.
+    /// Records that events were possibly lost. Returns `false` if the subscription was dropped.
     pub fn gap(&self) -> bool {
         self.offer(Event::Gap)
     }
 
-    /// Resolves when nobody listens any more.
+    /// Resolves when the subscription is dropped.
     pub async fn closed(&self) {
         self.sender.closed().await;
     }
 
-    /// Whether nobody listens any more.
+    /// Returns whether the subscription was dropped.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
@@ -137,7 +140,11 @@ impl Feed {
     }
 }
 
-/// Refuses what no backend has to take. For those who write one.
+/// Checks the topic and the size of an event. For implementors of a backend.
+///
+/// # Errors
+///
+/// Returns [`Error::BadName`](crate::Error::BadName) or [`Error::TooLarge`](crate::Error::TooLarge).
 pub fn check_event(topic: &str, event: &Bytes) -> Result<()> {
     crate::name::check(topic)?;
     fits("an event", event.len(), MAX_EVENT)

@@ -6,16 +6,18 @@ use crate::{
 };
 
 impl Backend {
-    /// Connects to the server that a URL names: `postgres://…`, `redis://…`, `rediss://…`, `nats://…` or
-    /// `tls://…` (NATS again), or `memory:`, which is this process and no other.
+    /// Connects to the engine that the URL names.
     ///
-    /// All replicas of a service give the same `space`; services that share a server give different ones.
-    /// What else can be set is in the configuration of each engine, whose own `connect` takes it.
+    /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
+    /// creates a backend in the memory of this process.
+    ///
+    /// All replicas of a service must use the same `space`. Services that share an engine must use different ones.
+    /// To set other options, use the configuration type and the `connect` function of the engine.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the URL cannot be used, or if the feature for its engine is not on; else what the
-    /// connecting said.
+    /// Returns [`Error::Config`] if the URL cannot be used or the feature of its engine is not enabled. Otherwise
+    /// returns the error of the connection attempt.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
@@ -47,7 +49,7 @@ impl Backend {
             "redis" | "rediss" => Err(missing("redis")),
             #[cfg(not(feature = "nats"))]
             "nats" | "tls" => Err(missing("nats")),
-            // The URL may have a password in it, and is not repeated.
+            // The URL can contain a password, so the error does not include it.
             _ => Err(Error::Config {
                 problem: "the URL of a backend begins with `postgres://`, `redis://`, `rediss://`, `nats://`, `tls://` or `memory:`".into(),
             }),

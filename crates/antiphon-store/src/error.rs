@@ -1,95 +1,96 @@
 use std::error::Error as StdError;
 
-/// What this crate's calls return.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a store, a queue or a bus refused or failed.
+/// An error of a store, a queue or a bus.
 ///
-/// All but [`Backend`](Self::Backend) mean that nothing was done.
+/// Every variant except [`Backend`](Self::Backend) means that the call had no effect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another writer got there first: read again, decide again.
-    #[error("`{key}` is not at the revision it was expected at")]
+    /// Another writer has changed the record. Read the record again before you retry.
+    #[error("write conflict on `{key}`: another writer changed the record; read it again and retry")]
     Conflict {
-        /// The key that was to be written.
+        /// The key of the record.
         key: String,
     },
-    /// Another writer has appended to the log: read on, decide again.
+    /// Another writer has appended to the log. Read the new entries before you retry.
     #[error("log `{log}` has {found} entries, not {expected}")]
     LogConflict {
-        /// The log that was to be appended to.
+        /// The name of the log.
         log: String,
-        /// How many entries the writer took it to have.
+        /// The number of entries that the writer expected.
         expected: u64,
-        /// How many it has.
+        /// The actual number of entries.
         found: u64,
     },
-    /// The job was leased to somebody else meanwhile, or is done: stop working on it.
+    /// The job was leased again, or is done or dead. Stop the work on it.
     #[error("the lease on job `{id}` of queue `{queue}` was lost")]
     LeaseLost {
-        /// The queue.
+        /// The name of the queue.
         queue: String,
-        /// The job.
+        /// The ID of the job.
         id: String,
     },
-    /// A key, topic, queue or job id that no backend takes. [`name`](crate::name) has the rules.
+    /// An invalid name of a key, a log, a topic, a queue or a job. [`name`](crate::name) has the rules.
     #[error("`{name}` cannot be a name: {problem}")]
     BadName {
-        /// What was given.
+        /// The invalid name.
         name: String,
-        /// What is wrong with it.
+        /// The rule that the name violates.
         problem: &'static str,
     },
-    /// More bytes than fit in one place.
+    /// The data is larger than the limit.
     #[error("{bytes} bytes do not fit in {place}, which holds {limit}")]
     TooLarge {
-        /// A value, an append, a payload or an event.
+        /// The kind of data: a value, an append, a payload or an event.
         place: &'static str,
-        /// How many there are.
+        /// The actual size in bytes.
         bytes: usize,
-        /// How many fit.
+        /// The maximum size in bytes.
         limit: usize,
     },
-    /// All connections are in use, or none could be made in time. Nothing was done: try again later.
+    /// All connections are in use, or no connection could be opened in time. The call had no effect. Retry it
+    /// later.
     #[error("{backend} has no connection to spare")]
     Busy {
-        /// Which backend.
+        /// The name of the backend.
         backend: &'static str,
-        /// What it said, if anything.
+        /// The cause, if there is one.
         #[source]
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// The backend failed, and **what was asked may or may not have been done**.
-    /// [`Retrying`](crate::Retrying) finds out.
+    /// The backend failed, and **the call was possibly applied**. [`Retrying`](crate::Retrying) resolves this for
+    /// most calls.
     #[error("{backend} failed")]
     Backend {
-        /// Which backend.
+        /// The name of the backend.
         backend: &'static str,
-        /// What it said.
+        /// The cause.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A URL or a configuration that cannot be used.
     #[error("{problem}")]
     Config {
-        /// What is wrong, and what to do about it.
+        /// The problem and its fix.
         problem: String,
     },
 }
 
 impl Error {
-    /// A failure of `backend`'s, whose effect is uncertain.
+    /// Creates [`Error::Backend`], for a failed call whose effect is unknown.
     pub fn backend(backend: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Backend { backend, source: source.into() }
     }
 
-    /// A refusal for want of a connection: nothing was done.
+    /// Creates [`Error::Busy`], for a call that got no connection and had no effect.
     pub fn busy(backend: &'static str, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Busy { backend, source: Some(source.into()) }
     }
 
-    /// Whether the same call may succeed if it is made again, with nothing else changed.
+    /// Returns whether the same call can succeed later without any change.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Backend { .. })
     }

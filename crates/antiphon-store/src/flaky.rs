@@ -1,4 +1,4 @@
-//! A backend that fails on purpose, the same way again for the same seed.
+//! A backend that fails on purpose, for tests. The same seed produces the same faults.
 
 use std::{
     sync::{
@@ -18,8 +18,9 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store},
 };
 
-/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and, now and then, fails, delays, or does the thing and
-/// then reports that it failed.
+/// A wrapper around a [`Store`], a [`Queue`] or a [`Bus`] that sometimes injects a fault.
+///
+/// It fails a call, delays it, or applies it and then reports a failure.
 #[derive(Debug)]
 pub struct Flaky<T: ?Sized> {
     inner: Arc<T>,
@@ -27,32 +28,32 @@ pub struct Flaky<T: ?Sized> {
     calls: AtomicU64,
 }
 
-/// How often what goes wrong, in a thousand calls.
+/// The rates of the faults, each per 1000 calls.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FlakyConfig {
-    /// What decides. Default: 0.
+    /// The seed of the random decisions. [`FlakyConfig::seeded`] sets it.
     pub seed: u64,
-    /// Calls that are refused and do nothing ([`Error::Busy`]). Default: 50.
+    /// Calls that have no effect and return [`Error::Busy`]. Default: 50.
     pub refused: u64,
-    /// Calls that do nothing and do not say so ([`Error::Backend`]). Default: 50.
+    /// Calls that have no effect and return [`Error::Backend`]. Default: 50.
     pub lost: u64,
-    /// Calls that do the thing and then report a failure ([`Error::Backend`]). Default: 50.
+    /// Calls that are applied and then return [`Error::Backend`]. Default: 50.
     pub unreported: u64,
-    /// Calls that come late. Default: 100.
+    /// Calls that are delayed. Default: 100.
     pub delayed: u64,
-    /// How late, at most. Default: 10 milliseconds.
+    /// The maximum delay. Default: 10 milliseconds.
     pub delay: Duration,
 }
 
 impl FlakyConfig {
-    /// The usual faults, decided by `seed`.
+    /// Creates a configuration with the default rates and this seed.
     pub fn seeded(seed: u64) -> Self {
         Self { seed, refused: 50, lost: 50, unreported: 50, delayed: 100, delay: Duration::from_millis(10) }
     }
 }
 
-/// What a call meets.
+/// The fault that is injected into a call.
 enum Fault {
     None,
     Refused,
@@ -84,7 +85,7 @@ impl<T: ?Sized> Flaky<T> {
     }
 }
 
-/// One step of `splitmix64`: enough to scatter faults, and the same everywhere.
+/// Returns the next number of `splitmix64`, which is the same on every platform.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -100,7 +101,7 @@ fn timed_out<R>() -> Result<R> {
     Err(Error::backend("a flaky backend", "timed out, on purpose"))
 }
 
-/// Makes the call, or not, or as if not.
+/// Makes the call with the fault that is due.
 macro_rules! flaky {
     ($self:ident, $call:expr) => {
         match $self.meet().await {

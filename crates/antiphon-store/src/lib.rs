@@ -1,8 +1,8 @@
-//! Store, queue and bus: the three things that replicas share, as small contracts, and who keeps them.
+//! Store, queue and bus: the state that replicas of a server share, as three small contracts with several backends.
 //!
-//! Servers that are to share work need a place for what one of them knows, a way to hand a job to one of
-//! them, and a way to tell all of them. A [`Store`], a [`Queue`] and a [`Bus`] are that, and no more: each
-//! is small enough that PostgreSQL, Redis and NATS can all keep it, on their own machinery.
+//! Replicas need a place for shared state, a way to give a job to one worker, and a way to notify all replicas.
+//! [`Store`], [`Queue`] and [`Bus`] are these three contracts. Each contract is so small that PostgreSQL, Redis and
+//! NATS can all implement it with their native features.
 //!
 //! ```
 //! use antiphon_store::{Bus, Error, Memory, NewJob, Queue, QueueConfig, Store};
@@ -12,21 +12,21 @@
 //! # async fn main() -> antiphon_store::Result<()> {
 //! let memory = Memory::default();
 //!
-//! // Of two who write at one revision, one wins.
+//! // Of two writers at one revision, one succeeds.
 //! let store = memory.store();
 //! let first = store.create("runs/42", "asked".into(), Some(Duration::from_secs(3600))).await?;
 //! store.update("runs/42", "answered".into(), None, first).await?;
 //! let late = store.update("runs/42", "too late".into(), None, first).await;
 //! assert!(matches!(late, Err(Error::Conflict { .. })));
 //!
-//! // A job is one worker's until it is done, or the worker has been silent for too long.
+//! // A worker holds a job until the job is done or the lease expires.
 //! let queue = memory.queue(QueueConfig::default());
 //! queue.push("mail", NewJob::new("welcome-42", "runs/42")).await?;
 //! for job in queue.lease("mail", 10, Duration::from_secs(5)).await? {
 //!     queue.ack(&job.lease).await?;
 //! }
 //!
-//! // Whoever listens is told.
+//! // Every subscriber receives the event.
 //! let bus = memory.bus();
 //! let mut news = bus.subscribe("runs/42").await?;
 //! bus.publish("runs/42", "answered".into()).await?;
@@ -35,45 +35,47 @@
 //! # }
 //! ```
 //!
-//! # The parts
+//! # Parts
 //!
-//! - [`Store`]: records with revisions and expiry, and logs; every write is conditional.
+//! - [`Store`]: records with revisions and expiry, and logs. Every write is conditional.
 //! - [`Queue`]: jobs, leases, redelivery, dead letters.
-//! - [`Bus`]: events to whoever listens now.
-//! - [`Backend`]: one of each, which need not be of one kind.
-//! - [`Memory`]: all three in one process; `postgres`, `redis` and `nats`: all three for many.
-//! - [`Retrying`]: makes calls again that failed, and finds out what became of a write whose answer was lost.
-//! - [`Pieces`]: a value that is larger than one record can be.
-//! - [`name`]: what may name a key, a log, a queue, a job or a topic.
-//! - `conformance`: the contracts as tests, for a backend of your own. `flaky`: faults from a seed.
+//! - [`Bus`]: events for the current subscribers.
+//! - [`Backend`]: a store, a queue and a bus. They can use different engines.
+//! - [`Memory`]: all three in one process. `postgres`, `redis` and `nats`: all three for many processes.
+//! - [`Retrying`]: retries failed calls, and finds out whether a write with a lost response was applied.
+//! - [`Pieces`]: a value that is larger than the limit of one record.
+//! - [`name`]: the rules for names of keys, logs, queues, jobs and topics.
+//! - `conformance`: the contracts as tests, for your own backend. `flaky`: faults from a seed.
 //!
-//! Every error but [`Error::Backend`] means that nothing was done; that one means that nobody knows.
+//! Every error except [`Error::Backend`] means that the call had no effect. After [`Error::Backend`], the effect is
+//! unknown.
 //!
 //! # Features
 //!
-//! None is on by default: the contracts and [`Memory`] need no engine.
+//! No feature is on by default. The contracts and [`Memory`] need no engine.
 //!
-//! | feature | what it gives |
+//! | feature | contents |
 //! |---|---|
 //! | `postgres` | `postgres`: PostgreSQL 13 or later, through `sqlx` |
 //! | `redis` | `redis`: Redis 7 or later, a server or a cluster, through `redis` |
 //! | `nats` | `nats`: NATS 2.9 or later with `JetStream`, through `async-nats` |
-//! | `tls` | TLS to PostgreSQL and Redis, with rustls; NATS has it without |
-//! | `flaky` | `flaky`: a backend that fails, delays, or does it and says it failed |
-//! | `conformance` | `conformance`: one test a law, and the macros that make them |
+//! | `tls` | TLS to PostgreSQL and Redis, with rustls. NATS supports TLS without this feature |
+//! | `flaky` | `flaky`: a backend that fails, delays calls, or applies a call and reports a failure |
+//! | `conformance` | `conformance`: one test for each rule of the contracts, and the macros that generate the tests |
 //!
-//! # Why not otherwise
+//! # Design decisions
 //!
-//! - **Not a database's own interface.** What is written on these contracts runs on whichever engine is
-//!   there already, and laws, not hopes, say that it runs the same.
-//! - **No transactions over several keys.** Two of the engines have none over their nodes. What belongs
-//!   together is one record, or a log that hangs on one.
-//! - **Expired is not gone.** An engine's own time to live would remove a record before anybody could remove
-//!   what hangs on it; here it is claimed, cleaned up after, and then deleted.
-//! - **No exactly once.** A worker can die after the work and before the acknowledgement, so jobs come
-//!   again, and say which attempt it is; a lease that was lost can change nothing.
-//! - **Nothing is retried in secret.** A backend makes each call once; [`Retrying`] is where calls are made
-//!   again, because only there can a writer tell its own write from another's.
+//! - **No engine-specific interface.** Code that uses these contracts runs on each of the engines. Contract tests
+//!   check that all engines behave the same.
+//! - **No transactions over several keys.** Two of the engines do not support transactions across nodes. Put
+//!   related data into one record, or into a log that belongs to a record.
+//! - **An expired record is not deleted immediately.** The time to live of an engine would remove a record before
+//!   its dependent data can be removed. Here a process claims the record, removes the dependent data, and then
+//!   deletes the record.
+//! - **No exactly-once delivery.** A worker can stop after the work and before the acknowledgement, so a job can be
+//!   delivered again. Each delivery has an attempt number. A worker whose lease was lost cannot change the job.
+//! - **No hidden retries.** A backend makes each call once. Only [`Retrying`] repeats calls, because only there a
+//!   writer can distinguish its own write from another writer's.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod name;

@@ -1,29 +1,29 @@
-//! What may name a key, a log, a queue, a job or a topic.
+//! The rules for names of keys, logs, queues, jobs and topics.
 //!
-//! A name has one to sixteen *segments* of ASCII letters, digits and `-`, `_`, `=`, `~`, `:`, joined by
-//! `/`, and is at most 256 bytes long. Every engine can take such a name as it is: NATS turns the
-//! segments into the tokens of a subject, and nothing has to be escaped. Text from outside goes through a
-//! digest or base64url first. A job id and a queue's name have one segment.
+//! A name has 1 to 16 *segments* that are joined by `/`, and at most 256 bytes. A segment consists of ASCII
+//! letters, digits and `-`, `_`, `=`, `~`, `:`. Every engine accepts such a name without escaping. For example, the
+//! segments become the tokens of a NATS subject. Encode other text first, with a digest or base64url. A job ID and
+//! a queue name have one segment.
 
 use crate::error::{Error, Result};
 
-/// The longest name, in bytes.
+/// The maximum length of a name in bytes.
 pub const MAX_NAME: usize = 256;
 
-/// The most segments of a name.
+/// The maximum number of segments of a name.
 pub const MAX_SEGMENTS: usize = 16;
 
-/// Checks a key, a log's name or a topic.
+/// Checks a key, a log name or a topic.
 pub fn check(name: &str) -> Result<()> {
     problem(name).map_or(Ok(()), |problem| Err(bad(name, problem)))
 }
 
-/// Checks a queue's name, a job's id or a space: a name of one segment.
+/// Checks a queue name, a job ID or a space. They are names of one segment.
 pub fn check_segment(name: &str) -> Result<()> {
     if name.contains('/') { Err(bad(name, "it has more than one segment")) } else { check(name) }
 }
 
-/// Checks what a listing may begin with: nothing, or a name followed by `/`.
+/// Checks the prefix of a listing. A prefix is empty, or a name followed by `/`.
 pub fn check_prefix(prefix: &str) -> Result<()> {
     match prefix.strip_suffix('/') {
         Some(name) => problem(name).map_or(Ok(()), |problem| Err(bad(prefix, problem))),

@@ -1,4 +1,4 @@
-//! Values of any size in a store whose values are bounded, as several records that expire by themselves.
+//! Values of any size in a store with limited values. Each value is split into several records with a time to live.
 
 use std::time::Duration;
 
@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, Store};
 
-/// How many bytes one piece has at most: well below the limit of every store.
+/// The maximum size of one piece in bytes. It is well below the limit of every store.
 pub const PIECE: usize = 256 * 1024;
 
-/// A value that is stored as several records, `pieces/<name>/<number>`. It can be stored in another record itself.
+/// A value that is stored as several records, `pieces/<name>/<number>`.
+///
+/// A `Pieces` can be serialized and stored in another record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pieces {
     name: String,
@@ -18,7 +20,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Names the pieces of a value of `bytes` bytes. No other value can have the same name.
+    /// Creates the description of a value of `bytes` bytes. The name must be unique among all values.
     pub fn named(name: String, bytes: usize) -> Self {
         Self { name, count: bytes.div_ceil(PIECE) }
     }
@@ -34,7 +36,7 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Stores the value. Give the name to readers afterwards.
+    /// Stores the value. Publish the name to readers only after this call.
     pub async fn write(&self, store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<()> {
         for number in 0..self.count {
             let piece = bytes.slice(number * PIECE..bytes.len().min((number + 1) * PIECE));
@@ -64,7 +66,7 @@ impl Pieces {
     }
 }
 
-/// 128 random bits in hexadecimal.
+/// Returns 128 random bits in hexadecimal.
 fn random_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");

@@ -1,4 +1,4 @@
-//! A backend that tries again, and finds out what became of a write whose answer was lost.
+//! A wrapper that retries failed calls and finds out whether a write with a lost response was applied.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -13,40 +13,41 @@ use crate::{
     store::{Cursor, MAX_VALUE, Page, Record, Revision, Store, fits},
 };
 
-/// Wraps a [`Store`], a [`Queue`] or a [`Bus`] and makes a call that failed again, with pauses between, until it
-/// succeeds or its [patience](RetryingConfig::patience) is over.
+/// A [`Store`], a [`Queue`] or a [`Bus`] that retries failed calls.
 ///
-/// A write whose answer was lost may have been done: made again, it meets itself. So every value and
-/// every entry is *stamped* with sixteen random bytes, and a conflict after a lost answer is settled by
-/// looking whose stamp is there. What cannot be settled so, because yet another writer has written since,
-/// stays an [`Error::Backend`].
+/// It retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::patience) is over.
 ///
-/// - What was written through it is read through it, and nothing else.
-/// - A [`Queue::push`] made again that finds its id taken counts as added; an
-///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) made again that finds its lease
-///   gone counts as done.
-/// - A [`Bus::publish`] made again may be heard twice.
-/// - A [`create`](Store::create) or a [`push`](Queue::push) whose answer was lost, and whose record or job
-///   somebody else has meanwhile deleted or acknowledged, is made once more. Where that matters, do not use
-///   a name twice.
+/// If the response to a write is lost, the write was possibly applied, and a retry then conflicts with it. Every
+/// value and every log entry is therefore *stamped* with 16 random bytes. After a lost response, the wrapper
+/// resolves a conflict by comparing the stamps. If another writer has written since, the stamp is gone, and the
+/// call returns [`Error::Backend`].
+///
+/// - Read data through this wrapper only if it was written through this wrapper.
+/// - If a retried [`Queue::push`] finds a job with its ID, the job counts as added. If a retried
+///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) finds its lease lost, the call counts as
+///   done.
+/// - A retried [`Bus::publish`] can deliver its event twice.
+/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process
+///   deletes that record or acknowledges that job before the retry, the retry creates it again. If this is a
+///   problem, do not use a name twice.
 pub struct Retrying<T: ?Sized> {
     inner: Arc<T>,
     config: RetryingConfig,
 }
 
-/// How often and how patiently a call is made again.
+/// The limits and pauses of retries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RetryingConfig {
-    /// For how long a call is made again, counted from its beginning. An attempt that has begun by then is not cut
-    /// short. Default: 30 seconds, which outlasts the failover of a database with a standby.
+    /// The time during which a call is retried, counted from its start. A running attempt is not cancelled.
+    /// Default: 30 seconds, which is longer than the failover of a database with a standby.
     pub patience: Duration,
-    /// How often a call is made at most, if that is sooner. Default: no limit.
+    /// The maximum number of attempts within that time. Default: no limit.
     pub attempts: u32,
-    /// The pause after the first failure; it doubles with each, and a random part is taken off. Default:
-    /// 10 milliseconds.
+    /// The pause after the first failure. It doubles after each failure, and a random part of up to one half is
+    /// subtracted. Default: 10 milliseconds.
     pub pause: Duration,
-    /// The longest pause. Default: 2 seconds.
+    /// The maximum pause. Default: 2 seconds.
     pub max_pause: Duration,
 }
 
@@ -64,25 +65,27 @@ impl Default for RetryingConfig {
 const STAMP: usize = 16;
 
 impl Retrying<dyn Store> {
-    /// The most bytes of a value, and of all entries of one append of up to 64 entries.
+    /// The maximum size in bytes of a value, and of all entries of one append of up to 32 entries.
     pub const MAX_VALUE: usize = MAX_VALUE - 64 * STAMP;
 }
 
 impl<T: ?Sized> Retrying<T> {
-    /// Wraps `inner`.
+    /// Wraps `inner`, with the default configuration.
     pub fn new(inner: Arc<T>) -> Self {
         Self { inner, config: RetryingConfig::default() }
     }
 
-    /// Sets how often and how patiently a call is made again.
+    /// Sets the limits and pauses of retries. Default: [`RetryingConfig::default`].
     #[must_use]
     pub fn with_config(mut self, config: RetryingConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// Makes a call until it succeeds, is refused, or has failed for too long. Says whether an answer was lost
-    /// on the way; a failure after that is uncertain, whatever the last attempt says of itself.
+    /// Makes a call until it succeeds, is rejected, or has failed for too long.
+    ///
+    /// The `bool` is whether a response was lost. After a lost response a failure is always uncertain, even if the
+    /// last attempt had no effect.
     async fn persist<R, F>(&self, mut call: impl FnMut() -> F) -> (Result<R>, bool)
     where
         F: Future<Output = Result<R>>,
@@ -91,7 +94,7 @@ impl<T: ?Sized> Retrying<T> {
         let began = Instant::now();
         let mut pause = self.config.pause;
         for attempt in 1_u32.. {
-            // Replicas that failed together must not come back together.
+            // Replicas that failed at the same time must not retry at the same time.
             let wait = pause.mul_f64(0.5 + fraction() / 2.0);
             match call().await {
                 Err(error)
@@ -112,17 +115,18 @@ impl<T: ?Sized> Retrying<T> {
 }
 
 impl<T: Store + ?Sized> Retrying<T> {
-    /// Whether the record under `key` is the one with this stamp, after a conflict that may be with ourselves.
+    /// Checks whether the record under `key` has this stamp, after a conflict that was possibly caused by the same
+    /// write.
     async fn settle(&self, key: &str, stamp: [u8; STAMP], conflict: Error) -> Result<Revision> {
         match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
             Some(record) if record.value.starts_with(&stamp) => Ok(record.revision),
-            // Another's. Ours may have been there before it.
+            // The record is from another writer, and possibly replaced this write.
             _ => Err(Error::backend("the store", Unsettled(conflict))),
         }
     }
 }
 
-/// After a lost answer, a refusal for want of a connection no longer means that nothing was done.
+/// Converts [`Error::Busy`] after a lost response, because an earlier attempt was possibly applied.
 fn uncertain(error: Error) -> Error {
     match error {
         busy @ Error::Busy { backend, .. } => Error::backend(backend, busy),
@@ -130,7 +134,7 @@ fn uncertain(error: Error) -> Error {
     }
 }
 
-/// What a [`Error::Backend`] of [`Retrying`]'s comes from when a write stays uncertain.
+/// The source of an [`Error::Backend`] from [`Retrying`] if the effect of a write stays unknown.
 #[derive(Debug, thiserror::Error)]
 #[error("an answer was lost, and another writer has written since")]
 struct Unsettled(#[source] Error);
@@ -169,9 +173,9 @@ impl<T: Store + ?Sized> Store for Retrying<T> {
         match self.persist(|| self.inner.delete(key, revision)).await {
             (Err(conflict @ Error::Conflict { .. }), true) => {
                 match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
-                    // Gone, as was wanted, whoever did it.
+                    // The record is deleted, by this call or by another one.
                     None => Ok(()),
-                    // Another's. Ours may have gone before it came.
+                    // The record is from another writer, and was possibly created after this deletion.
                     Some(_) => Err(Error::backend("the store", Unsettled(conflict))),
                 }
             }
@@ -186,7 +190,7 @@ impl<T: Store + ?Sized> Store for Retrying<T> {
     }
 
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
-        // Claims whose answer was lost lapse; the next ones are others.
+        // Claims with a lost response expire. The next call claims other records.
         let claimed = self.persist(|| self.inner.claim_expired(prefix, lease, limit)).await.0?;
         claimed.into_iter().map(unstamp).collect()
     }
@@ -201,7 +205,7 @@ impl<T: Store + ?Sized> Store for Retrying<T> {
         let stamp = stamp();
         let entries: Vec<_> = entries.iter().map(|entry| stamped(stamp, entry)).collect();
         match self.persist(|| self.inner.append(log, at, entries.clone())).await {
-            // Entries are never changed, so who is there has won.
+            // Entries are never changed, so the entry at this position belongs to the writer that succeeded.
             (Err(conflict @ Error::LogConflict { .. }), true) => {
                 let first = self.persist(|| self.inner.read(log, at, 1)).await.0.map_err(uncertain)?;
                 if first.first().is_some_and(|entry| entry.starts_with(&stamp)) {
@@ -287,7 +291,7 @@ impl<T: Bus + ?Sized> Bus for Retrying<T> {
     }
 }
 
-/// A lease that is gone after an answer was lost was used by the call whose answer it was.
+/// If a lease is lost after a lost response, the call with the lost response has used the lease.
 fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
     match ended {
         Err(Error::LeaseLost { .. }) if lost => Ok(()),
@@ -311,7 +315,7 @@ pub(crate) fn random() -> u64 {
     u64::from_le_bytes(stamp()[..8].try_into().expect("eight bytes are eight bytes"))
 }
 
-/// A random number from 0 to 1.
+/// Returns a random number from 0 to 1.
 fn fraction() -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are what a float holds")]
     let fraction = (random() >> 11) as f64 / (1_u64 << 53) as f64;

@@ -6,62 +6,64 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::error::{Error, Result};
 
-/// The most bytes of one value, and of all entries of one append, each of which counts for
-/// [`ENTRY_COST`] more than it has.
+/// The maximum size in bytes of one value, and of all entries of one append. Each entry counts [`ENTRY_COST`] bytes
+/// more than its length.
 pub const MAX_VALUE: usize = 512 * 1024;
 
-/// What an entry of a log costs beside its bytes: so many empty ones are too many, too.
+/// The bytes that each log entry counts in addition to its length. They limit the number of empty entries in one
+/// append.
 pub const ENTRY_COST: usize = 16;
 
-/// How long [`Store::remove_expired`] holds the records that it deletes one by one.
+/// The duration for which [`Store::remove_expired`] claims the records that it deletes one by one.
 const REMOVAL_LEASE: Duration = Duration::from_secs(60);
 
-/// How many records it deletes at the same time.
+/// The number of records that [`Store::remove_expired`] deletes concurrently.
 const REMOVED_ABREAST: usize = 32;
 
-/// Keeps records and logs that all replicas see.
+/// Records and logs that all replicas share.
 ///
 /// # Contract
 ///
 /// **Records.** A record is a value under a key, with a revision.
-/// - A write is atomic and visible to every later read, from whatever opening of the store.
-/// - [`create`](Self::create) succeeds only where no record is; [`update`](Self::update) and
-///   [`delete`](Self::delete) only at the given revision; else [`Error::Conflict`], and nothing is changed.
-///   Of any number of writers at one revision, exactly one wins.
+/// - A write is atomic. Every later read sees it, through any handle.
+/// - [`create`](Self::create) succeeds only if the key has no record. [`update`](Self::update) and
+///   [`delete`](Self::delete) succeed only at the given revision. Otherwise they return [`Error::Conflict`] and
+///   change nothing. If several writers write at one revision, exactly one of them succeeds.
 /// - A revision is never used twice for a key, not even after the record was deleted and created again.
 ///
-/// **Expiry.** A record written with a `ttl` has expired when that time is over, by the backend's clock.
-/// - An expired record is not read, not listed and not updated. [`create`](Self::create) takes its place.
-/// - It is *kept* until somebody deletes it: [`claim_expired`](Self::claim_expired) gives it to one claimer
-///   at a time, who removes what hangs on it and then deletes it at its revision. A claim that does not lead
-///   to a deletion lapses, and the record can be claimed again.
-/// - Where nothing hangs on records, [`remove_expired`](Self::remove_expired) deletes many of them at once. It
-///   leaves alone what lives and what somebody has claimed.
-/// - A backend may drop what has been expired for very long (a day at least), if nobody claims it.
-/// - A write without a `ttl` never expires, whatever the record had before.
+/// **Expiry.** A record that was written with a `ttl` expires after that time, by the backend's clock.
+/// - An expired record is not read, not listed and not updated. [`create`](Self::create) replaces it.
+/// - An expired record is *kept* until it is deleted. [`claim_expired`](Self::claim_expired) returns it to one
+///   claimer at a time. The claimer removes the dependent data and then deletes the record at its revision. If the
+///   claimer does not delete the record, the claim expires, and the record can be claimed again.
+/// - If records have no dependent data, [`remove_expired`](Self::remove_expired) deletes many of them at once. It
+///   does not delete live records and claimed records.
+/// - A backend is allowed to drop an unclaimed record that expired long ago (at least one day).
+/// - A record that was written without a `ttl` never expires, even if an earlier write had a `ttl`.
 ///
-/// **Logs.** A log is a list of entries; an absent one is empty. Logs and records do not share names.
-/// - [`append`](Self::append) is all or nothing, and succeeds only if the log has exactly `at` entries;
-///   else [`Error::LogConflict`]. Of any number of writers at one place, exactly one wins.
-/// - Entries are never changed. Logs do not expire: they hang on a record, and whoever claims that one
-///   deletes them.
+/// **Logs.** A log is a list of entries. An absent log is empty. Logs and records have separate namespaces.
+/// - [`append`](Self::append) is atomic, and succeeds only if the log has exactly `at` entries. Otherwise it
+///   returns [`Error::LogConflict`]. If several writers append at one position, exactly one of them succeeds.
+/// - Entries are never changed. Logs do not expire. A log belongs to a record, and the claimer of the expired
+///   record deletes it.
 ///
-/// **Limits.** Names follow [`name`](crate::name); a value, and one append, hold up to [`MAX_VALUE`] bytes;
-/// more is [`Error::TooLarge`]. Empty values and entries are allowed. A `limit` is at least 1; a backend may give
-/// less than it, to keep an answer small.
+/// **Limits.** Names follow the rules in [`name`](crate::name). A value and one append hold up to [`MAX_VALUE`]
+/// bytes. If they are larger, the call returns [`Error::TooLarge`]. Empty values and entries are allowed. A `limit`
+/// is at least 1. A backend can return fewer items than `limit`, to keep a response small.
 ///
-/// Cloning or opening a store again gives another handle on the same data.
+/// A clone of a store, and a second connection to it, are other handles to the same data.
 ///
-/// The contract is written as tests in `conformance` (the feature of that name); what passes them is a store.
+/// The module `conformance` (behind the feature of that name) contains the contract as tests. An implementation
+/// must pass them.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// The record under `key`, if there is one that has not expired.
+    /// Returns the record under `key`, or `None` if it does not exist or has expired.
     async fn get(&self, key: &str) -> Result<Option<Record>>;
 
-    /// Writes a record where none is.
+    /// Creates a record under a key that has none.
     async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision>;
 
-    /// Replaces the record that is at `revision`.
+    /// Replaces the record at `revision`.
     async fn update(
         &self,
         key: &str,
@@ -70,22 +72,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         revision: Revision,
     ) -> Result<Revision>;
 
-    /// Removes the record that is at `revision`, expired or not.
+    /// Deletes the record at `revision`. The record can be live or expired.
     async fn delete(&self, key: &str, revision: Revision) -> Result<()>;
 
-    /// Records whose keys begin with `prefix`, up to `limit` of them, in the backend's own order.
+    /// Returns up to `limit` records whose keys start with `prefix`, in an order that the backend chooses.
     ///
-    /// Going through all pages shows every record that was there all the while at least once, and
-    /// exactly once if nobody wrote it meanwhile. A page may be shorter than `limit`, even empty, and not
-    /// be the last: the last has no `next`.
+    /// A pass over all pages returns each record that exists during the whole pass at least once. It returns the
+    /// record exactly once if the record is not written during the pass. A page can be shorter than `limit`, or
+    /// even empty, without being the last page. Only the last page has no `next`.
     async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>>;
 
-    /// Takes up to `limit` expired records under `prefix`, which nobody else is then given for `lease`.
+    /// Claims up to `limit` expired records under `prefix`. No other caller receives them during `lease`.
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>>;
 
-    /// Deletes up to `limit` expired records under `prefix` that nobody has claimed, and returns how many there
-    /// were. Call it until it returns 0. Use it only for records on which nothing hangs: the caller does not see
-    /// which records go.
+    /// Deletes up to `limit` expired and unclaimed records under `prefix`, and returns their number.
+    ///
+    /// Call it until it returns 0. Use it only for records without dependent data, because the caller does not
+    /// receive the deleted records.
     ///
     /// The default implementation claims the records and deletes them one by one.
     async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
@@ -97,7 +100,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         for deletion in deleted {
             match deletion {
                 Ok(()) => removed += 1,
-                // Somebody has created the record anew.
+                // The record was created again since the claim.
                 Err(Error::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -105,64 +108,73 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(removed)
     }
 
-    /// Adds `entries` to a log that has exactly `at` of them, and returns how many it then has.
+    /// Appends `entries` to a log that has exactly `at` entries, and returns its new number of entries.
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64>;
 
-    /// Entries of a log from number `from` on, up to `limit` of them: at least one, if there is any.
+    /// Returns up to `limit` entries of a log from index `from`. Returns at least one entry if there is one.
     async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>>;
 
-    /// Removes a log, if there is one.
+    /// Deletes a log. An absent log is not an error.
     async fn delete_log(&self, log: &str) -> Result<()>;
 
-    /// Whether other processes can see what is written, and this one after a restart. A store in memory says no; a wrapper
-    /// says what it wraps says.
+    /// Returns whether the data survives a restart of this process and is visible to other processes.
+    ///
+    /// A store in memory returns `false`. A wrapper returns the value of the wrapped store.
     fn is_shared(&self) -> bool {
         true
     }
 }
 
-/// A value, where it is and at which revision.
+/// A value with its key and its revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// Its value.
+    /// The value.
     pub value: Bytes,
-    /// What it must be written or deleted at.
+    /// The revision to pass to [`Store::update`] and [`Store::delete`].
     pub revision: Revision,
 }
 
 impl Record {
-    /// For those who write a backend.
+    /// Creates a record. For implementors of a backend.
     pub fn new(key: impl Into<String>, value: Bytes, revision: Revision) -> Self {
         Self { key: key.into(), value, revision }
     }
 }
 
-/// Which writing of a record it is. Two are equal or not; their order means nothing.
+/// The version of a record. Compare two revisions for equality only. Their order has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub u64);
 
-/// Where a listing goes on. Only the backend that made it can read it.
+/// The position at which a listing continues. Only the backend that created it can read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
-/// A part of a listing.
+/// One page of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is in it.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// Where the next one begins; `None` on the last.
+    /// The start of the next page. `None` on the last page.
     pub next: Option<Cursor>,
 }
 
-/// Refuses what no backend has to take. For those who write one.
+/// Checks the size of a value. For implementors of a backend.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if the value has more than [`MAX_VALUE`] bytes.
 pub fn check_value(bytes: usize) -> Result<()> {
     fits("a value", bytes, MAX_VALUE)
 }
 
-/// Refuses an append that no backend has to take. For those who write one.
+/// Checks the size of an append. For implementors of a backend.
+///
+/// # Errors
+///
+/// Returns [`Error::TooLarge`] if the entries, each with [`ENTRY_COST`], have more than [`MAX_VALUE`] bytes.
 pub fn check_entries(entries: &[Bytes]) -> Result<()> {
     fits("an append", entries.iter().map(|entry| entry.len() + ENTRY_COST).sum(), MAX_VALUE)
 }

@@ -1,4 +1,4 @@
-//! What a failed handshake says.
+//! Permanent errors of TLS handshakes.
 
 use std::{error::Error as StdError, io, sync::Arc};
 
@@ -7,8 +7,9 @@ use async_nats::rustls::{AlertDescription, Error as TlsError};
 #[cfg(not(feature = "nats"))]
 use rustls::{AlertDescription, Error as TlsError};
 
-/// Why TLS cannot be agreed on, if that is why: a certificate that one of the two does not accept, or no common version.
-/// To connect again does not help; certificates or the configuration have to change.
+/// Returns the reason if TLS failed permanently: a rejected certificate, or no common version.
+///
+/// A new connection would fail in the same way until a certificate or the configuration changes.
 pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let tls = find(error)?;
     let hopeless = match tls {
@@ -41,7 +42,7 @@ fn find<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a TlsError> {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        // Both leave out the error that they wrap when they are asked for their source.
+        // The `source` of these two types skips the error that they wrap.
         let in_io = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let in_arc = error.downcast_ref::<Arc<dyn StdError + Send + Sync>>().map(|inner| &**inner);
         next = match in_io.or(in_arc) {

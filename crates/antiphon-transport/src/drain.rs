@@ -1,4 +1,4 @@
-//! How a server ends: it takes nothing new, completes the requests in flight, and then stops.
+//! Graceful shutdown: the server accepts no new requests, completes the requests in flight, and then stops.
 
 use std::{
     collections::HashMap,
@@ -21,30 +21,30 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The code of the error that answers a request which the server cannot take now. JSON-RPC reserves it for servers.
+/// The error code for a request that the server cannot accept now. JSON-RPC reserves it for servers.
 pub const TOO_MUCH: i32 = -32000;
 
-/// How long the answers of requests that were cut off have to reach their clients.
+/// How long the error responses of interrupted requests can take to reach their clients.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long a request may be on its way from a connection to where requests are counted.
+/// How long a request can take from its connection to the counter of requests.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
-/// The phases in which a server ends. Each has a token, and they are cancelled in this order.
+/// The phases of a shutdown. Each has a token, and they are cancelled in this order.
 #[derive(Clone, Debug)]
 pub struct Drain {
     /// New sessions and requests are rejected, and streams without a request in flight end.
     pub draining: CancellationToken,
-    /// The time for requests in flight is over: they are answered with an error.
+    /// The time for requests in flight is over. They are answered with an error.
     cut_off: CancellationToken,
-    /// Nothing is in flight any more: sessions are closed, and the other replicas take over.
+    /// No request is in flight. Sessions are closed, and other replicas take over.
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
 }
 
 impl Drain {
-    /// Makes one that drains when `draining` is cancelled.
+    /// Creates a drain that starts when `draining` is cancelled.
     pub fn new(draining: CancellationToken) -> Self {
         Self {
             draining,
@@ -65,7 +65,7 @@ impl Drain {
         Flight::new(&self.connections)
     }
 
-    /// Begins to drain. Requests in flight have `limit` to finish.
+    /// Starts to drain. Requests in flight have `limit` to finish.
     pub fn begin(&self, limit: Duration) {
         self.draining.cancel();
         let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !limit.is_zero());
@@ -92,7 +92,7 @@ impl Drain {
     }
 }
 
-/// Counts what is in flight.
+/// A counter of requests or connections in flight.
 #[derive(Debug, Default)]
 struct Flights {
     count: AtomicUsize,
@@ -102,7 +102,7 @@ struct Flights {
 impl Flights {
     async fn none(&self) {
         loop {
-            // Registered first, so that no end in between is missed.
+            // Register first, so that a notification in between is not missed.
             let none = self.none.notified();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;
@@ -112,7 +112,7 @@ impl Flights {
     }
 }
 
-/// One that is in flight, until it is dropped.
+/// A request or connection in flight. Drop ends it.
 #[derive(Debug)]
 pub struct Flight(Arc<Flights>);
 
@@ -131,19 +131,19 @@ impl Drop for Flight {
     }
 }
 
-/// A transport that counts the requests which have no answer yet, and drains with the server.
+/// A transport that counts the requests without a response, and drains with the server.
 #[derive(Debug)]
 pub struct Counted<T> {
     inner: T,
     drain: Drain,
     open: Arc<Open>,
-    /// Whether the connection itself ends with the last request. A session over HTTP outlives its connections.
+    /// Whether the connection ends with the last request. A session over HTTP outlives its connections.
     ends: bool,
     /// Whether the requests in flight were answered with an error.
     is_cut_off: bool,
 }
 
-/// The requests of one connection that have no answer yet.
+/// The requests of one connection without a response.
 #[derive(Debug, Default)]
 struct Open {
     requests: Mutex<HashMap<RequestId, Flight>>,
@@ -164,24 +164,24 @@ impl Open {
 }
 
 impl<T> Counted<T> {
-    /// A session over HTTP.
+    /// Wraps the transport of a session over HTTP.
     pub fn session(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: false, is_cut_off: false }
     }
 
-    /// A connection that ends when it has no more requests in flight and the server drains.
+    /// Wraps a connection that ends if the server drains and no request is in flight.
     pub fn connection(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: true, is_cut_off: false }
     }
 
-    /// Whether a connection may end now.
+    /// Returns whether a connection can end now.
     fn is_over(&self) -> bool {
         self.ends && self.drain.draining.is_cancelled() && self.open.requests().is_empty()
     }
 }
 
 impl<T: Transport<RoleServer>> Counted<T> {
-    /// Takes a message, unless it is a request that comes too late.
+    /// Accepts a message, unless it is a request that arrives too late.
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &message {
             ClientJsonRpcMessage::Request(request) => {
@@ -196,7 +196,7 @@ impl<T: Transport<RoleServer>> Counted<T> {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    // It gets no answer.
+                    // A cancelled request gets no response.
                     self.open.close(id);
                 }
             }

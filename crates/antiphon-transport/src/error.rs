@@ -1,63 +1,62 @@
-//! What can go wrong between two peers.
+//! Errors of the transports.
 
 use std::{error::Error as StdError, time::Duration};
 
-/// What the functions here return.
+/// The result of a function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a transport refused or failed.
+/// Why a transport rejected a message or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection is closed: connect again.
+    /// The connection is closed. Connect again.
     #[error("the connection is closed")]
     Closed,
-    /// The message is longer than this side sends: send less, or raise `max_message_bytes` on both
-    /// sides.
+    /// The message is longer than this side sends. Send less, or raise `max_message_bytes` on both sides.
     #[error("the message has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// How long it is.
+        /// The length of the message.
         bytes: usize,
-        /// How long it may be.
+        /// The maximum length.
         limit: usize,
     },
-    /// The peer does not read what it is sent; the connection was closed.
+    /// The peer does not read the messages that are sent to it. The connection was closed.
     #[error("the peer has not read for {0:?}")]
     Stalled(Duration),
-    /// The peer did not answer in time: is it an MCP server?
+    /// The peer did not respond in time. Check that it is an MCP server.
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    /// The server answered with something else than was asked for. 401 and 403 want other headers,
-    /// 404 another address or a new session.
+    /// The server returned an unexpected response. For 401 and 403, change the headers. For 404, use another URL or
+    /// open a new session.
     #[error("the server answered with status {status}: {reason}")]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What it said, cut short.
+        /// The start of the response.
         reason: String,
     },
-    /// The server speaks WebSocket but not MCP over it.
+    /// The server supports WebSocket, but not MCP over it.
     #[error("the server did not choose the subprotocol `mcp`")]
     Subprotocol,
-    /// The address cannot be used.
+    /// The URL cannot be used.
     #[error("`{url}` cannot be used: {reason}")]
     Url {
-        /// The address.
+        /// The URL.
         url: String,
-        /// What to change.
+        /// The reason.
         reason: &'static str,
     },
-    /// The server, reached again, is not the one that was left.
+    /// After a reconnect, the server differs from the one before.
     #[error("the server came back as another: {0}")]
     Changed(String),
     /// The message could not be written as JSON.
     #[error("the message cannot be written as JSON")]
     Json(#[source] Box<dyn StdError + Send + Sync>),
-    /// The connection was lost after the message went out and before the server said that it has it. What it
-    /// asks for may happen: ask again only for what may happen twice.
+    /// The connection was lost after the message was sent, and before the server confirmed it. The server has
+    /// possibly executed it, so send it again only if it is idempotent.
     #[error("the connection was lost while the message was being sent: it may have been carried out")]
     Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
-    /// The network or the library below failed.
+    /// The network or a library failed.
     #[error("the connection failed")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
 }

@@ -1,10 +1,10 @@
-//! What fuzzing reaches into: not for programs.
+//! Entry points for fuzzing. Programs must not use them.
 
 use rmcp::{RoleClient, RoleServer};
 
 use crate::inbox::{Inbox, Role, Verdict};
 
-/// Judges bytes as a WebSocket or an HTTP+SSE server and client would, with and without revising them.
+/// Judges bytes like a WebSocket or an HTTP+SSE server and client, with and without conversion of tasks.
 pub fn judge(bytes: &[u8]) {
     for revises in [false, true] {
         judge_as::<RoleServer>(bytes, revises);
@@ -14,7 +14,7 @@ pub fn judge(bytes: &[u8]) {
 
 /// # Panics
 ///
-/// When a message that is answered, or passed on, cannot be written.
+/// Panics if a response or a delivered message cannot be written.
 fn judge_as<R: Role>(bytes: &[u8], revises: bool) {
     let inbox = Inbox::new(4, revises);
     match inbox.judge::<R>(bytes) {

@@ -1,19 +1,19 @@
-//! Whom a server answers, decided before anything else happens.
+//! Checks of `Host` and `Origin`, before any other work on a request.
 //!
-//! A page that a person looks at can have their browser send requests to any address, also to this machine, and to any
-//! name that somebody points at it (DNS rebinding). What it cannot do is say another `Host` or `Origin` than its own.
+//! A web page can make the user's browser send requests to any address. This includes the user's machine, and any
+//! name that resolves to it (DNS rebinding). But a web page cannot send the `Host` or `Origin` of another page.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The `Host` headers of this machine, which a server answers unless others are named.
+/// Returns the `Host` headers of this machine, which are the default of a server.
 pub fn loopback_hosts() -> Vec<String> {
     ["localhost", "127.0.0.1", "::1"].map(Into::into).into()
 }
 
-/// The `Origin` headers of pages of this machine, any port.
+/// Returns the `Origin` headers of web pages on this machine, with any port.
 pub fn loopback_origins() -> Vec<String> {
     ["localhost", "127.0.0.1", "[::1]"]
         .iter()
@@ -21,15 +21,14 @@ pub fn loopback_origins() -> Vec<String> {
         .collect()
 }
 
-/// The authenticated caller of a request, for the endpoints behind a middleware that knows callers: the middleware puts
-/// it into the request's extensions.
+/// The authenticated caller of a request. An authentication middleware puts it into the extensions of the request.
 ///
 /// An HTTP+SSE session accepts messages only from the caller who opened it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller(pub Arc<str>);
 
-/// How long a connection can stay open. A middleware puts it into a request's extensions and ends it when the caller's
-/// credentials end; a WebSocket then closes with 1008. Cloning it clones the handle.
+/// How long a connection can stay open. A middleware puts it into the extensions of a request, and ends it when the
+/// caller's credentials expire. A WebSocket then closes with 1008. A clone is a handle to the same lease.
 ///
 /// ```
 /// use antiphon_transport::guard::Lease;
@@ -53,7 +52,7 @@ pub struct LeaseWatch {
 }
 
 impl Lease {
-    /// Makes a lease, and the handle that ends it.
+    /// Creates a lease, and the handle that ends it.
     pub fn new() -> (Self, LeaseWatch) {
         let (over, released) = (CancellationToken::new(), CancellationToken::new());
         let holders = Arc::new(released.clone().drop_guard());
@@ -65,7 +64,7 @@ impl Lease {
         self.over.cancelled().await;
     }
 
-    /// Whether the lease is over.
+    /// Returns whether the lease is over.
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
@@ -77,17 +76,17 @@ impl LeaseWatch {
         self.over.cancel();
     }
 
-    /// Waits until nobody holds the lease.
+    /// Waits until all clones of the lease are dropped.
     pub async fn released(&self) {
         self.released.cancelled().await;
     }
 }
 
-/// Why a request is not answered: the status, and a sentence. `axum` takes it for a response.
+/// Why a request is rejected: the status, and a message. `axum` converts it to a response.
 pub type Refused = (StatusCode, &'static str);
 
-/// Checks `Host` and `Origin` as the streamable HTTP server does, so that no web page can reach a
-/// server on the same machine.
+/// Checks `Host` and `Origin` like the streamable HTTP server, so that web pages of other origins cannot use a server
+/// on the same machine.
 ///
 /// ```
 /// use antiphon_transport::guard::{Guard, loopback_hosts};
@@ -105,13 +104,13 @@ pub type Refused = (StatusCode, &'static str);
 pub struct Guard {
     hosts: Arc<[HostPort]>,
     origins: Arc<[Origin]>,
-    /// Whether a request must name a host.
+    /// Whether a request must have a `Host`.
     named: bool,
-    /// Whether pages of the host that is asked are answered.
+    /// Whether web pages of the requested host are allowed.
     own: bool,
 }
 
-/// A host and, unless any will do, a port.
+/// A host, and a port unless all ports are allowed.
 #[derive(Debug, PartialEq, Eq)]
 struct HostPort {
     host: String,
@@ -120,20 +119,20 @@ struct HostPort {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Origin {
-    /// What a browser sends for a sandboxed page or a file.
+    /// The origin of a sandboxed page or a file.
     Null,
     From {
         scheme: String,
         place: HostPort,
     },
-    /// Whoever it is.
+    /// All origins.
     Any,
 }
 
 impl Guard {
-    /// Answers these hosts, `example.com` or `example.com:8443`, all if there are none; and these origins, as
-    /// `https://example.com:443`, with `:*` for any port, or `*` for all. A request without an `Origin` is not a
-    /// page's, and is answered.
+    /// Allows these hosts, as `example.com` or `example.com:8443`. An empty list allows all. Allows these origins, as
+    /// `https://example.com:443`, with `:*` for any port, or `*` for all. A request without an `Origin` is not from a
+    /// web page, and is always allowed.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
             hosts: hosts.iter().map(|host| HostPort::listed(host)).collect(),
@@ -143,32 +142,35 @@ impl Guard {
         }
     }
 
-    /// Answers requests that name no host, too. Programs may send such; a browser never does.
+    /// Also allows requests without a `Host`. Some programs send them, but browsers never do.
     #[must_use]
     pub fn with_host_optional(mut self) -> Self {
         self.named = false;
         self
     }
 
-    /// Answers pages that came from the host they ask, too.
+    /// Also allows web pages whose origin is the requested host.
     #[must_use]
     pub fn with_own_pages(mut self) -> Self {
         self.own = true;
         self
     }
 
-    /// Passes a request, or says what to answer it with.
+    /// Checks a request.
     ///
     /// # Errors
     ///
-    /// When it is not to be answered.
+    /// Returns the status and the message of the response if the request is not allowed.
     pub fn admit(&self, parts: &Parts) -> Result<(), Refused> {
         const NO_HOST: Refused = (StatusCode::BAD_REQUEST, "one Host header is needed");
         let host = host(&parts.headers, &parts.uri);
         match &host {
             Host::Named(place) => {
                 if !self.hosts.is_empty() && !self.hosts.iter().any(|allowed| allowed.admits(place, None)) {
-                    return Err((StatusCode::FORBIDDEN, "this Host is not allowed"));
+                    return Err((
+                        StatusCode::FORBIDDEN,
+                        "the host name in the Host header is not allowed; add it with `with_allowed_hosts`",
+                    ));
                 }
             }
             Host::None if !self.named || self.hosts.is_empty() => {}
@@ -183,7 +185,14 @@ impl Guard {
             }
             (Some(_), Some(_)) => false,
         };
-        if allowed { Ok(()) } else { Err((StatusCode::FORBIDDEN, "this Origin is not allowed")) }
+        if allowed {
+            Ok(())
+        } else {
+            Err((
+                StatusCode::FORBIDDEN,
+                "the origin in the Origin header is not allowed; add it with `with_allowed_origins`",
+            ))
+        }
     }
 
     fn knows(&self, origin: &Origin, host: &Host) -> bool {
@@ -191,11 +200,11 @@ impl Guard {
     }
 }
 
-/// What a request says of whom it asks.
+/// The requested host.
 enum Host {
     Named(HostPort),
     None,
-    /// Two of them, of which a proxy and we might believe different ones; or one that is none.
+    /// Two `Host` headers, which a proxy and this server could interpret differently, or an invalid one.
     Odd,
 }
 
@@ -215,7 +224,7 @@ impl HostPort {
         Self { host: bare(authority.host()), port: authority.port_u16() }
     }
 
-    /// From a list in a configuration, where `::1` may stand without brackets.
+    /// Parses a host of the configuration, where `::1` can be written without brackets.
     fn listed(text: &str) -> Self {
         let text = text.trim();
         Authority::try_from(text)
@@ -241,7 +250,7 @@ impl Origin {
         Some(Self::From { scheme, place: HostPort::of(uri.authority()?) })
     }
 
-    /// From a list in a configuration, where the port may be `*`.
+    /// Parses an origin of the configuration, where the port can be `*`.
     fn listed(text: &str) -> Option<Self> {
         let text = text.trim();
         if text == "*" {
@@ -260,8 +269,8 @@ impl Origin {
         }
     }
 
-    /// Whether a page of this origin asks whom it came from. Which scheme it came by is not known here: a proxy may
-    /// have taken it off.
+    /// Returns whether the page's origin is the requested host. The scheme is ignored, because a proxy can terminate
+    /// TLS.
     fn is_of(&self, host: &Host) -> bool {
         let (Self::From { scheme, place }, Host::Named(asked)) = (self, host) else { return false };
         let implied = implied(scheme);
@@ -269,7 +278,7 @@ impl Origin {
     }
 }
 
-/// The port of a scheme.
+/// Returns the default port of a scheme.
 fn implied(scheme: &str) -> Option<u16> {
     match scheme {
         "http" => Some(80),
@@ -336,7 +345,7 @@ mod tests {
         check(&guard, "localhost:8000", Some("http://localhost:8001"), 403);
         check(&guard, "api.example.com", Some("https://evil.example"), 403);
         check(&guard, "api.example.com", Some("null"), 403);
-        // A name that somebody points here, and a page of that name.
+        // A name that resolves to this server, and a web page with that name.
         check(&guard, "evil.example", Some("https://evil.example"), 403);
         check(&Guard::new(&hosts, &[]), "api.example.com", Some("https://api.example.com"), 403);
         check(&Guard::new(&hosts, &["*".into()]), "localhost", Some("https://evil.example"), 200);

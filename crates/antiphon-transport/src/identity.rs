@@ -1,16 +1,17 @@
 //! The authenticated caller of a request, and the reasons to reject one.
 //!
-//! A middleware such as `Auth` of `antiphon-http` puts an [`Identity`] into the extensions of a request. Transports and tools
-//! behind it read it from there.
+//! A middleware such as `Auth` of `antiphon-http` puts an [`Identity`] into the extensions of a request. Transports and
+//! tools behind it read it from there.
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::SystemTime};
 
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-/// Who is calling, and what they may do.
+/// The authenticated caller, and its scopes.
 ///
-/// The layer puts it into the request's extensions; a tool reads it with `Ctx::identity`. Cloning it clones the handle.
+/// The layer puts it into the extensions of the request. A tool reads it with `Ctx::identity`. A clone is a handle to
+/// the same identity.
 #[derive(Clone, PartialEq)]
 pub struct Identity(Arc<Known>);
 
@@ -26,7 +27,7 @@ struct Known {
 }
 
 impl Identity {
-    /// Somebody of this name, who may do nothing yet: for a middleware of your own.
+    /// Creates an identity without scopes. Use it in your own middleware.
     pub fn new(principal: impl Into<String>) -> Self {
         Self(Arc::new(Known {
             principal: principal.into(),
@@ -39,11 +40,12 @@ impl Identity {
         }))
     }
 
-    /// Whoever a token is about, by what it says. `None` if it says of nobody.
+    /// Creates an identity from the claims of a token. Returns `None` if they name no caller.
     ///
-    /// Their name is `<issuer>#<subject>`. An issuer has no `#` (RFC 8414), so no two issuers can make the same name, and
-    /// no key or certificate can have one of theirs by chance. A client that acts for nobody but itself, whose token has
-    /// no subject, is `<issuer>?client_id#<client>`: an issuer has no `?` either, so no user can have its name.
+    /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so two issuers cannot produce the
+    /// same principal. Neither can a key or a certificate. If the token has no subject, the client acts for itself,
+    /// and the principal is `<issuer>?client_id#<client>`. An issuer contains no `?` either, so no user can have this
+    /// principal.
     pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));
@@ -63,81 +65,81 @@ impl Identity {
         })))
     }
 
-    /// Sets when the credentials end. A WebSocket or an event stream that was opened with them is closed then. Default:
-    /// they do not end by themselves.
+    /// Sets when the credentials expire. Then a WebSocket or an event stream that was opened with them is closed.
+    /// Default: never.
     #[must_use]
     pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
         Arc::make_mut(&mut self.0).ends = ends.into();
         self
     }
 
-    /// Sets what they may do.
+    /// Sets the scopes. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Arc::make_mut(&mut self.0).scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the name of the caller.
+    /// Sets the principal.
     #[must_use]
     pub fn with_principal(mut self, principal: String) -> Self {
         Arc::make_mut(&mut self.0).principal = principal;
         self
     }
 
-    /// The one name that seals, sessions, tasks and result sets are bound to.
+    /// Returns the principal, to which sealed states, sessions, tasks and result sets are bound.
     pub fn principal(&self) -> &str {
         &self.0.principal
     }
 
-    /// What they may do.
+    /// Returns the scopes.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.scopes.iter().map(String::as_str)
     }
 
-    /// Whether they may do this.
+    /// Returns whether the caller has this scope.
     pub fn has_scope(&self, scope: &str) -> bool {
         self.0.scopes.contains(scope)
     }
 
-    /// The authorization server that vouches for them.
+    /// Returns the authorization server that issued the token.
     pub fn issuer(&self) -> Option<&str> {
         self.0.issuer.as_deref()
     }
 
-    /// Their name at the authorization server.
+    /// Returns the name of the caller at the authorization server.
     pub fn subject(&self) -> Option<&str> {
         self.0.subject.as_deref()
     }
 
-    /// The client they use, as the authorization server knows it.
+    /// Returns the client ID at the authorization server.
     pub fn client(&self) -> Option<&str> {
         self.0.client.as_deref()
     }
 
-    /// When the credentials end, with the tolerance for clocks that differ: the time from which on requests with them
-    /// are rejected. `None` if they do not end by themselves.
+    /// Returns when the credentials expire, including the tolerance for clock differences. From then on, requests
+    /// with them are rejected. Returns `None` if they never expire.
     pub fn ends(&self) -> Option<SystemTime> {
         self.0.ends
     }
 
-    /// Whether the credentials have ended.
+    /// Returns whether the credentials have expired.
     pub fn is_over(&self) -> bool {
         self.0.ends.is_some_and(|ends| ends <= SystemTime::now())
     }
 
-    /// Whether this is the same caller, who may do the same.
+    /// Returns whether the principal and the scopes are equal.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.principal == other.0.principal && self.0.scopes == other.0.scopes
     }
 
-    /// What else their token, or its introspection, says.
+    /// Returns another claim of the token or of its introspection.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.0.claims.get(name)
     }
 }
 
-/// The claims are about people, and stay out of logs.
+/// The claims contain personal data, so they are not logged.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
@@ -147,7 +149,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// The scopes of a token: `scope` as RFC 9068 and RFC 7662 have it, `scp` as some others do, either as words or as a list.
+/// Reads the scopes of a token: `scope` (RFC 9068, RFC 7662) and `scp`, each as words or as a list.
 fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
     let mut scopes = BTreeSet::new();
     for claim in ["scope", "scp"].iter().filter_map(|name| claims.get(*name)) {
@@ -160,7 +162,7 @@ fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
     scopes
 }
 
-/// Returns what is wrong with a scope, if anything is.
+/// Returns why a scope is invalid, or `None` if it is valid.
 pub fn scope_problem(scope: &str) -> Option<String> {
     // RFC 6749, section 3.3.
     let is_token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
@@ -172,24 +174,25 @@ pub fn scope_problem(scope: &str) -> Option<String> {
     })
 }
 
-/// Why a request is turned away.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It shows nothing of who is calling. Answered with `401`.
+    /// The request has no credentials. The status is `401`.
     Missing,
-    /// What it shows cannot be read, and why. Answered with `400`.
+    /// The credentials cannot be parsed, for this reason. The status is `400`.
     Malformed(&'static str),
-    /// What it shows is not good, and what may be said of that. Answered with `401` and `invalid_token`.
+    /// The credentials are not valid, for this reason. The status is `401` with `invalid_token`.
     Invalid(&'static str),
-    /// Whoever is calling may not do this; all the scopes that it needs. Answered with `403` and `insufficient_scope`.
+    /// The caller lacks a scope. Contains all scopes that the request needs. The status is `403` with
+    /// `insufficient_scope`.
     Scope(Vec<String>),
-    /// Nobody can tell right now. Answered with `503`.
+    /// The credentials cannot be checked now. The status is `503`.
     Unavailable,
 }
 
 impl Refusal {
-    /// The status of the response.
+    /// Returns the status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
@@ -199,7 +202,7 @@ impl Refusal {
         }
     }
 
-    /// Its name among the errors of OAuth.
+    /// Returns the OAuth error code.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing => "unauthorized",
@@ -214,7 +217,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("show who you are: the request has no credentials"),
+            Self::Missing => f.write_str("authentication required: the request has no credentials"),
             Self::Malformed(why) | Self::Invalid(why) => f.write_str(why),
             Self::Scope(needs) => write!(f, "this needs more than was granted: {}", needs.join(" ")),
             Self::Unavailable => f.write_str("credentials cannot be checked right now; try again later"),

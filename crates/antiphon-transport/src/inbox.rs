@@ -1,6 +1,6 @@
-//! From bytes to a message, and what to do with bytes that are none.
+//! Parses messages, and decides what to do with invalid ones.
 //!
-//! Both transports and both sides judge what comes in here, so that they all behave alike.
+//! Both transports and both sides use this module, so that they behave alike.
 
 use std::{
     collections::HashSet,
@@ -17,16 +17,16 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, legacy_tasks};
 
-/// The code of an error that a transport, not the peer, has to tell. JSON-RPC leaves it to us.
+/// The code of an error that the transport creates, not the peer. JSON-RPC reserves it for implementations.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
-/// What one side of a connection must know about its peer's messages.
+/// The parts of message handling that differ between a server and a client.
 pub(crate) trait Role: ServiceRole {
-    /// What is read instead of a message, and sent instead of one: see [`revise`].
+    /// Converts incoming and outgoing messages. See [`legacy_tasks`].
     const INCOMING: fn(&[u8]) -> Option<Vec<u8>>;
     const OUTGOING: fn(&[u8]) -> Option<Vec<u8>>;
 
-    /// The request that a notification takes back.
+    /// Returns the request that a notification cancels.
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId>;
 }
 
@@ -56,18 +56,18 @@ impl Role for rmcp::RoleClient {
     }
 }
 
-/// What becomes of incoming bytes.
+/// The decision about an incoming message.
 #[derive(Debug)]
 pub(crate) enum Verdict<R: ServiceRole> {
-    /// The service gets this.
+    /// Deliver this message to the service.
     Deliver(RxJsonRpcMessage<R>),
-    /// The peer gets this; the service nothing.
+    /// Send this error to the peer, and deliver nothing.
     Answer(Refusal),
-    /// Nobody gets anything.
+    /// Ignore the message.
     Ignore,
 }
 
-/// An error for the peer, made by the transport.
+/// An error of the transport for the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) id: Option<RequestId>,
@@ -85,25 +85,25 @@ impl Refusal {
     }
 }
 
-/// The requests of the peer that have no answer yet.
+/// The requests of the peer that have no response yet.
 ///
-/// The SDK spawns a task for each request and one for each answer, so a queue in the transport bounds
-/// nothing by itself: this does.
+/// The SDK spawns a task for each request and for each response, so a queue in the transport does not limit them.
+/// This type does.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     open: Arc<Mutex<Open>>,
     limit: usize,
-    /// Whether incoming messages are revised.
+    /// Whether incoming messages are converted.
     revises: bool,
 }
 
 impl Inbox {
-    /// At most `limit` requests are open at a time. What comes is read as it is, unless it `revises`.
+    /// Creates an inbox for at most `limit` open requests. If `revises` is set, incoming messages are converted.
     pub(crate) fn new(limit: usize, revises: bool) -> Self {
         Self { open: Arc::default(), limit, revises }
     }
 
-    /// Reads a message and decides what becomes of it.
+    /// Parses a message and decides what to do with it.
     pub(crate) fn judge<R: Role>(&self, bytes: &[u8]) -> Verdict<R> {
         let revised = if self.revises { (R::INCOMING)(bytes) } else { None };
         let bytes = revised.as_deref().unwrap_or(bytes);
@@ -116,7 +116,7 @@ impl Inbox {
                 let mut open = self.open();
                 let alias = open.alias(&request.id);
                 if open.ids.contains(&alias) {
-                    // Answering would end the request that is being worked on.
+                    // A response to it would end the request that is in progress.
                     tracing::debug!(id = %request.id, "a request with the id of an open one is dropped");
                     return Verdict::Ignore;
                 }
@@ -142,7 +142,7 @@ impl Inbox {
         Verdict::Deliver(message)
     }
 
-    /// Notes that a request is answered.
+    /// Records that a request has a response.
     pub(crate) fn settle(&self, id: &RequestId) {
         self.open().ids.remove(id);
     }
@@ -152,20 +152,20 @@ impl Inbox {
     }
 }
 
-/// The memory that messages of a server's clients can take.
+/// The memory for the messages of a server's clients.
 #[cfg(feature = "__server")]
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    /// What one can take.
+    /// The limit for one message.
     pub(crate) max_parsed: usize,
-    /// What all can take together.
+    /// The limit for all messages.
     pub(crate) budget: MemoryBudget,
 }
 
-/// For servers, which do not trust whoever sends a message with their memory.
+/// Servers limit the memory for untrusted messages.
 #[cfg(feature = "__server")]
 impl Inbox {
-    /// Reads a message if there is memory for it. What is delivered takes its share until that is dropped.
+    /// Parses a message if there is memory for it. A delivered message holds its share until the share is dropped.
     pub(crate) fn judge_within(
         &self,
         bytes: &[u8],
@@ -186,7 +186,7 @@ impl Inbox {
     }
 }
 
-/// What becomes of a message that is not read, because of `error`.
+/// Decides about a message that is not parsed because of `error`.
 #[cfg(feature = "__server")]
 fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     match serde_json::from_slice::<Shape>(bytes) {
@@ -195,19 +195,18 @@ fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     }
 }
 
-/// For clients, whose connection may be followed by another.
+/// Clients can open another connection after a lost one.
 #[cfg(feature = "__client")]
 impl Inbox {
-    /// The next connection begins: gives up what is open, and gives what comes other names. A new
-    /// session counts its questions from the start again, and an answer to an old one must not be taken
-    /// for an answer to a new one.
+    /// Starts the next connection. Returns the open requests, and renames the following ones. A new session can reuse
+    /// the IDs of its questions. An answer to an old question must not become the answer to a new one.
     pub(crate) fn renew(&self, number: u64) -> Vec<RequestId> {
         let mut open = self.open();
         open.prefix = Some(format!("{number}~"));
         open.ids.drain().collect()
     }
 
-    /// The peer's own name for a request that is open.
+    /// Returns the peer's ID of an open request.
     pub(crate) fn original(&self, alias: &RequestId) -> Option<RequestId> {
         let open = self.open();
         if !open.ids.contains(alias) {
@@ -224,7 +223,7 @@ impl Inbox {
 #[derive(Debug, Default)]
 struct Open {
     ids: HashSet<RequestId>,
-    /// What the ids of this connection begin with, unless it is the first.
+    /// The prefix for the IDs of this connection, unless it is the first.
     prefix: Option<String>,
 }
 
@@ -240,7 +239,7 @@ impl Open {
     }
 }
 
-/// The request that a message answers.
+/// Returns the request that a message answers.
 pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),
@@ -249,8 +248,7 @@ pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<
     }
 }
 
-/// Writes a message. An answer that is too long becomes an error that says so, because whoever asked
-/// would wait for it forever.
+/// Writes a message. A response that is too long becomes an error, so that the peer does not wait forever.
 pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Result<String> {
     let mut text = serde_json::to_string(message).map_err(|error| Error::Json(Box::new(error)))?;
     if let Some(revised) = (R::OUTGOING)(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()) {
@@ -273,7 +271,7 @@ pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Res
     }
 }
 
-/// As much of a message as it takes to say what it was meant to be.
+/// The fields of a message that show its kind.
 #[derive(Deserialize)]
 struct Shape {
     id: Option<Id>,
@@ -291,7 +289,7 @@ enum Id {
 }
 
 fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
-    // Its words may quote the message.
+    // The text of the error can quote the message, so it is not logged.
     tracing::debug!(kind = ?error.classify(), column = error.column(), "a message cannot be read");
     let Ok(shape) = serde_json::from_slice::<Shape>(bytes) else {
         let refusal = if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
@@ -309,7 +307,7 @@ fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
 }
 
 impl Shape {
-    /// What becomes of the message, which is not delivered because of `error`.
+    /// Decides about a message that is not delivered because of `error`.
     fn verdict<R: Role>(self, error: ErrorData) -> Verdict<R> {
         let unusable = matches!(self.id, Some(Id::Unusable(_)));
         let id = match self.id {
@@ -318,19 +316,19 @@ impl Shape {
             Some(Id::Unusable(_)) | None => None,
         };
         match (id, self.method.is_some()) {
-            // Somebody here waits for this answer and would wait forever.
+            // This side waits for the response, so it must receive an error.
             (Some(id), false) if self.result.is_some() || self.error.is_some() => {
                 let error = ErrorData::internal_error("the peer's answer cannot be read", None);
                 Verdict::Deliver(JsonRpcMessage::error(error, Some(id)))
             }
-            // Nobody waits for what becomes of a notification.
+            // A notification needs no response.
             (None, true) if !unusable => Verdict::Ignore,
             (id, _) => answer(Refusal { id, error }),
         }
     }
 }
 
-/// Only servers complain: two peers that both do might do so forever.
+/// Only servers respond to invalid messages. Otherwise two peers could exchange errors forever.
 fn answer<R: Role>(refusal: Refusal) -> Verdict<R> {
     if R::IS_CLIENT { Verdict::Ignore } else { Verdict::Answer(refusal) }
 }

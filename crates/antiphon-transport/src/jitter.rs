@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A random duration of at least `least` and at most `most`.
+/// Returns a random duration of at least `least` and at most `most`.
 pub fn between(least: Duration, most: Duration) -> Duration {
     let mut bytes = [0; 2];
     // Without a random number, the shortest delay is used.
@@ -10,12 +10,12 @@ pub fn between(least: Duration, most: Duration) -> Duration {
     least + most.saturating_sub(least).mul_f64(f64::from(part) / f64::from(u16::MAX))
 }
 
-/// A random duration within a quarter of `interval`.
+/// Returns a random duration that differs from `interval` by at most a quarter.
 pub fn around(interval: Duration) -> Duration {
     between(interval * 3 / 4, interval * 5 / 4)
 }
 
-/// How long a client waits before it opens a broken stream again.
+/// Returns how long a client waits before it reopens a broken stream.
 pub fn reconnect() -> Duration {
     between(Duration::from_secs(1), Duration::from_secs(5))
 }

@@ -19,7 +19,7 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// Returns the way of a version. A request that names none belongs to a session.
+    /// Returns the way for a version. A request without a version belongs to a session.
     pub fn of(version: Option<&str>) -> Self {
         match version {
             Some(version) if version >= ROUNDS => Self::Rounds,

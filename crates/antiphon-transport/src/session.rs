@@ -11,15 +11,15 @@ use std::{
 
 use rmcp::model::LoggingLevel;
 
-/// A session that replicas share, as one replica has it.
+/// One replica's view of a session that replicas share.
 pub trait SharedSession: Send + Sync + fmt::Debug {
-    /// The session's settings at this replica.
+    /// Returns the settings of the session at this replica.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// Sets something at all replicas.
+    /// Changes a setting at all replicas.
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a>;
 
-    /// Whether this replica is the one that tells the client of changes.
+    /// Returns whether this replica notifies the client of changes.
     fn tells_of_changes(&self) -> bool;
 }
 
@@ -31,28 +31,29 @@ pub type Set<'a> =
 #[derive(Clone, Debug)]
 pub struct OfSession(pub Arc<dyn SharedSession>);
 
-/// Identifies the announcement of a change among those of all replicas. A server puts it into the extensions of the
-/// notification, so that a transport sends a change once that several replicas tell of.
+/// The ID of a change among the notifications of all replicas. A server puts it into the extensions of the
+/// notification, so that a transport sends a change only once if several replicas report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeId(pub Arc<str>);
 
 /// One setting of a session.
 #[derive(Clone, Debug)]
 pub enum Setting {
-    /// The least level of log messages that the client wants.
+    /// The minimum level of log messages for the client.
     Level(LoggingLevel),
     /// The client subscribes to the resource with this URI.
     Subscribed(String),
     /// The client no longer subscribes to the resource with this URI.
     Unsubscribed(String),
-    /// The session is sent a URL elicitation with this ID.
+    /// The server sent the session a URL elicitation with this ID.
     Elicitation(String),
 }
 
-/// The IDs of the URL elicitations that a session was sent, oldest first. The session is told of their completion.
+/// The IDs of the URL elicitations that were sent to a session, oldest first. The session is notified of their
+/// completion.
 pub type Elicitations = VecDeque<String>;
 
-/// How many elicitation IDs a session keeps. The oldest is dropped.
+/// The maximum number of stored elicitation IDs per session. The oldest is dropped.
 const MAX_ELICITATIONS: usize = 64;
 
 /// The level of a client that has set none.
@@ -67,7 +68,7 @@ pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.push_back(id.to_owned());
 }
 
-/// What a 2025-11-25 client can set, and the elicitations that it was sent.
+/// The settings of a 2025-11-25 client, and the elicitations that were sent to it.
 #[derive(Debug)]
 pub struct Settings {
     level: Mutex<LoggingLevel>,
@@ -86,7 +87,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Sets something at this replica.
+    /// Changes a setting at this replica.
     pub fn set(&self, setting: Setting) {
         match setting {
             Setting::Level(level) => *lock(&self.level) = level,
@@ -108,17 +109,17 @@ impl Settings {
         *lock(&self.elicitations) = elicitations;
     }
 
-    /// The least level of log messages that the client wants.
+    /// Returns the minimum level of log messages for the client.
     pub fn level(&self) -> LoggingLevel {
         *lock(&self.level)
     }
 
-    /// The URIs of the resources that the client has subscribed to.
+    /// Returns the URIs of the resources that the client has subscribed to.
     pub fn subscribed(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.subscribed)
     }
 
-    /// Whether the session was sent the URL elicitation with this ID.
+    /// Returns whether the URL elicitation with this ID was sent to the session.
     pub fn has_elicitation(&self, id: &str) -> bool {
         lock(&self.elicitations).iter().any(|known| known == id)
     }

@@ -1,29 +1,29 @@
-//! Where a message belongs in a trace: W3C trace context in `_meta`, as MCP has it.
+//! W3C trace context in `_meta`, as MCP defines it.
 //!
-//! The protocol fixes the format, so it does not depend on which propagator a program has set, or on whether it
-//! has set one. Baggage is not carried: it is the application's, and may be anything.
+//! The protocol defines the format, so it does not depend on the propagator of the program. Baggage is not sent,
+//! because it belongs to the application and can contain any data.
 
 use std::str::FromStr as _;
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use serde_json::{Map, Value};
 
-/// The key of the place itself.
+/// The key for the ID of the trace and of the span.
 pub const TRACEPARENT: &str = "traceparent";
-/// The key of what the tracing systems on the way have to say.
+/// The key for the data of tracing systems.
 pub const TRACESTATE: &str = "tracestate";
 
-/// The longest `tracestate` that is passed on: what the specification asks of everybody, and no more. A peer that
-/// sends more gets its trace, without it.
+/// The maximum length of a forwarded `tracestate`, in bytes. The specification requires at least this. A longer one
+/// is dropped, and the trace is kept.
 const LONGEST_STATE: usize = 512;
 
-/// The place that `_meta` names. What is malformed names none.
+/// Reads the span context in `_meta`. Returns `None` if it is malformed.
 pub fn read(meta: &Map<String, Value>) -> Option<SpanContext> {
     let text = |key: &str| meta.get(key).and_then(Value::as_str);
     parse(text(TRACEPARENT)?, text(TRACESTATE))
 }
 
-/// Names a place in `_meta`, unless it is none.
+/// Writes a span context into `_meta`, if it is valid.
 pub fn write(context: &SpanContext, meta: &mut Map<String, Value>) {
     if !context.is_valid() {
         return;
@@ -35,11 +35,11 @@ pub fn write(context: &SpanContext, meta: &mut Map<String, Value>) {
     }
 }
 
-/// The place that a `traceparent` and its `tracestate` name.
+/// Parses a `traceparent` and its `tracestate`.
 pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     let mut parts = parent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    // A later version may have more to say; of this one there is no more.
+    // A later version can have more fields, but this version cannot.
     let whole = version != "00" || parts.next().is_none();
     let hex = |text: &str, length: usize| {
         text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -59,7 +59,7 @@ pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// A place in one line, to be kept: its `traceparent`, and after a space its `tracestate`.
+/// Formats a span context in one line, to store it: `traceparent`, a space, and `tracestate`.
 pub fn to_line(context: &SpanContext) -> Option<String> {
     let parent = context.is_valid().then(|| traceparent(context))?;
     Some(match tracestate(context) {
@@ -68,7 +68,7 @@ pub fn to_line(context: &SpanContext) -> Option<String> {
     })
 }
 
-/// The place that [`to_line`] wrote.
+/// Parses a line of [`to_line`].
 pub fn from_line(line: &str) -> Option<SpanContext> {
     match line.split_once(' ') {
         Some((parent, state)) => parse(parent, Some(state)),

@@ -1,8 +1,8 @@
-//! The memory that a JSON message takes once it is parsed, estimated before it is parsed.
+//! Estimates the memory of a parsed JSON message before it is parsed.
 //!
-//! A parser turns two bytes (`0,`) into several hundred: the SDK reads a message into a buffer of values, several times,
-//! before it has its own types. A limit on bytes alone therefore limits nothing. [`Weight`] counts what the JSON is made
-//! of while its bytes arrive, and [`MemoryBudget`] limits what all messages of a process take together.
+//! A parser turns two bytes (`0,`) into several hundred. The SDK reads a message into a buffer of values several times
+//! before it has its types. So a limit on bytes alone is not enough. [`Weight`] counts the values of the JSON while its
+//! bytes arrive, and [`MemoryBudget`] limits the memory of all messages of a process together.
 //!
 //! ```
 //! use antiphon_transport::weight::{MemoryBudget, Weight};
@@ -28,31 +28,31 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The default for the memory that one message can take, in bytes, if it is short.
+/// The default limit for the memory of one message, in bytes.
 pub const MAX_PARSED_BYTES: usize = 8 * MIB;
-/// A message can take this many times its own length in memory, whatever its options say.
+/// A message can always take this many times its length in memory.
 pub const FACTOR: usize = 8;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-/// The default of a budget, in bytes.
+/// The default size of a budget, in bytes.
 const DEFAULT_BUDGET: usize = 64 * MIB;
-/// A share up to this size can use the reserve.
+/// The maximum size of a share that can use the reserve, in bytes.
 const SMALL: usize = 64 * KIB;
 
-/// The bytes themselves: as they are read, as they are gathered, as the SDK gathers them, and as strings.
+/// The copies of each byte: when it is received, buffered, buffered by the SDK, and stored as a string.
 const PER_BYTE: usize = 4;
-/// A value in each of the buffers that the SDK parses it into, and in the arguments of a tool.
+/// The memory of a value in each buffer of the SDK and in the arguments of a tool, in bytes.
 const PER_VALUE: usize = 480;
-/// A member of an object beyond its value: the name, and its place in a map.
+/// The memory of an object member in addition to its value: the name, and its entry in a map.
 const PER_MEMBER: usize = 1024;
-/// After the parsing: the bytes as strings, a value, a member.
+/// The memory after parsing: per byte as a string, and per value or member.
 const KEPT_PER_BYTE: usize = 2;
 const KEPT_PER_VALUE: usize = 128;
 
-/// What a JSON text is made of, as far as it has arrived.
+/// The number of bytes, values and members of a JSON text that has arrived so far.
 ///
-/// It does not check that the text is JSON: what is not JSON is not parsed to its end either.
+/// It does not check that the text is JSON. A parser also stops at invalid JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     bytes: usize,
@@ -63,14 +63,14 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Counts a whole text.
+    /// Counts a complete text.
     pub fn of(text: &[u8]) -> Self {
         let mut weight = Self::default();
         weight.add(text);
         weight
     }
 
-    /// Counts the next part of a text. A text can be cut anywhere.
+    /// Counts the next part of a text. A text can be split anywhere.
     pub fn add(&mut self, mut part: &[u8]) {
         self.bytes = self.bytes.saturating_add(part.len());
         loop {
@@ -102,17 +102,17 @@ impl Weight {
         }
     }
 
-    /// The length of the text so far, in bytes.
+    /// Returns the length of the text so far, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The most memory that parsing the text takes, in bytes, estimated.
+    /// Returns the estimated maximum memory for parsing the text, in bytes.
     pub fn parsed(&self) -> usize {
         self.bytes * PER_BYTE + self.values * PER_VALUE + self.members * PER_MEMBER
     }
 
-    /// The memory that the message takes after it is parsed, in bytes, estimated.
+    /// Returns the estimated memory of the message after parsing, in bytes.
     pub fn kept(&self) -> usize {
         self.bytes * KEPT_PER_BYTE + (self.values + self.members) * KEPT_PER_VALUE
     }
@@ -135,15 +135,15 @@ impl Weight {
     "the message is too large: its {values} JSON values need about {needed} bytes of memory, more than the {limit} allowed; send fewer values, or raise `max_parsed_bytes` on the server"
 )]
 pub struct TooHeavy {
-    /// The number of JSON values, about.
+    /// The approximate number of JSON values.
     pub values: usize,
-    /// The memory that parsing them takes, in bytes, estimated.
+    /// The estimated memory for parsing them, in bytes.
     pub needed: usize,
-    /// The memory that the message can take, in bytes.
+    /// The maximum memory for the message, in bytes.
     pub limit: usize,
 }
 
-/// What a message is, read without keeping anything of it.
+/// The fields of a message that show its kind.
 #[derive(Deserialize)]
 struct Shape<'a> {
     #[serde(borrow)]
@@ -151,21 +151,21 @@ struct Shape<'a> {
     method: Option<IgnoredAny>,
 }
 
-/// What a message that is not parsed was meant to be.
+/// The kind of a message that is not parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A request, or something that cannot be read: the peer expects an answer.
+    /// A request, or a message that cannot be parsed. The peer expects a response.
     Request,
-    /// An answer of the peer: somebody on this side waits for it.
+    /// A response of the peer. This side waits for it.
     Response,
-    /// A notification: nobody waits.
+    /// A notification, which needs no response.
     Notification,
 }
 
-/// Returns what `message` is, and a JSON-RPC error with its id, without parsing it.
+/// Returns the kind of `message`, and a JSON-RPC error with its ID, without parsing all of it.
 pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
     let message = message.strip_prefix("\u{feff}".as_bytes()).unwrap_or(message);
-    // An array would be read as a struct's fields in their order.
+    // serde would parse an array as the fields of a struct, in their order.
     let is_object = message.trim_ascii_start().starts_with(b"{");
     let shape = serde_json::from_slice::<Shape<'_>>(message).ok().filter(|_| is_object);
     let id = shape.as_ref().and_then(|shape| shape.id).map(RawValue::get).filter(|id| is_id(id));
@@ -178,16 +178,17 @@ pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
     (kind, format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, id.unwrap_or("null")).into_bytes())
 }
 
-/// Whether this is a number or a short string, and not something that would have to be parsed.
+/// Returns whether an ID is a number or a short string.
 fn is_id(id: &str) -> bool {
     const LONGEST: usize = 4 * KIB;
     (id.starts_with('"') && id.len() <= LONGEST) || id.parse::<i64>().is_ok()
 }
 
-/// The memory that messages can take together while they are read, parsed and worked on. Cloning it clones the handle.
+/// The memory for all messages together while they are received, parsed and processed. A clone is a handle to the
+/// same budget.
 ///
-/// The default is one budget of 64 MiB for the whole process: every endpoint that is not given another one uses it. A
-/// quarter of a budget is reserved for messages that need up to 64 KiB, so that large ones do not keep them out.
+/// The default is one budget of 64 MiB for the whole process. Every endpoint without another budget uses it. A
+/// quarter of a budget is reserved for messages that need up to 64 KiB, so that large ones do not block them.
 #[derive(Clone)]
 pub struct MemoryBudget {
     common: Arc<Semaphore>,
@@ -195,7 +196,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Makes a budget of its own, in bytes. It is counted in KiB.
+    /// Creates a separate budget, in bytes. It is counted in KiB.
     pub fn new(bytes: usize) -> Self {
         let permits = (bytes / KIB).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let reserve = permits / 4;
@@ -205,15 +206,15 @@ impl MemoryBudget {
         }
     }
 
-    /// Takes `bytes` of the budget until the share is dropped; `None` if there is not so much left.
+    /// Takes `bytes` of the budget until the share is dropped. Returns `None` if not enough is left.
     pub fn take(&self, bytes: usize) -> Option<Share> {
         let mut share = Share { budget: self.clone(), permit: None, is_reserved: false };
         share.grow(bytes).then_some(share)
     }
 
-    /// Takes `bytes` as soon as there is so much left; `None` after `limit`.
+    /// Takes `bytes` as soon as enough is left. Returns `None` after `limit`.
     ///
-    /// It looks again and again and does not queue: whoever waits for much must not keep others from taking little.
+    /// It polls and does not queue, so that a large request does not block small ones.
     #[cfg(feature = "__server")]
     pub(crate) async fn take_within(&self, bytes: usize, limit: std::time::Duration) -> Option<Share> {
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
@@ -243,7 +244,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// A part of a [`MemoryBudget`], until it is dropped.
+/// A share of a [`MemoryBudget`]. Drop returns it.
 pub struct Share {
     budget: MemoryBudget,
     permit: Option<OwnedSemaphorePermit>,
@@ -251,7 +252,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Makes the share at least `bytes` large. Returns whether there was so much left; if not, it stays as it is.
+    /// Grows the share to at least `bytes`. Returns `false` and changes nothing if not enough is left.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (has, wants) = (self.permits(), permits(bytes));
         if wants <= has {
@@ -261,7 +262,7 @@ impl Share {
             Arc::clone(from).try_acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX)).ok()
         };
         if self.is_reserved || self.permit.is_none() {
-            // It moves out of the reserve as soon as it can, and must when it is no longer small.
+            // Move the share out of the reserve as soon as possible. A share above `SMALL` must not use it.
             if let Some(all) = take(&self.budget.common, wants) {
                 (self.permit, self.is_reserved) = (Some(all), false);
                 return true;
@@ -273,7 +274,7 @@ impl Share {
         self.merge(take(&self.budget.common, wants - has))
     }
 
-    /// Gives back what is beyond `bytes`.
+    /// Returns the part of the share beyond `bytes` to the budget.
     pub fn shrink(&mut self, bytes: usize) {
         let beyond = self.permits().saturating_sub(permits(bytes));
         if let Some(permit) = &mut self.permit {

@@ -1,4 +1,4 @@
-//! What every module may use: the clock, random ids, digests, timestamps, sizes.
+//! Helpers for all modules: the clock, random IDs, digests, timestamps, sizes.
 
 use std::{
     fmt::Write as _,
@@ -10,35 +10,35 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The time now, in milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_millis() -> u64 {
     millis_since_1970(SystemTime::now())
 }
 
-/// Milliseconds since 1970. A time before that is 0.
+/// Returns a time in milliseconds since 1970. An earlier time becomes 0.
 pub(crate) fn millis_since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
-/// The whole milliseconds of a duration.
+/// Returns a duration in whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// 128 random bits in hexadecimal: the id of a run, a claim, or a piece.
+/// Returns 128 random bits in hexadecimal: the ID of a run, a claim, or a piece.
 pub(crate) fn random_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     format!("{:032x}", u128::from_le_bytes(bits))
 }
 
-/// A SHA-256 digest in hexadecimal.
+/// Returns a SHA-256 digest in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The first 16 bytes of a SHA-256 digest of texts, in hexadecimal. Texts that are divided differently have different
-/// digests.
+/// Returns the first 16 bytes of a SHA-256 digest of texts, in hexadecimal. The lengths of the texts are part of the
+/// digest, so the same characters divided differently have another digest.
 pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -55,8 +55,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// About how many bytes a value has as JSON. The exact number is a little higher, because of characters that must be
-/// escaped.
+/// Returns the approximate size of a value as JSON, in bytes. The exact size is a little larger, because of escaped
+/// characters.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
@@ -69,19 +69,19 @@ pub(crate) fn json_bytes(value: &Value) -> usize {
     }
 }
 
-/// How many bytes a value has as JSON.
+/// Returns the size of a value as JSON, in bytes.
 pub(crate) fn serialized_bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// Locks, also after a panic of another holder.
+/// Locks the mutex, also after another holder has panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Milliseconds since 1970 as ISO 8601 has them.
+/// Formats milliseconds since 1970 as an ISO 8601 timestamp.
 pub(crate) fn timestamp(millis: u64) -> String {
-    // Days since 0000-03-01, so that a leap day is the last of its year.
+    // Days since 0000-03-01. In such a calendar, a leap day is the last day of its year.
     let (days, rest) = (millis / 86_400_000 + 719_468, millis % 86_400_000);
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! What clients are told of while a server runs.
+//! Notifications to clients about changed lists and resources.
 
 use std::{fmt, sync::Arc};
 
@@ -8,26 +8,29 @@ use tokio::sync::broadcast;
 
 use crate::url_elicitation::MAX_ELICITATION_ID;
 
-/// Tells clients that lists or resources have changed: those with a 2025-11-25 session at once,
-/// those on 2026-07-28 over the subscriptions they keep open.
+/// A handle that notifies clients of changed lists and resources.
 ///
-/// With a [backend](crate::ServerBuilder::with_backend) it tells the clients of all replicas, and the same
-/// change said several times within a moment is said once.
+/// A client with a 2025-11-25 session receives the notification in its session. A 2026-07-28 client receives it over
+/// the subscription that it keeps open.
 ///
-/// Cloning it clones the handle; it may be kept and used from anywhere.
+/// With a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. Identical changes
+/// within 20 ms are then sent once.
+///
+/// The handle is cheap to clone and can be used from any thread.
 #[derive(Clone, Debug)]
 pub struct Changes {
     sender: broadcast::Sender<ChangeNotice>,
-    /// The other replicas, if there are any.
+    /// The other replicas, if the server has a backend.
     others: Option<Arc<dyn Announce>>,
 }
 
-/// This replica among the others.
+/// The connection of this replica to the other replicas.
 pub(crate) trait Announce: Send + Sync + fmt::Debug {
     /// Announces a change to all replicas, this one included.
     fn announce(self: Arc<Self>, change: Change);
 
-    /// Begins to listen to the others and to remove what has expired in the store, unless it has begun.
+    /// Starts to receive changes from the other replicas and to delete expired records. Does nothing if already
+    /// started.
     fn begin(self: Arc<Self>);
 }
 
@@ -37,21 +40,22 @@ pub(crate) enum Change {
     Prompts,
     Resources,
     Resource(String),
-    /// The user is done with the web page of this elicitation. Only the sessions that sent the user there are told.
+    /// The user has completed the web page of this elicitation. Only the sessions that sent the user there are
+    /// notified.
     ElicitationComplete(String),
-    /// Nobody knows which: some news may have been missed.
+    /// An unknown change: events may have been lost, so any list or resource may have changed.
     Any,
 }
 
-/// A change that clients are to hear of.
+/// A change to send to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeNotice {
     pub(crate) change: Change,
-    /// Which announcement it is, where several replicas may pass it on to one client.
+    /// The ID of the announcement, so that a client that several replicas notify receives it once.
     pub(crate) id: Option<ChangeId>,
 }
 
-/// A client slower than this many changes misses some; it is told of the next and looks again.
+/// The number of changes that the channel buffers. A client that is slower than this misses the oldest ones.
 const BACKLOG: usize = 256;
 
 impl Default for Changes {
@@ -61,41 +65,41 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Changes that all replicas tell of.
+    /// Creates a handle that notifies the clients of all replicas.
     pub(crate) fn shared(sender: broadcast::Sender<ChangeNotice>, others: Arc<dyn Announce>) -> Self {
         Self { sender, others: Some(others) }
     }
 
-    /// The list of tools has changed.
+    /// Notifies clients that the list of tools has changed.
     pub fn tools(&self) {
         self.send(Change::Tools);
     }
 
-    /// The list of prompts has changed.
+    /// Notifies clients that the list of prompts has changed.
     pub fn prompts(&self) {
         self.send(Change::Prompts);
     }
 
-    /// The list of resources has changed.
+    /// Notifies clients that the list of resources has changed.
     pub fn resources(&self) {
         self.send(Change::Resources);
     }
 
-    /// What can be read at `uri` has changed. Only who has subscribed to it is told.
+    /// Notifies clients that have subscribed to `uri` that its contents have changed.
     pub fn resource(&self, uri: impl Into<String>) {
         self.send(Change::Resource(uri.into()));
     }
 
-    /// The user is done with the web page of the elicitation `id`.
+    /// Notifies the sessions of the elicitation `id` that the user has completed its web page.
     pub(crate) fn elicitation_complete(&self, id: impl Into<String>) {
         let id = id.into();
-        // No session keeps a longer one.
+        // No session stores a longer ID.
         if id.len() <= MAX_ELICITATION_ID {
             self.send(Change::ElicitationComplete(id));
         }
     }
 
-    /// Begins what goes on beside the requests, where there are replicas.
+    /// Starts the background work of a replica, if the server has a backend.
     pub(crate) fn begin(&self) {
         if let Some(others) = &self.others {
             Arc::clone(others).begin();
@@ -105,7 +109,7 @@ impl Changes {
     fn send(&self, change: Change) {
         match &self.others {
             Some(others) => Arc::clone(others).announce(change),
-            // Nobody listening is not a failure.
+            // An error means that no client listens, which is normal.
             None => drop(self.sender.send(ChangeNotice { change, id: None })),
         }
     }

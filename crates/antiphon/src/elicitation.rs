@@ -1,4 +1,4 @@
-//! Questions to people: forms, web pages, and what they look like in the protocol.
+//! Questions to users: forms, web pages, and their types in the protocol.
 //!
 //! [`Ctx::elicit`](crate::Ctx::elicit) and [`Ctx::elicit_url`](crate::Ctx::elicit_url) return these types.
 

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::url_elicitation::UrlElicitation;
 
-/// What a tool, prompt or resource returns.
+/// The result of a tool, prompt or resource function.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a run, or a part of it, did not come to a result.
+/// The error of a run or of a part of it.
 ///
-/// `?` converts every error into one: each type that implements [`std::error::Error`], `anyhow::Error`, `eyre::Report`,
-/// `Box<dyn Error + Send + Sync>`, and text. The model then gets the error's text (`isError: true`), and a task may try
-/// again. [`terminal`](Self::terminal) says that trying again is pointless. MCP has JSON-RPC errors with their own codes
-/// for a few kinds. [`ErrorKind`] says which.
+/// `?` converts every other error into this type: types that implement [`std::error::Error`], `anyhow::Error`,
+/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. The model then receives the error's text with
+/// `isError: true`, and a task can retry the run. [`terminal`](Self::terminal) prevents the retry. For a few kinds, the
+/// server returns a JSON-RPC error instead. The variants of [`ErrorKind`] name the codes.
 ///
 /// # Into other error types
 ///
@@ -25,7 +25,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`),
 /// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>` call [`into_boxed`](Self::into_boxed).
 ///
-/// An error that comes back from one of these keeps its kind, so a tool can return `anyhow::Result`:
+/// An error that is converted back from one of these keeps its kind, so a tool can return `anyhow::Result`:
 ///
 /// ```
 /// # #[cfg(feature = "anyhow")] mod example {
@@ -49,71 +49,71 @@ struct Inner {
     terminal: bool,
 }
 
-/// What kind of error it is.
+/// The kind of an [`Error`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The tool's own error.
+    /// An error that the tool's function returned, or a panic in it.
     Tool(String),
-    /// The person declined to answer the question with this key.
+    /// The user declined to answer the question with this key.
     Declined(String),
-    /// The person dismissed the question with this key.
+    /// The user dismissed the question with this key.
     Dismissed(String),
-    /// The answer to the question with this key did not fit its form or its check, however often it was asked.
+    /// No answer to the question with this key passed its form and its check, after all retries.
     InvalidAnswer {
         /// The question's key.
         key: String,
-        /// What is wrong with the last answer, one line a problem.
+        /// The problems of the last answer, one line each.
         problems: Vec<String>,
     },
-    /// The client cannot be asked this. Answered with `-32021` on 2026-07-28.
+    /// The client did not declare this capability. On 2026-07-28 the server returns the JSON-RPC error `-32021`.
     Unsupported(Capability),
-    /// The client answered with an error.
+    /// The client returned an error to a question.
     Client {
         /// The JSON-RPC error code.
         code: i32,
         /// The client's message.
         message: String,
     },
-    /// No model could be asked: what was tried, and what came of it.
+    /// No model replied. The text lists the models that were tried and their errors.
     Model(String),
-    /// A model did not give what was asked for, however often it was asked.
+    /// No reply of the model passed validation, after all retries.
     SampleValidation(Box<SampleValidationError>),
     /// The arguments do not fit the tool's schema.
     InvalidArguments(Vec<String>),
-    /// The tool cannot go on before the person has visited these pages. Answered with `-32042` on
-    /// 2025-11-25.
+    /// The user must visit these web pages before the tool can continue. On 2025-11-25 the server returns the JSON-RPC
+    /// error `-32042`.
     UrlElicitationRequired(Vec<UrlElicitation>),
-    /// A key, name or value was refused by the tool's own declaration.
+    /// The tool's code used the API incorrectly, for example with an invalid form or an undeclared question key.
     Misuse(String),
-    /// The journal no longer fits the tool's code.
+    /// Drift: on replay, the tool's code does not match the recorded journal.
     Drift(Drift),
-    /// The tool waits for nothing that could ever happen.
+    /// The tool awaits a future that nothing will wake.
     Deadlock,
-    /// The step with this key was begun by somebody who has fallen silent since: it may have been taken or
-    /// not, and it is to be taken at most once. Find out by other means, or ask a person.
+    /// The outcome of the `at_most_once` step with this key is unknown, because its process stopped during the step.
+    /// The step does not run again. Check the external system, or ask a user.
     Indeterminate(String),
-    /// A limit was reached: which, and how to raise it.
+    /// A limit was reached. The text names the limit and how to raise it.
     Limit(String),
-    /// It took longer than it may.
+    /// The run, branch or request exceeded this time limit.
     Timeout(Duration),
-    /// Nobody answered a question for as long as one may stay unanswered
+    /// No answer came before the deadline for questions
     /// ([`Limits::with_answer_timeout`](crate::Limits::with_answer_timeout)).
     Unanswered,
-    /// The caller gave up.
+    /// The caller cancelled the request or the task.
     Cancelled,
-    /// A JSON-RPC error to answer with as it is.
+    /// A JSON-RPC error that the server returns unchanged.
     Protocol {
         /// The JSON-RPC error code.
         code: i32,
-        /// A short sentence.
+        /// A short description of the error.
         message: String,
-        /// What else there is to say.
+        /// The `data` of the JSON-RPC error.
         data: Option<serde_json::Value>,
     },
 }
 
-/// What a client must declare before it can be asked.
+/// A client capability that a question requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Capability {
@@ -129,13 +129,12 @@ pub enum Capability {
     SamplingContext,
     /// `roots`.
     Roots,
-    /// A session in which the server can ask at all: a 2025-11-25 client that posts without one
-    /// cannot be reached.
+    /// A session in which the server can send requests. A 2025-11-25 client that posts without a session has none.
     Session,
 }
 
 impl Capability {
-    /// Its name in the protocol.
+    /// Returns the name of the capability in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation",
@@ -163,7 +162,7 @@ impl Capability {
     }
 }
 
-/// Which guaranteed call it was.
+/// The sampling method that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SampleMethod {
@@ -182,19 +181,19 @@ impl fmt::Display for SampleMethod {
     }
 }
 
-/// A model did not give what was asked for, however often it was asked.
+/// The error of a sampling method when no reply of the model passed validation, after all retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SampleValidationError {
-    /// Which call.
+    /// The method that failed.
     #[serde(alias = "helperName")]
     pub method: SampleMethod,
-    /// How often it was asked: the retries, and one.
+    /// The number of attempts: the retries plus one.
     pub attempts: u32,
-    /// What it said last.
+    /// The last reply of the model.
     pub last_result: Reply,
-    /// What was wrong with that, a line a problem.
+    /// The problems of the last reply, one line each.
     pub problems: Vec<String>,
 }
 
@@ -209,7 +208,8 @@ impl fmt::Display for SampleValidationError {
 impl std::error::Error for SampleValidationError {}
 
 impl ErrorKind {
-    /// The kind in a word, for logs and metrics. The text may be the caller's, and is in neither.
+    /// Returns the name of the kind, for logs and metrics. The error's text can contain the caller's data, so it is in
+    /// neither.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Tool(_) => "tool",
@@ -249,52 +249,52 @@ impl fmt::Display for ErrorKind {
             }
             Self::Unsupported(Capability::UrlElicitation) => f.write_str(URL_GUARD),
             Self::Unsupported(Capability::Session) => f.write_str(
-                "the client cannot be asked: it sent this request outside a session; let it initialize one, or speak 2026-07-28",
+                "the client cannot receive questions: it sent this request outside a session; initialize a session first, or use protocol revision 2026-07-28",
             ),
             Self::Unsupported(Capability::Sampling) => f.write_str(
-                "the client has not declared `sampling`, so it cannot be asked, and the server has no model of its own",
+                "the client has not declared `sampling`, and the server has no model; add one with `ServerBuilder::with_model`",
             ),
             Self::Unsupported(capability) => {
-                write!(f, "the client has not declared `{}`, so it cannot be asked", capability.name())
+                write!(f, "the client has not declared `{}`, so it cannot receive this question", capability.name())
             }
             Self::Client { code, message } => write!(f, "the client answered with error {code}: {message}"),
-            Self::Model(tried) => write!(f, "no model could be asked: {tried}"),
+            Self::Model(tried) => write!(f, "no model answered: {tried}"),
             Self::SampleValidation(error) => error.fmt(f),
             Self::InvalidArguments(problems) => write!(f, "invalid arguments: {}", problems.join("; ")),
             Self::UrlElicitationRequired(_) => f.write_str("This request requires more information."),
             Self::Drift(drift) => write!(f, "the run cannot be continued: {drift}; {}", drift.hint()),
             Self::Deadlock => f.write_str(
-                "the tool waits for nothing that could ever happen: it awaits a future that nobody will wake, and has asked nothing",
+                "the tool is deadlocked: it awaits a future that nothing can wake, and it has no pending question; check for a channel or lock whose other side was dropped",
             ),
             Self::Indeterminate(step) => write!(
                 f,
-                "nobody knows whether the step `{step}` was taken: it was begun, and whoever began it has died; it is not taken again"
+                "step `{step}` has an unknown outcome: its process stopped before it recorded the result; the step does not run again, so check the external system"
             ),
-            Self::Timeout(limit) => write!(f, "it took longer than {limit:?}"),
-            Self::Unanswered => f.write_str("nobody answered for as long as a question may stay unanswered"),
+            Self::Timeout(limit) => write!(f, "the time limit of {limit:?} was exceeded"),
+            Self::Unanswered => f.write_str("the question was not answered in time; raise `Limits::with_answer_timeout`"),
             Self::Cancelled => f.write_str("the request was cancelled"),
         }
     }
 }
 
-/// What a server says when it would have to ask by URL and must not.
+/// The error text for a client that does not support URL elicitation.
 const URL_GUARD: &str = "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation";
 
 impl Error {
-    /// The tool's own error, in words meant for the model and the person behind it.
+    /// Creates an error of the tool. The model and the user read its text.
     pub fn tool(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Tool(message.into()))
     }
 
-    /// A JSON-RPC error, for what MCP wants answered as one.
+    /// Creates a JSON-RPC error, for cases in which MCP requires one.
     pub fn protocol(code: i32, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Protocol { code, message: message.into(), data: None })
     }
 
-    /// Sends the person to these pages before the tool can be called again.
+    /// Creates an error that sends the user to these web pages before the tool is called again.
     ///
-    /// On 2025-11-25 the caller gets `-32042` with the list. On 2026-07-28, where that code does not
-    /// exist, ask with [`Ctx::elicit_url`](crate::Ctx::elicit_url) instead, which works on both.
+    /// On 2025-11-25 the caller receives `-32042` with the list. The 2026-07-28 revision does not have that code.
+    /// [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both revisions.
     pub fn url_elicitation_required(elicitations: impl IntoIterator<Item = UrlElicitation>) -> Self {
         Self::new(ErrorKind::UrlElicitationRequired(elicitations.into_iter().collect()))
     }
@@ -307,29 +307,29 @@ impl Error {
         Self::new(ErrorKind::Misuse(message.into()))
     }
 
-    /// What kind of error it is.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The error it came from, if any.
+    /// Returns the error that caused this one, if any.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
-    /// Converts the error into a boxed standard error. `?` on it gives this error again.
+    /// Converts the error into a boxed standard error. `?` on the box returns this error again.
     pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
         Box::new(Boxed(self))
     }
 
-    /// Says that trying again is pointless.
+    /// Marks the error as terminal: a task does not retry the run.
     #[must_use]
     pub fn terminal(mut self) -> Self {
         self.0.terminal = true;
         self
     }
 
-    /// Whether trying again is pointless.
+    /// Returns whether the error is terminal. See [`terminal`](Self::terminal).
     pub fn is_terminal(&self) -> bool {
         self.0.terminal
     }
@@ -338,7 +338,7 @@ impl Error {
 impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
     fn from(error: E) -> Self {
         let mut error = Some(error);
-        // These lose their type when they are boxed, and with it the kind of an `Error` inside.
+        // Boxing these types loses the type of the `Error` inside, and with it the error's kind.
         let inside = Inside::None;
         #[cfg(feature = "anyhow")]
         let inside = inside.or_else(|| {
@@ -368,16 +368,16 @@ impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
     }
 }
 
-/// The [`Error`] that an error of another crate was made from.
+/// The [`Error`] that an error of another crate contains.
 enum Inside {
     None,
-    /// One of the tool's own, which takes the text around it, and is terminal.
+    /// A terminal error of the kind [`ErrorKind::Tool`]. The new error has the complete text, and stays terminal.
     #[cfg_attr(
         not(any(feature = "anyhow", feature = "eyre")),
         expect(dead_code, reason = "there are no such crates")
     )]
     Terminal,
-    /// One of another kind. The text around it is lost.
+    /// An error of another kind. The text around it is lost.
     #[cfg_attr(
         not(any(feature = "anyhow", feature = "eyre")),
         expect(dead_code, reason = "there are no such crates")
@@ -429,7 +429,7 @@ impl fmt::Debug for Boxed {
 
 impl StdError for Boxed {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The text of the source is the error's own.
+        // The text of `source` is already the text of the error.
         self.0.0.source.as_ref()?.source()
     }
 }
@@ -454,7 +454,7 @@ impl From<Error> for eyre::Report {
     }
 }
 
-/// `{}` says the error; `{:#}` says its causes too.
+/// `{}` writes the error. `{:#}` also writes its causes.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.kind)?;
@@ -469,27 +469,27 @@ impl fmt::Display for Error {
     }
 }
 
-/// `main` shows this to people.
+/// `main` prints the error with this implementation.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")
     }
 }
 
-/// Why a server could not be put together.
+/// The problems that prevent a server, a tool or a router from being built.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     pub(crate) problems: Vec<String>,
 }
 
 impl BuildError {
-    /// One thing is wrong.
+    /// Creates an error with one problem.
     #[cfg(feature = "prometheus")]
     pub(crate) fn new(problem: impl Into<String>) -> Self {
         Self { problems: vec![problem.into()] }
     }
 
-    /// All that is wrong, one line each.
+    /// Returns all problems, one line each.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -505,7 +505,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// `main` shows this to people.
+/// `main` prints the error with this implementation.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! Errors in a journal: what is recorded of an [`Error`], and the error that a record gives.
+//! Errors in a journal: the recorded form of an [`Error`], and the error that is read from it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     url_elicitation::UrlElicitation,
 };
 
-/// The code that marks [`ErrorKind::Model`] in a journal. No JSON-RPC code is this small.
+/// The code that marks [`ErrorKind::Model`] in a journal. JSON-RPC codes are larger than this.
 const NO_MODEL: i32 = i32::MIN;
 /// The code that marks [`ErrorKind::Indeterminate`].
 const INDETERMINATE: i32 = i32::MIN + 1;
@@ -20,9 +20,9 @@ const CANCELLED: i32 = i32::MIN + 2;
 /// The code that marks [`ErrorKind::Unanswered`].
 const UNANSWERED: i32 = i32::MIN + 3;
 
-/// The kinds that have no code of their own, as the journal stores them in [`Failure::kind`].
+/// The error kinds without a code, as the journal stores them in [`Failure::kind`].
 ///
-/// A program that does not know the field reads the failure as [`ErrorKind::Tool`] with the same text.
+/// A version of Antiphon that cannot read the field reads the failure as [`ErrorKind::Tool`] with the same text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedKind {
@@ -59,7 +59,7 @@ impl RecordedKind {
                 Self::Timeout { millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
             }
             ErrorKind::Protocol { code, data, .. } => Self::Protocol { code: *code, data: data.clone() },
-            // These have a code or consist of their text. Drift is not a step's error: it ends the run.
+            // These kinds have a code or consist of their text. `Drift` is not the error of a step: it ends the run.
             ErrorKind::Tool(_)
             | ErrorKind::Drift(_)
             | ErrorKind::Client { .. }
@@ -70,7 +70,7 @@ impl RecordedKind {
         })
     }
 
-    /// The kind, with the text of the failure for the kinds that consist of one.
+    /// Returns the kind. The kinds that consist of a text get `message`.
     fn restore(self, message: &str) -> Option<ErrorKind> {
         let message = message.to_owned();
         Some(match self {
@@ -91,7 +91,7 @@ impl RecordedKind {
 }
 
 impl Error {
-    /// Returns what the journal stores of this error: its text with all causes, its kind, and whether it is terminal.
+    /// Returns the recorded form of this error: its text with all causes, its kind, and whether it is terminal.
     pub(crate) fn to_failure(&self) -> Failure {
         let (message, code) = match self.kind() {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
@@ -105,8 +105,8 @@ impl Error {
         Failure { message, code, terminal: self.is_terminal(), kind }
     }
 
-    /// Returns the error that a failure stands for. A kind that this version does not know gives an error of the
-    /// tool's own with the same text.
+    /// Returns the error of a recorded failure. If the kind is unknown to this version, the error has the kind
+    /// [`ErrorKind::Tool`] with the same text.
     pub(crate) fn from_failure(failure: Failure) -> Self {
         let Failure { message, code, terminal, kind } = failure;
         let recorded = kind.and_then(|kind| serde_json::from_value::<RecordedKind>(kind).ok());

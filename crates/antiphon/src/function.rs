@@ -1,4 +1,4 @@
-//! The functions that are served: async functions of a context, of state, and of arguments.
+//! Functions of tools, prompts and resources: async functions that take a context, state and arguments.
 
 use std::{
     any::{TypeId, type_name},
@@ -14,17 +14,17 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// A function that a tool, prompt or resource calls.
+/// The async function of a tool, prompt or resource.
 ///
-/// These are functions already, so there is nothing to implement:
+/// These functions already implement the trait:
 ///
 /// - `async fn(&Ctx, Arguments) -> Result<Out, E>`,
 /// - the same with one to three [`State`]s between context and arguments,
-/// - a method, or a closure over a value: see [`bind`].
+/// - a method, or a closure with a captured value: see [`bind`].
 ///
-/// `E` is any error that `?` converts into an [`Error`](crate::Error): `antiphon::Error`, `anyhow::Error`, your own.
+/// `E` is any error that `?` converts into an [`Error`](crate::Error), for example `anyhow::Error` or your error type.
 ///
-/// `M` tells these forms apart and is always inferred.
+/// `M` distinguishes these forms and is always inferred.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a tool, a prompt or a resource",
     label = "expected `async fn(&Ctx, Arguments) -> Result<Output>`",
@@ -34,19 +34,19 @@ use crate::{
     note = "a method, or a closure that captures a value, is made with `antiphon::bind(value, function)`"
 )]
 pub trait Function<'a, A, M>: Send + Sync {
-    /// What it returns.
+    /// The output of the function.
     type Out;
-    /// Calls it.
+    /// Calls the function.
     fn call(&self, ctx: &'a Ctx, arguments: A) -> BoxFuture<'a, Result<Self::Out>>;
-    /// The types of state that it takes.
+    /// Returns the state types that the function takes.
     fn states() -> Vec<StateType> {
         Vec::new()
     }
 }
 
-/// Something the server was given for its tools, as a parameter of a tool.
+/// A shared value of the server, as a tool parameter.
 ///
-/// Give it with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
+/// Add it with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
 /// [`ServerBuilder::build`](crate::ServerBuilder::build) reports every tool whose state is missing. The value is cloned
 /// for each call, so use a type that is cheap to clone: a pool, a client, an `Arc`.
 ///
@@ -68,11 +68,12 @@ pub trait Function<'a, A, M>: Send + Sync {
 /// assert!(Server::builder("greenhouse", "1.0.0").tool(tool()).build().is_err());
 /// ```
 ///
-/// [`Ctx::state`] borrows the same value without cloning it, and is checked when the tool is called.
+/// [`Ctx::state`] borrows the same value without cloning it. A missing value is then an error at the call, not at build
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State<T>(pub T);
 
-/// A type of state that a function takes.
+/// A state type that a function takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateType {
     pub(crate) id: TypeId,
@@ -121,10 +122,10 @@ functions!(S1);
 functions!(S1, S2);
 functions!(S1, S2, S3);
 
-/// Gives a function a value of its own: a method its receiver, a closure what it would capture.
+/// Binds a value to a function: the receiver of a method, or the captured value of a closure.
 ///
 /// The function takes the value first, then the context and the arguments. The value is cloned for each call. A closure
-/// that captures cannot be a tool itself, because its future would borrow the closure.
+/// that captures a value cannot be a tool directly, because its future would borrow the closure.
 ///
 /// ```
 /// use antiphon::{bind, prelude::*};
@@ -154,7 +155,7 @@ pub fn bind<T, F>(value: T, function: F) -> Bound<T, F> {
     Bound { value, function }
 }
 
-/// A function with a value of its own. See [`bind`].
+/// A function with a bound value. See [`bind`].
 #[derive(Clone, Copy, Debug)]
 pub struct Bound<T, F> {
     value: T,
@@ -176,10 +177,10 @@ where
     }
 }
 
-/// A function whose arguments are JSON.
+/// A function that takes its arguments as JSON.
 pub(crate) type Erased<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
 
-/// Forgets a function's types, except those of its state.
+/// Erases the types of a function, except its state types.
 pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> (Erased<T>, Vec<StateType>)
 where
     A: DeserializeOwned + Send + 'static,
@@ -201,7 +202,7 @@ where
     (erased, states)
 }
 
-/// Functions that cannot be tools. Each has its own example, so that each fails by itself.
+/// Functions that cannot be tools. Each has a separate example, so that each failure is tested separately.
 ///
 /// Without a context:
 /// ```compile_fail,E0277
@@ -238,7 +239,7 @@ where
 /// Tool::new("tool", "Fails", tool);
 /// ```
 ///
-/// With a result that a model cannot read:
+/// With a return type that is not a tool result:
 /// ```compile_fail,E0277
 /// # use antiphon::prelude::*;
 /// struct Plant;

@@ -1,4 +1,4 @@
-//! What fuzzing reaches into: not for programs.
+//! Entry points for fuzzing. Not for programs.
 
 use std::{sync::OnceLock, time::SystemTime};
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 
-/// Opens bytes as the seals they might be: as they come from a client, and as if they had been sealed by us.
+/// Opens bytes as sealed state: as received from a client, and as if the server had sealed them.
 ///
 /// # Panics
 ///
-/// When a journal that was opened, sealed again and opened again is another.
+/// Panics if a journal changes when it is opened, sealed and opened again.
 pub fn seal(data: &[u8]) {
     static CONFIG: OnceLock<SealConfig> = OnceLock::new();
     let config = CONFIG.get_or_init(|| SealConfig::default().with_keys(KeyRing::new(1, [7; 32])));
@@ -20,7 +20,8 @@ pub fn seal(data: &[u8]) {
         let _ = config.open(text, &binding, now);
         let _ = config.inspect(text, &SealedCall::new("fuzz", "tool"));
     }
-    // Whoever has no key gets no further, so here the key is ours.
+    // Bytes that are not sealed with the encryption key fail authentication. Sealing them here reaches the code behind
+    // that check.
     let _ = config.open(&config.sealed_as_is(data, &binding, now), &binding, now);
     let kept = config.kept_as_is(data, b"name", now);
     let _ = config.open_kept(&kept, b"name");

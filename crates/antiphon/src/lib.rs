@@ -25,51 +25,50 @@
 //! # }
 //! ```
 //!
-//! The same function runs on both protocol revisions (MCP versions):
+//! The same function runs on both protocol revisions (versions of MCP):
 //!
-//! - **2025-11-25, live**: the server sends the question in the client's session, and the function
-//!   waits in memory. Without a backend, several replicas need sticky routing by `Mcp-Session-Id`.
-//! - **2026-07-28, by replay**: a server cannot send requests. The function is dropped at the question,
-//!   and the server returns the encrypted journal of the run to the client. The client calls again with
-//!   the answer, and any replica runs the function from the top with the journal's results. The server
-//!   stores nothing between two questions.
+//! - **2025-11-25, live**: the server sends the question in the client's session, and the function waits in memory.
+//!   Without a backend, several replicas need sticky routing by `Mcp-Session-Id`.
+//! - **2026-07-28, by replay**: a server cannot send requests. At the question, the server drops the function and
+//!   returns the encrypted journal of the run to the client. The client calls again with the answer. Any replica can
+//!   then run the function from the top with the journal's results. The server stores nothing between two questions.
 //!
 //! # The parts
 //!
-//! - [`Ctx`]: what a tool may ask, do and say. The rules of replay are in its docs.
-//! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: functions that are served.
-//! - [`Server`]: puts them together and serves them, over stdio, HTTP or any stream.
-//! - [`State`], [`bind`]: a pool or a client for tools.
-//! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: what a deployment sets.
-//! - [`elicitation`], [`sampling`], [`exchange`]: what questions and answers look like.
-//! - [`auth`] *(feature `auth`)*: who is calling, and what they may do.
-//! - [`testing`] *(feature `testing`)*: a client that answers by script, and a way
-//!   to move a tool to a fresh replica at every question.
-//! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: the other crates of Antiphon that a server uses. A server
-//!   needs no other line in its `Cargo.toml` for them.
+//! - [`Ctx`]: the questions, steps and notifications of a tool. Its documentation has the rules of replay.
+//! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: the items that a server offers, made from functions.
+//! - [`Server`]: serves these items over stdio, HTTP or any stream.
+//! - [`State`], [`bind`]: shared values for tools, for example a connection pool.
+//! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: the settings of a deployment.
+//! - [`elicitation`], [`sampling`], [`exchange`]: the types of questions and answers.
+//! - [`auth`] *(feature `auth`)*: authentication and authorization of callers.
+//! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that moves a tool to a new
+//!   replica at every question.
+//! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: other crates of Antiphon, re-exported. You do not need
+//!   to add them to your `Cargo.toml`.
 //!
 //! # Features
 //!
-//! | feature | default | what it gives |
+//! | feature | default | what it adds |
 //! |---|---|---|
 //! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
-//! | `validate` | yes | arguments and answers are checked against their whole JSON Schema, not only against their Rust type |
-//! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error`; the feature `eyre` does the same for `eyre::Report` |
+//! | `validate` | yes | checks arguments and answers against their complete JSON Schema, not only against their Rust type |
+//! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error`. The feature `eyre` does the same for `eyre::Report` |
 //! | `http` | | streamable HTTP: an axum router and a ready server |
-//! | `auth` | | [`auth`]: callers over HTTP show who they are, with OAuth tokens, keys or certificates, and are held to scopes |
+//! | `auth` | | [`auth`]: authenticates HTTP callers with OAuth tokens, API keys or client certificates, and checks scopes |
 //! | `websocket`, `sse` | | the other transports over HTTP |
-//! | `postgres`, `redis`, `nats` | | backends that replicas share: [`store`]. `tls` adds TLS to PostgreSQL and Redis |
+//! | `postgres`, `redis`, `nats` | | backends for several replicas: [`store`]. `tls` adds TLS to PostgreSQL and Redis |
 //! | `providers` | | models of OpenAI, Anthropic, Gemini and Ollama: [`llm`] |
-//! | `results` | | [`Ctx::dual_response`]: answers with more rows than a model can read. `rest` adds their routes |
-//! | `snapshot` | | result sets whose rows are saved. `aws`, `azure`, `gcp`, `sql`, `xlsx` add object stores, queries and workbooks |
+//! | `results` | | [`Ctx::dual_response`]: answers with more rows than a model can read. `rest` adds HTTP routes for them |
+//! | `snapshot` | | result sets with saved rows. `aws`, `azure`, `gcp`, `sql`, `xlsx` add object stores, queries and workbooks |
 //! | `postgres`, `mysql`, `sqlite` | | with `results` or `snapshot`: rows from these databases |
-//! | `telemetry`, `prometheus` | | spans and OpenTelemetry metrics; `/metrics` |
+//! | `telemetry`, `prometheus` | | spans and OpenTelemetry metrics, and the route `/metrics` |
 //! | `testing` | | [`testing`] |
 //!
-//! # Why not otherwise
+//! # Design choices
 //!
-//! There is no macro: a function and one line say the same, errors point at your code, and the
-//! editor can follow it. There is no store to run: a tool that only asks needs none.
+//! Antiphon has no macro. A function and one line of code are enough, compiler errors point at your code, and the
+//! editor can follow it. A tool that only asks questions needs no store.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
@@ -135,7 +134,7 @@ pub use crate::{
     tool::{Json, Tool, ToolOutput, ToolResult},
 };
 
-/// What almost every tool needs.
+/// The items that almost every tool needs.
 pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -143,7 +142,7 @@ pub mod prelude {
     pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, State, Tool};
 }
 
-/// The README's example is compiled, too.
+/// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,8 +1,7 @@
-//! MCP's own types, as the SDK defines them: what goes over the wire inside a result.
+//! MCP's types for the content of results, as the SDK defines them.
 //!
-//! These are re-exported on purpose; no other `rmcp` type appears in Antiphon's signatures, except
-//! that an existing `rmcp::ServerHandler` can be taken in
-//! ([`ServerBuilder::handler`](crate::ServerBuilder::handler)).
+//! Antiphon re-exports these types on purpose. No other `rmcp` type appears in Antiphon's signatures, with one
+//! exception: [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`.
 
 pub use rmcp::{
     ServerHandler,

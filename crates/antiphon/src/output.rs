@@ -1,4 +1,4 @@
-//! What tools answer with.
+//! Results of tools.
 
 use antiphon_llm::{Block, Content, ToolCall, ToolResultBlock};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -13,31 +13,31 @@ use crate::{
     schema,
 };
 
-/// What a tool answers with: content for the model, data for the program, and a word about both.
+/// The result of a tool: content for the model, structured content for the client, an error flag, and metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
     /// The content blocks.
     pub content: Vec<ContentBlock>,
     /// The structured content.
     pub structured: Option<Value>,
-    /// Whether the content tells of a failure.
+    /// Whether the content describes a failure.
     pub is_error: bool,
     /// The result's `_meta`.
     pub meta: Map<String, Value>,
 }
 
 impl ToolOutput {
-    /// An answer of these blocks.
+    /// Creates a result with these blocks.
     pub fn new(content: impl IntoIterator<Item = ContentBlock>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
-    /// An answer of one text block.
+    /// Creates a result with one text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::new([ContentBlock::text(text)])
     }
 
-    /// A failure the model should read.
+    /// Creates a result that describes a failure to the model.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
     }
@@ -49,20 +49,20 @@ impl ToolOutput {
         self
     }
 
-    /// Adds an image, given as its bytes.
+    /// Adds an image from its bytes.
     #[must_use]
     pub fn with_image(self, bytes: &[u8], mime_type: &str) -> Self {
         self.with(ContentBlock::image(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Adds a sound, given as its bytes.
+    /// Adds audio from its bytes.
     #[must_use]
     pub fn with_audio(self, bytes: &[u8], mime_type: &str) -> Self {
         self.with(ContentBlock::audio(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Sets the structured content. Where there is no other content, the same JSON becomes a text
-    /// block, for clients that do not look at structured content.
+    /// Sets the structured content. If the result has no other content, the same JSON is also added as a text block,
+    /// for clients that do not read structured content.
     #[must_use]
     pub fn with_structured(mut self, structured: Value) -> Self {
         if self.content.is_empty() {
@@ -80,13 +80,13 @@ impl ToolOutput {
     }
 }
 
-/// What the function of a tool, a prompt or a resource returns.
+/// The return value of a tool, prompt or resource function.
 pub(crate) trait Returned {
-    /// About how many bytes it has when it is sent. The exact number is a little higher, because of the names of fields and
-    /// characters that must be escaped.
+    /// Returns the approximate size of the value on the wire, in bytes. The exact size is a little larger, because of
+    /// field names and escaped characters.
     fn bytes(&self) -> usize;
 
-    /// Whether it reports a failure.
+    /// Returns whether the value reports a failure.
     fn is_error(&self) -> bool {
         false
     }
@@ -111,23 +111,23 @@ impl Returned for ToolOutput {
 
 /// Structured content: any data with a schema.
 ///
-/// The tool's `outputSchema` is the type's, the `structuredContent` its value, and a text block says
-/// the same for clients that look at nothing else.
+/// The type's schema is the tool's `outputSchema`, and its value is the `structuredContent`. A text block contains the
+/// same JSON, for clients that do not read structured content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// What a tool may return.
+/// The return types of tools.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     note = "return text, content blocks, a `ToolOutput`, or `Json(data)` for data with a schema"
 )]
 pub trait IntoToolOutput {
-    /// The schema of its structured content, if it has any.
+    /// Returns the schema of the structured content, if the type has one.
     fn output_schema() -> Option<Map<String, Value>> {
         None
     }
 
-    /// The answer.
+    /// Converts the value into the result of a tool.
     fn into_tool_output(self) -> Result<ToolOutput>;
 }
 
@@ -177,11 +177,11 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     }
 }
 
-/// What came of a [`ToolCall`].
+/// The result of a [`ToolCall`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The call it answers.
+    /// The ID of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The content blocks.
@@ -189,23 +189,23 @@ pub struct ToolResult {
     /// The structured content.
     #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the content tells of a failure. Always written; taken as `false` where it is missing.
+    /// Whether the content describes a failure. Always serialized. Default when absent: `false`.
     #[serde(default)]
     pub is_error: bool,
-    /// What else there is to say; `_meta` on the wire.
+    /// Additional data: `_meta` on the wire.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl ToolResult {
-    /// What `output` is, as the answer to `call`.
+    /// Creates the result of `call` from `output`.
     pub fn new(call: &ToolCall, output: ToolOutput) -> Self {
         let ToolOutput { content, structured, is_error, meta } = output;
         Self { id: Some(call.id.clone()), content, structured, is_error, metadata: meta }
     }
 
-    /// The result as the `tool_result` block that closes a `tool_use`, with its structured content and its metadata as
-    /// `_meta`.
+    /// Converts the result into the `tool_result` block that closes a `tool_use`. The block contains the structured
+    /// content, and the metadata as `_meta`.
     pub fn into_block(self) -> Block {
         let mut rest = Map::new();
         if !self.metadata.is_empty() {
@@ -221,8 +221,8 @@ impl ToolResult {
     }
 }
 
-/// A block of the SDK's as one of ours: both have MCP's shape. A block of a kind that this version does not know becomes
-/// text, so that the model is shown it.
+/// Converts a block of the SDK into a block of `antiphon-llm`. Both have MCP's shape. A block of an unknown type
+/// becomes text, so that the model can read it.
 fn content(block: ContentBlock) -> Content {
     let written = serde_json::to_value(block).unwrap_or_default();
     Content::deserialize(&written).unwrap_or_else(|_| Content::text(written.to_string()))

@@ -1,4 +1,4 @@
-//! Prompts: messages a person picks by name. They may ask, like tools.
+//! Prompts: messages that a user selects by name. Prompts can ask questions, like tools.
 
 use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     tool::Arguments,
 };
 
-/// A prompt that is served over MCP.
+/// A prompt that a server offers over MCP.
 ///
 /// ```
 /// use antiphon::{Prompt, prelude::*};
@@ -39,26 +39,26 @@ use crate::{
 pub struct Prompt {
     pub(crate) definition: Definition,
     pub(crate) get: Erased<Vec<PromptMessage>>,
-    /// The types of state that its function takes.
+    /// The state types that the function takes.
     pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) completions: BTreeMap<String, Completer>,
 }
 
-/// Finishes what somebody began to type.
+/// A function that completes a partial input.
 pub(crate) type Completer = Arc<dyn Fn(Completion) -> BoxFuture<'static, Result<Vec<String>>> + Send + Sync>;
 
-/// What somebody began to type.
+/// A partial input to complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
-    /// As far as they got.
+    /// The text that the user has typed so far.
     pub value: String,
-    /// The other arguments, where they are already known.
+    /// The values of the other arguments that are already set.
     pub arguments: BTreeMap<String, String>,
 }
 
 impl Prompt {
-    /// A prompt whose messages `function` makes.
+    /// Creates a prompt whose messages `function` returns.
     pub fn new<A, M, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -83,7 +83,7 @@ impl Prompt {
         let arguments = (!arguments.is_empty()).then_some(arguments);
         let (get, states) = erase(function, |messages: R| Ok(messages.into_messages()));
         Self {
-            // A schema made from a type is always one.
+            // A schema that is generated from a type is always valid.
             arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()).unwrap_or_default(),
             definition: Definition::new(name.into(), Some(description.into()), arguments),
             get,
@@ -92,7 +92,7 @@ impl Prompt {
         }
     }
 
-    /// Sets the name people see.
+    /// Sets the display name. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
@@ -106,7 +106,7 @@ impl Prompt {
         self
     }
 
-    /// Offers completions for an argument.
+    /// Adds completions for an argument.
     #[must_use]
     pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
     where
@@ -118,9 +118,9 @@ impl Prompt {
     }
 }
 
-/// What a prompt may return.
+/// A type that a prompt can return.
 pub trait IntoPrompt {
-    /// Its messages.
+    /// Converts the value into messages.
     fn into_messages(self) -> Vec<PromptMessage>;
 }
 

@@ -15,14 +15,14 @@ use crate::{
     tool::Tool,
 };
 
-/// What a server serves, in the order in which it was added.
+/// The tools, prompts and resources of a server, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registry {
     tools: Named<Tool>,
     prompts: Named<Prompt>,
     resources: Named<Resource>,
     templates: Vec<Arc<ResourceTemplate>>,
-    /// What the server says of itself, which follows from the rest.
+    /// The description of the server, derived from the other fields.
     info: OnceLock<ServerConfig>,
 }
 
@@ -34,12 +34,12 @@ impl Catalog {
         Arc::new(Self(RwLock::new(Arc::new(registry))))
     }
 
-    /// What is served now.
+    /// Returns the current registry.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes what is served, unless `change` fails.
+    /// Changes the registry, unless `change` fails.
     pub(crate) fn update<E>(&self, change: impl FnOnce(&mut Registry) -> Result<(), E>) -> Result<(), E> {
         let mut registry = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let mut next = registry.edition();
@@ -59,7 +59,7 @@ fn missing_state(what: &str, state: &str) -> String {
     format!("{what}: it takes `State<{state}>`, and the server has no such state; give it with `with_state`")
 }
 
-/// Things with a name, in order.
+/// Items with a name, in order.
 #[derive(Debug)]
 struct Named<T> {
     items: Vec<Arc<T>>,
@@ -69,7 +69,7 @@ struct Named<T> {
 impl<T> Named<T> {
     fn add(&mut self, name: &str, item: T) -> Result<(), String> {
         if self.index.contains_key(name) {
-            return Err(format!("`{name}` is there twice"));
+            return Err(format!("`{name}` is defined twice; use distinct names"));
         }
         self.index.insert(name.to_owned(), self.items.len());
         self.items.push(Arc::new(item));
@@ -101,7 +101,7 @@ impl<T> Clone for Named<T> {
 }
 
 impl Registry {
-    /// A copy to change: what is served stays, what is said of it is said anew.
+    /// Returns a copy to change. The copy derives its description again.
     pub(crate) fn edition(&self) -> Self {
         Self { info: OnceLock::new(), ..self.clone() }
     }
@@ -130,7 +130,7 @@ impl Registry {
         self.templates.push(Arc::new(template));
     }
 
-    /// What takes a state that is not among those `given`, one line each.
+    /// Returns one line for each item whose state is missing.
     pub(crate) fn missing_states(&self, is_given: impl Fn(&StateType) -> bool) -> Vec<String> {
         let tools = self.tools.items.iter().map(|it| (format!("tool `{}`", it.name()), &it.states));
         let prompts =
@@ -165,7 +165,7 @@ impl Registry {
         self.resources.get(uri)
     }
 
-    /// The family `uri` belongs to, and its variables.
+    /// Returns the template that `uri` matches, and its variables.
     pub(crate) fn template(&self, uri: &str) -> Option<(&Arc<ResourceTemplate>, Map<String, Value>)> {
         self.templates.iter().find_map(|template| Some((template, template.pattern.matches(uri)?)))
     }

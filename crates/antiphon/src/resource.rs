@@ -1,4 +1,4 @@
-//! Resources: what a client can read by URI. They may ask, like tools.
+//! Resources: content that a client reads by URI. Resources can ask questions, like tools.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     prompt::{Completer, Completion},
 };
 
-/// A resource with a URI of its own.
+/// A resource with a fixed URI.
 ///
 /// ```
 /// use antiphon::{Resource, prelude::*};
@@ -32,13 +32,13 @@ use crate::{
 pub struct Resource {
     pub(crate) definition: Definition,
     pub(crate) read: Erased<Contents>,
-    /// The types of state that its function takes.
+    /// The state types that the function takes.
     pub(crate) states: Vec<StateType>,
     pub(crate) listed: bool,
 }
 
 impl Resource {
-    /// A resource at `uri` that `function` reads.
+    /// Creates a resource at `uri` whose contents `function` returns.
     pub fn new<M, R, F>(uri: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         R: IntoContents + 'static,
@@ -48,56 +48,57 @@ impl Resource {
         Self { definition: Definition::new(uri, name), read, states, listed: true }
     }
 
-    /// Sets the name people see.
+    /// Sets the display name. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Says what it is.
+    /// Sets the description. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Sets its media type.
+    /// Sets the media type. Default: none.
     #[must_use]
     pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Says how large it is, in bytes.
+    /// Sets the size in bytes. Default: none.
     #[must_use]
     pub fn with_size(mut self, size: u64) -> Self {
         self.definition.size = Some(size);
         self
     }
 
-    /// Sets its icons.
+    /// Sets the icons.
     #[must_use]
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Says whom it is for.
+    /// Sets the annotations, for example the audience.
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
-    /// Adds an entry to its `_meta`: in the list, and with what is read, where the function returns text or bytes.
+    /// Adds an entry to the resource's `_meta`. The entry is in the list. It is also in the contents if the function
+    /// returns text or bytes.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
     }
 
-    /// Leaves it out of `resources/list`: it can be read by those who were given a link to it.
+    /// Removes the resource from `resources/list`. A client that has its URI can still read it.
     #[must_use]
     pub fn unlisted(mut self) -> Self {
         self.listed = false;
@@ -105,21 +106,21 @@ impl Resource {
     }
 }
 
-/// Resources whose URIs follow a pattern: `notes://{user}/{id}`.
+/// Resources whose URIs match a template such as `notes://{user}/{id}`.
 ///
-/// Each `{name}` stands for one part of the URI, without `/`, and becomes a field of the function's
-/// arguments, percent-decoded.
+/// Each `{name}` matches one part of the URI without `/`. The percent-decoded part becomes a field of the function's
+/// arguments.
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
-    /// The types of state that its function takes.
+    /// The state types that the function takes.
     pub(crate) states: Vec<StateType>,
     pub(crate) pattern: Pattern,
     pub(crate) completions: BTreeMap<String, Completer>,
 }
 
 impl ResourceTemplate {
-    /// Resources at `uri_template` that `function` reads.
+    /// Creates a template at `uri_template` whose contents `function` returns.
     pub fn new<A, M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -137,28 +138,28 @@ impl ResourceTemplate {
         }
     }
 
-    /// Sets the name people see.
+    /// Sets the display name. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Says what they are.
+    /// Sets the description. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Sets their media type.
+    /// Sets the media type. Default: none.
     #[must_use]
     pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Offers completions for a part of the URI.
+    /// Adds completions for a variable of the template.
     #[must_use]
     pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
     where
@@ -170,7 +171,7 @@ impl ResourceTemplate {
     }
 }
 
-/// A URI template's fixed parts and variables, in turn.
+/// The fixed parts and variables of a URI template, in order.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
@@ -196,7 +197,7 @@ impl Pattern {
         Self { parts }
     }
 
-    /// The variables of `uri`, if it follows the pattern.
+    /// Returns the variables of `uri` if it matches the template.
     pub(crate) fn matches(&self, uri: &str) -> Option<Map<String, Value>> {
         let mut variables = Map::new();
         let mut rest = uri;
@@ -236,14 +237,14 @@ fn percent_decode(value: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What was read, before it is known under which URI.
+/// The contents that a resource function returned, without their URI.
 #[derive(Debug)]
 pub enum Contents {
     /// Text.
     Text(String),
     /// Bytes.
     Blob(Vec<u8>),
-    /// As it is.
+    /// Contents that the server sends unchanged.
     Raw(Vec<ResourceContents>),
 }
 
@@ -251,7 +252,7 @@ impl Returned for Contents {
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            // In Base64, three bytes are four.
+            // Base64 encodes three bytes as four.
             Self::Blob(bytes) => bytes.len().div_ceil(3) * 4,
             Self::Raw(contents) => contents.iter().map(serialized_bytes).sum(),
         }
@@ -283,9 +284,9 @@ impl Contents {
     }
 }
 
-/// What a resource may return.
+/// A type that a resource can return.
 pub trait IntoContents {
-    /// Its contents.
+    /// Converts the value into contents.
     fn into_contents(self) -> Contents;
 }
 

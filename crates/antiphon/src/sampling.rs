@@ -1,8 +1,8 @@
-//! Questions to models: requests, replies, and which model answers.
+//! Questions to models: requests, replies, and the selection of the model.
 //!
-//! [`Ctx::sample`](crate::Ctx::sample) and its relatives return these types. Messages and replies are those of
-//! [`llm`](crate::llm), for clients and for providers alike. 2026-07-28 deprecates sampling by *clients*. A server with a
-//! model of its own is not affected.
+//! [`Ctx::sample`](crate::Ctx::sample) and similar methods return these types. Messages and replies have the types of
+//! [`llm`](crate::llm), for clients and for providers. The 2026-07-28 revision deprecates sampling by *clients*. A
+//! server with its own model is not affected.
 
 pub use antiphon_llm::{
     Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,
@@ -19,8 +19,7 @@ pub use crate::{
     run::route::{SamplingPolicy, VIA_META, Via},
 };
 
-/// What a model can be asked for: the parameter of [`Sample`], for those who have to
-/// name it.
+/// The modes of a request to a model: the type parameter of [`Sample`].
 pub mod mode {
     pub use crate::ctx::{
         CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools,

@@ -1,7 +1,7 @@
-//! What a run did, told to whoever called: for hosts that show it, such as `antiphon studio`.
+//! The trace of a run, for hosts that show it, such as `antiphon studio`.
 //!
-//! It names entries, and never a value of one. A server tells it only if it was built
-//! [so](crate::ServerBuilder::with_traces).
+//! A trace contains the keys of entries, never their values. A server sends traces only if it was built with
+//! [`with_traces`](crate::ServerBuilder::with_traces).
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 use crate::base::now_millis;
 
-/// Where an answer's `_meta` says what its run did.
+/// The key of the trace in the `_meta` of an answer.
 pub(crate) const META: &str = "antiphon/trace";
 
-/// A leg that is to be told of.
+/// The trace of one leg.
 #[derive(Debug)]
 pub(crate) struct Trace {
     replica: String,
     round: u32,
-    /// What the leg began with.
+    /// The keys of the journal at the start of the leg.
     brought: Vec<Key>,
     at: u64,
     began: Instant,
@@ -45,7 +45,7 @@ impl Trace {
         }
     }
 
-    /// What the leg did, that ended with this journal.
+    /// Returns the trace of the leg that ended with this journal.
     pub(crate) fn end<'a>(
         &self,
         journal: Option<&Journal>,
@@ -53,7 +53,7 @@ impl Trace {
         ended: Ended,
     ) -> Value {
         let entries = journal.iter().flat_map(|journal| &journal.entries).enumerate();
-        // A loop forgets what it did: an entry was brought if it is where it was.
+        // A loop removes entries. An entry was replayed if it is still at its position at the start of the leg.
         let entries = entries.map(|(at, entry)| described(entry, self.brought.get(at) == Some(&entry.key)));
         json!({
             "run": journal.map(|journal| journal.run.as_str()).filter(|run| !run.is_empty()),
@@ -73,7 +73,7 @@ impl Trace {
     }
 }
 
-/// The entries of a task's journal.
+/// Returns the entries of a task's journal.
 pub(crate) fn entries(journal: &Journal) -> Value {
     journal.entries.iter().map(|entry| described(entry, false)).collect()
 }
@@ -88,8 +88,8 @@ fn described(entry: &Entry, replayed: bool) -> Value {
     json!({"key": entry.key, "op": op(&entry.describe()), "outcome": outcome, "replayed": replayed})
 }
 
-/// `step`, `fold`, `elicit`, `sample`, `visit` or `roots`: the rest of what is kept for people may hold what only the
-/// one who was asked may see.
+/// Returns the operation: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the description is
+/// omitted, because it can contain text that only the recipient of the question may read.
 fn op(described: &str) -> &str {
     let kind = described.strip_prefix("ask ").unwrap_or(described);
     kind.split(' ').next().unwrap_or_default()

@@ -58,7 +58,7 @@ async fn turn(ctx: &Ctx, history: &mut History) -> Result<()> {
 fn answers() -> Answers {
     Answers::new()
         .calls("sample_tools", &[("play_offensive", json!({"reasoning": "why not"}))])
-        .sample("sample_schema", "I take the centre.") // wrong, and asked again
+        .sample("sample_schema", "I take the centre.") // invalid, so the server asks again
         .data("sample_schema", json!({"cell": 4}))
 }
 // ANCHOR_END: answers

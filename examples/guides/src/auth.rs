@@ -24,9 +24,9 @@ use antiphon::{
 };
 
 async fn serve() -> Result<()> {
-    let auth = Auth::builder("https://mcp.example.com/mcp") // as clients know it: tokens must be for this
-        .with_issuer(Issuer::new("https://login.example.com")) // whose tokens are good
-        .with_scopes(["reports:read"]) // what every request needs
+    let auth = Auth::builder("https://mcp.example.com/mcp") // the public URL, and the audience of tokens
+        .with_issuer(Issuer::new("https://login.example.com")) // accepts its tokens
+        .with_scopes(["reports:read"]) // required for every request
         .build()?;
 
     let server = Server::builder("reports", "1.0.0")
@@ -56,15 +56,15 @@ fn behind_a_proxy(auth: AuthBuilder) -> AuthBuilder {
 
 // ANCHOR: routes
 fn routes(server: &Server, auth: &Auth) -> Result<Router> {
-    // Operators are those who were granted it,
+    // Callers with this scope are operators.
     let operators = OperatorConfig::scope("runs:operate").with_allowed_hosts(["mcp.example.com"]);
     let admin = server.operator_router(operators)?;
-    // and so is whatever else you serve.
+    // Your own routes can require a scope, too.
     let exports = Router::new().route("/export", get(export)).layer(auth.layer().with_scopes(["export"]));
     Ok(server.router(HttpConfig::default()).nest("/admin", admin).merge(exports))
 }
 
-/// The routes of result sets know the same callers.
+/// The routes of result sets use the same authentication.
 fn options(auth: &Auth) -> DualResponseServerOptions {
     DualResponseServerOptions::new("https://mcp.example.com/resources").with_authenticate(auth.clone())
 }

@@ -44,7 +44,7 @@ fn on_the_internet() -> HttpConfig {
 // ANCHOR_END: hosts
 
 // ANCHOR: principal
-/// What a middleware of yours has put into the request.
+/// A value that your middleware adds to the request.
 #[derive(Clone)]
 struct User {
     id: String,

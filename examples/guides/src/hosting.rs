@@ -28,11 +28,11 @@ fn keep(_: Option<&str>) {}
 // ANCHOR: host
 fn my_chat(model: impl Model, ask_me: impl Approval) -> Host {
     Host::builder("my-chat", "1.0.0")
-        .with_model(model) // answers samples
-        .with_approval(ask_me) // and a person looks at them
-        .with_form("pickMove", board) // a form of your own, by its key
-        .with_forms(dialog) // every other form, by its fields
-        .with_pages(browser) // pages: sign in, pay
+        .with_model(model) // answers sampling requests
+        .with_approval(ask_me) // the user approves them
+        .with_form("pickMove", board) // your own form for one question key
+        .with_forms(dialog) // all other forms
+        .with_pages(browser) // web pages: sign in, pay
         .with_roots([Root::new("file:///home/ada/project")])
         .with_events(status_bar) // logs, changes, reconnects
         .build()
@@ -47,8 +47,8 @@ async fn play(host: &Host) -> Result<CallToolResult> {
 // ANCHOR: task
 async fn report(server: &Connection) -> Result<CallToolResult> {
     let task = server.call("report", json!({"year": 2026})).as_task().await?;
-    keep(task.id()); // all it takes to pick it up again
-    task.wait().await // polls or listens, answers questions, bears lost connections
+    keep(task.id()); // the ID is enough to continue later
+    task.wait().await // polls or listens, answers questions, reconnects
 }
 
 /// After a restart, from another process.

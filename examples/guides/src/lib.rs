@@ -1,18 +1,24 @@
-//! What the guides of the book show. Nothing here is run: pages include it, part by part, and it compiles.
+//! The code of the book's guides and recipes. The pages repeat parts of it, and the tests run some of it.
 #![expect(dead_code, reason = "it is read, and called by nobody")]
 
 mod asking;
 mod auth;
 mod backends;
+mod concurrency;
+mod connect;
 mod deploying;
+mod errors;
 mod explore;
 mod hosting;
 mod limits;
 mod migrating;
 mod models;
+mod new_code;
 mod pages;
+mod recipes;
 mod results;
 mod server;
 mod tasks;
 mod telemetry;
 mod testing;
+mod tools;

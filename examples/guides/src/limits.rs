@@ -20,7 +20,7 @@ use antiphon::{
 fn reports() -> ServerBuilder {
     let each_caller = Quota::default()
         .with_rate(Rate::per_second(20).with_burst(50)) // requests
-        .with_concurrent(16) // calls, with those that wait for people
+        .with_concurrent(16) // calls, including those that wait for users
         .with_bytes(Rate::per_minute(50_000_000)); // arguments and answers
 
     let limits = Limits::default()

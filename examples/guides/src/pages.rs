@@ -19,7 +19,7 @@ impl Tokens {
 async fn repositories(ctx: &Ctx, _: ()) -> Result<String> {
     let user = ctx.principal().unwrap_or("anonymous");
     let Some(token) = ctx.state::<Tokens>()?.of(user).await else {
-        // The ID is yours. Use one that cannot be guessed, and remember which user it belongs to.
+        // You choose the ID. Use one that cannot be guessed, and store its user.
         let id = "3f1c0e6a-sign-in";
         let url = format!("https://app.example/authorize?state={id}");
         return Err(Error::url_elicitation_required([UrlElicitation::new(id, url, "Sign in to the forge")]));

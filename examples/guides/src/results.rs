@@ -3,7 +3,7 @@ use antiphon_host::{Connection, Endpoint, Host};
 use serde_json::json;
 
 // ANCHOR: owner
-/// What a middleware of yours has put into the request.
+/// A value that your middleware adds to the request.
 #[derive(Clone)]
 struct Caller {
     subject: String,

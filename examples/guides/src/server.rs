@@ -18,9 +18,9 @@ struct Plants(Arc<Mutex<Vec<Plant>>>);
 
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 struct Plant {
-    /// Its name, which no other plant has.
+    /// The unique name of the plant.
     name: String,
-    /// How many days it can go without water.
+    /// The number of days that it can live without water.
     days: u32,
 }
 
@@ -30,7 +30,7 @@ async fn list_plants(_: &Ctx, State(plants): State<Plants>, _: ()) -> Result<Jso
 // ANCHOR_END: state
 
 // ANCHOR: errors
-/// Code that knows nothing of MCP, with the errors that it has anyway.
+/// Code without MCP, with its own error type.
 impl Plants {
     fn insert(&self, plant: Plant) -> anyhow::Result<()> {
         let mut plants = self.0.lock().map_err(|_| anyhow::anyhow!("the greenhouse is locked"))?;
@@ -67,16 +67,16 @@ async fn remove_plant(ctx: &Ctx, State(plants): State<Plants>, Name { name }: Na
     if !sure {
         return Ok(format!("The {name} stays."));
     }
-    // An effect belongs in a step: the code around it can run more than once.
+    // Put a side effect into a step, because the code around it can run more than once.
     let was_there = ctx.step("remove", || async { Ok(plants.remove(&name)) }).await?;
     Ok(if was_there { format!("The {name} is gone.") } else { format!("There is no {name}.") })
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Diagnosis {
-    /// What the plant has.
+    /// The name of the illness.
     illness: String,
-    /// What to do about it.
+    /// The treatment.
     cure: String,
 }
 
@@ -139,7 +139,7 @@ async fn serve() -> anyhow::Result<()> {
         .route("/", get(async || "The greenhouse is open."))
         .nest("/api", server.router(HttpConfig::default()));
     let listener = TcpListener::bind("127.0.0.1:8000").await?;
-    // It also runs the workers of tasks, and at the end it completes the requests in flight.
+    // Also runs the workers of tasks. At shutdown, it completes the requests in flight.
     server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
     Ok(())
 }

@@ -39,8 +39,8 @@ use antiphon::{
 
 async fn onboard(ctx: &Ctx, new: Onboard) -> Result<String> {
     let account: String = ctx.step("account", || create_account(&new.name)).await?; // recorded
-    let approval = ctx.elicit::<Approval>("May they start?").await?.accepted()?; // a user, some day
-    ctx.sleep(Duration::from_secs(7 * 24 * 3600)).await?; // nothing in memory
+    let approval = ctx.elicit::<Approval>("May they start?").await?.accepted()?; // waits for a user
+    ctx.sleep(Duration::from_secs(7 * 24 * 3600)).await?; // uses no memory
     ctx.step("welcome", || send_welcome(&account)).await?;
     Ok(format!("{} has desk {}", new.name, approval.desk))
 }
@@ -67,7 +67,7 @@ async fn approved(ctx: &Ctx, account: &str) -> Result<Approval> {
 // ANCHOR_END: cancelled
 
 // ANCHOR: operators
-/// A bearer token, this machine's names, no values.
+/// Requires this bearer token, and accepts only loopback host names.
 fn operators(server: &Server, token: &str) -> Result<Router> {
     Ok(server.operator_router(token)?)
 }

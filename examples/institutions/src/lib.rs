@@ -40,11 +40,11 @@ async fn search_institutions(ctx: &Ctx, search: Search) -> Result<DualResponse> 
 // ANCHOR_END: tool
 
 // ANCHOR: results
-/// Where result sets are kept and fetched: at `options`' base URL, whichever replica answers there.
+/// Creates the server of result sets, under the base URL of `options`.
 ///
 /// # Errors
 ///
-/// When the options are not good.
+/// Returns an error if the options are not valid.
 pub fn results(
     options: DualResponseServerOptions,
     pool: PgPool,
@@ -66,11 +66,11 @@ pub fn results(
     DualResponseServer::new(options.with_query("institutions", query))
 }
 
-/// The MCP server.
+/// Creates the MCP server.
 ///
 /// # Errors
 ///
-/// Never, as it stands.
+/// Returns an error if the server cannot be built.
 pub fn server(results: &DualResponseServer) -> Result<Server> {
     let tool = Tool::new("search_institutions", "Search colleges and universities", search_institutions);
     Ok(Server::builder("ipeds-reporting", "1.0.0").with_results(results.clone()).tool(tool).build()?)

@@ -88,12 +88,12 @@ async fn buy(ctx: &Ctx, Buy { item }: Buy) -> Result<String> {
 // ANCHOR_END: tool
 
 // ANCHOR: page
-/// The user has paid.
+/// Handles the payment of an order.
 async fn paid(
     State((server, shop)): State<(Server, Arc<Shop>)>,
     Path(order): Path<String>,
 ) -> (StatusCode, Html<&'static str>) {
-    // Store the outcome first: the client can call the tool again as soon as it is told.
+    // Store the outcome first: the client can call the tool again as soon as it receives the notification.
     if !shop.pay(&order) {
         return (StatusCode::NOT_FOUND, Html("There is no such order."));
     }
@@ -114,7 +114,7 @@ async fn show(
 }
 
 // ANCHOR: app
-/// The MCP endpoint and the page, in one program.
+/// Creates the router with the MCP endpoint and the page.
 pub fn app(shop: Arc<Shop>) -> Result<Router, antiphon::BuildError> {
     let server = Server::builder("shop", "1.0.0")
         .with_state(Arc::clone(&shop))

@@ -20,7 +20,7 @@ struct Sure {
     sure: bool,
 }
 
-/// Stands for whatever is not the same every time: a clock, a random number, a price that is looked up.
+/// Stands for a non-deterministic value: a clock, a random number, a price that is looked up.
 static PRICE: AtomicU32 = AtomicU32::new(100);
 
 fn price() -> u32 {
@@ -28,7 +28,7 @@ fn price() -> u32 {
 }
 
 async fn book(ctx: &Ctx, _: ()) -> Result<String> {
-    let price = price(); // not recorded: another one in every round
+    let price = price(); // not recorded: differs in every round
     let Seat { seat } = ctx.elicit(format!("A seat for {price}?")).await?.accepted()?;
     let Sure { sure } = ctx.elicit("Sure?").await?.accepted()?;
     Ok(format!("{seat} for {price}: {sure}"))

@@ -23,7 +23,7 @@ impl Plot {
 }
 
 /// How the tool says that a replica died in the middle of something that may happen only once.
-const UNKNOWN: &str = "nobody knows whether the step";
+const UNKNOWN: &str = "has an unknown outcome";
 
 /// One run as its client sees it.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl Story {
     pub(crate) fn effects(&self) -> Effects {
         let end = self.told.last().map(|(_, answer)| answer);
         let Some(Answer::Ends(text)) = end else { return Effects::default() };
-        let unknown = |step: &str| text.contains(&format!("{UNKNOWN} `{step}`"));
+        let unknown = |step: &str| text.contains(&format!("step `{step}` {UNKNOWN}"));
         let charge = if unknown("charge") { Effect::Perhaps } else { Effect::Once };
         let ship = match charge {
             Effect::Perhaps => Effect::Never,
@@ -277,9 +277,9 @@ mod tests {
         };
         let known = "item-7 to address-7: charged 7, shipped, with \"note-7\"";
         assert_eq!(effects(&[&["address"], &["note"]], known).unwrap(), (Effect::Once, Effect::Once));
-        let unknown = "item-7 to address-7: nobody knows whether the step `charge` was taken";
+        let unknown = "item-7 to address-7: step `charge` has an unknown outcome";
         assert_eq!(effects(&[&["address"]], unknown).unwrap(), (Effect::Perhaps, Effect::Never));
-        let half = "item-7 to address-7: charged 7, nobody knows whether the step `ship` was taken";
+        let half = "item-7 to address-7: charged 7, step `ship` has an unknown outcome";
         assert_eq!(effects(&[&["address"], &["note"]], half).unwrap(), (Effect::Once, Effect::Perhaps));
         assert!(effects(&[&["address"]], known).is_err());
         assert!(effects(&[&["address"], &["note"]], "item-8 to address-8: charged 7, shipped").is_err());

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 pub fn address() -> anyhow::Result<SocketAddr> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--http");
     let address = arguments.nth(1).context("say where to listen: --http 127.0.0.1:8080")?;
-    address.parse().with_context(|| format!("`{address}` is no address; try 127.0.0.1:8080"))
+    address.parse().with_context(|| format!("`{address}` is not a socket address; try 127.0.0.1:8080"))
 }
 
 /// Whether `argument` is on the command line.

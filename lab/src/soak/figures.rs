@@ -94,8 +94,8 @@ pub(super) struct Span {
 
 impl Figures {
     pub(super) fn new(counts: &Counts, samples: &[Sample], audit: &Audit) -> Self {
-        let whole = [("all", counts.all()), ("while nothing was broken", counts.calm.clone())];
-        let rest = [("while something was", counts.stormy.clone())];
+        let whole = [("all", counts.all()), ("all, without a fault", counts.calm.clone())];
+        let rest = [("all, during a fault", counts.stormy.clone())];
         let each =
             Kind::ALL.into_iter().filter_map(|kind| Some((kind.name(), counts.latency.get(&kind)?.clone())));
         let latency = whole.into_iter().chain(rest).chain(each);

@@ -17,12 +17,12 @@ use crate::table::Table;
 /// The tables, each with what it is about.
 fn tables(figures: &Figures) -> Vec<(&'static str, Table)> {
     vec![
-        ("What was asked", whole(figures)),
-        ("How long it took, in milliseconds from when it was due, all tries included", latency(figures)),
-        ("First tries that failed, by what was broken, and tried again", slips(figures)),
-        ("What must never happen", broken_laws(figures)),
-        ("What was refused, and had to be", refused(figures)),
-        ("Memory, in MiB", memory(figures)),
+        ("Load", whole(figures)),
+        ("Latency in milliseconds, from the scheduled time, with retries", latency(figures)),
+        ("Failed first attempts, by fault", slips(figures)),
+        ("Forbidden outcomes", broken_laws(figures)),
+        ("Expected rejections", refused(figures)),
+        ("Memory in MiB", memory(figures)),
     ]
 }
 
@@ -65,15 +65,15 @@ pub(super) fn write(folder: &Path, figures: &Figures) -> Result<()> {
 
 fn page(figures: &Figures) -> String {
     let about = &figures.about;
-    let mut page = String::from("# A soak, and what came of it\n\n");
+    let mut page = String::from("# Soak test report\n\n");
     // Writing to a string does not fail.
     let _ = writeln!(
         page,
-        "Written by `cargo xtask soak`; [the guide](../guides/soak.md) says what it does and how to read this.\n"
+        "`cargo xtask soak` wrote this page. [The guide](../guides/soak.md) describes the test and how to read the figures.\n"
     );
     let _ = writeln!(
         page,
-        "{:.0} minutes, {} visits a second, {COUNT} replicas ({} build) on {}, seed {}, commit {}, on {}.\n",
+        "{:.0} minutes, {} visits per second, {COUNT} replicas ({} build) on {}, seed {}, commit {}, on {}.\n",
         about.seconds / 60.0,
         about.rate,
         about.build,
@@ -87,7 +87,7 @@ fn page(figures: &Figures) -> String {
         let _ = writeln!(page, "## {about}\n\n{}", table.to_markdown());
     }
     if !figures.complaints.is_empty() {
-        let _ = writeln!(page, "## What went wrong\n");
+        let _ = writeln!(page, "## Failures\n");
         for complaint in &figures.complaints {
             let _ = writeln!(page, "- `{}`", complaint.replace('`', "'"));
         }
@@ -96,17 +96,17 @@ fn page(figures: &Figures) -> String {
 }
 
 fn whole(figures: &Figures) -> Table {
-    let mut table = Table::new(["", ""]);
+    let mut table = Table::new(["item", "count"]);
     let mut row = |name: &str, value: u64| table.row([name.into(), value.to_string()]);
     for (kind, count) in &figures.visits {
         row(kind.name(), *count);
     }
     row("requests answered", figures.requests);
-    row("of those, not at the first try", figures.retried);
-    row("visits that began late", figures.late);
+    row("requests that needed a retry", figures.retried);
+    row("visits that started late", figures.late);
     row("rows of result sets compared", figures.rows);
     row("effects in the ledger", figures.effects.all);
-    row("of which nobody knew, and said so", figures.effects.unknown);
+    row("effects with an unknown outcome, reported as such", figures.effects.unknown);
     row("batches of spans sent", figures.spans);
     for (fault, count) in &figures.faults {
         row(fault.name(), *count);
@@ -115,7 +115,7 @@ fn whole(figures: &Figures) -> Table {
 }
 
 fn latency(figures: &Figures) -> Table {
-    let mut table = Table::new(["", "requests", "p50", "p99", "p99.9"]);
+    let mut table = Table::new(["requests of", "count", "p50", "p99", "p99.9"]);
     let ms = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.1}"));
     for row in &figures.latency {
         table.row([row.of.into(), row.requests.to_string(), ms(row.p50), ms(row.p99), ms(row.p999)]);
@@ -124,21 +124,21 @@ fn latency(figures: &Figures) -> Table {
 }
 
 fn slips(figures: &Figures) -> Table {
-    let header: Vec<&str> = std::iter::once("").chain(Slip::ALL.map(Slip::name)).collect();
+    let header: Vec<&str> = std::iter::once("fault").chain(Slip::ALL.map(Slip::name)).collect();
     let mut table = Table::of(&header);
     for during in Fault::ALL.map(Some).into_iter().chain([None]) {
         let count = |slip: Slip| {
             let found = figures.slips.iter().find(|it| it.slip == slip && it.during == during);
             found.map_or(0, |it| it.count).to_string()
         };
-        let name = during.map_or("nothing", Fault::name).to_owned();
+        let name = during.map_or("no fault", Fault::name).to_owned();
         table.push(std::iter::once(name).chain(Slip::ALL.map(count)).collect());
     }
     table
 }
 
 fn broken_laws(figures: &Figures) -> Table {
-    let mut table = Table::new(["", "times"]);
+    let mut table = Table::new(["outcome", "count"]);
     for never in Never::ALL {
         let count = figures.broken_laws.get(&never).copied().unwrap_or_default();
         table.row([never.name().into(), count.to_string()]);
@@ -147,7 +147,7 @@ fn broken_laws(figures: &Figures) -> Table {
 }
 
 fn refused(figures: &Figures) -> Table {
-    let mut table = Table::new(["", "times"]);
+    let mut table = Table::new(["request", "count"]);
     for (what, count) in &figures.refused {
         table.row([(*what).into(), count.to_string()]);
     }
@@ -155,13 +155,13 @@ fn refused(figures: &Figures) -> Table {
 }
 
 fn memory(figures: &Figures) -> Table {
-    let mut table = Table::new(["", "from s", "to s", "at first", "at last", "growth %"]);
+    let mut table = Table::new(["process", "from s", "to s", "first", "last", "growth %"]);
     let Some(memory) = &figures.memory else { return table };
     let lives = memory.eldest.iter().chain(&memory.lives);
     for (number, life) in lives.enumerate() {
         let is_eldest = number == 0 && memory.eldest.is_some();
         let name = if is_eldest {
-            "never killed, last three quarters".into()
+            "replica that was never killed, last three quarters".into()
         } else {
             format!("replica {}", life.replica)
         };
@@ -182,7 +182,7 @@ fn memory(figures: &Figures) -> Table {
     let eldest = || figures.samples.iter().filter_map(|sample| sample.replicas[ELDEST]);
     if let (Some(first), Some(last)) = (eldest().next(), eldest().next_back()) {
         table.row([
-            "never killed, first and last look".into(),
+            "replica that was never killed, first and last sample".into(),
             format!("{:.0}", first.at),
             format!("{:.0}", last.at),
             format!("{:.1}", first.rss_mib),

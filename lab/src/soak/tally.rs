@@ -68,10 +68,10 @@ impl Never {
         match self {
             Self::Wrong => "wrong answer",
             Self::Lost => "run, task or set lost",
-            Self::Effects => "effect twice, or missing",
-            Self::Foreign => "somebody else's opened",
-            Self::Accepted => "hostile call not refused rightly",
-            Self::Unprovoked => "failure while nothing was broken",
+            Self::Effects => "effect twice or missing",
+            Self::Foreign => "data of another caller opened",
+            Self::Accepted => "hostile call not rejected correctly",
+            Self::Unprovoked => "failure without a fault",
         }
     }
 }

@@ -10,50 +10,50 @@ use crate::source::tree::Tree;
 
 /// The names that sources call it by, the code, and when it is sent.
 const CODES: [(&[&str], i32, &str); 12] = [
-    (&["PARSE_ERROR"], -32700, "What came is not JSON."),
+    (&["PARSE_ERROR"], -32700, "The message is not JSON."),
     (
         &["INVALID_REQUEST", "invalid_request"],
         -32600,
-        "It is JSON and no message; or the caller may not do this, and `data.scope` says what it takes.",
+        "The JSON is not a valid message. Or the caller lacks a scope, which `data.scope` names.",
     ),
     (
         &["METHOD_NOT_FOUND", "method_not_found"],
         -32601,
-        "Nobody serves this method; a host answers so to what it has not declared.",
+        "The method is not supported. A host returns this for capabilities that it has not declared.",
     ),
     (
         &["INVALID_PARAMS", "invalid_params"],
         -32602,
-        "The parameters do not fit: an unknown tool, prompt, task or cursor, a `requestState` that cannot be opened, arguments that are none.",
+        "The parameters are invalid: an unknown tool, prompt, task or cursor, a `requestState` that cannot be opened, invalid arguments.",
     ),
-    (&["INTERNAL_ERROR", "internal_error"], -32603, "The server is at fault; its log says more."),
+    (&["INTERNAL_ERROR", "internal_error"], -32603, "An internal error. The server's log has the details."),
     (
         &["TOO_MUCH", "TRANSPORT_ERROR"],
         -32000,
-        "Refused because of a limit: `data` says which, and when to come again. From a transport: too many requests are open on one connection; or it was lost, and the request may have been carried out.",
+        "Rejected because of a limit. `data` names the limit and has the time to wait. From a transport: too many requests are open on one connection, or the connection was lost and the outcome of the request is unknown.",
     ),
-    (&["NOT_FOUND", "RESOURCE_NOT_FOUND", "resource_not_found"], -32002, "There is no such resource."),
+    (&["NOT_FOUND", "RESOURCE_NOT_FOUND", "resource_not_found"], -32002, "The resource does not exist."),
     (
         &["HEADER_MISMATCH"],
         -32020,
-        "The headers and the body of a request disagree, on 2026-07-28. A host that is told so asks for the tools again and calls once more.",
+        "On 2026-07-28, the headers and the body of a request differ. A host then lists the tools again and repeats the call once.",
     ),
     (
         &["MISSING_REQUIRED_CLIENT_CAPABILITY", "missing_required_client_capability"],
         -32021,
-        "The tool would have to ask what the client has not declared, on 2026-07-28: `data.requiredCapabilities` names it.",
+        "On 2026-07-28, the tool needs a capability that the client has not declared. `data.requiredCapabilities` names it.",
     ),
     (
         &["UNSUPPORTED_PROTOCOL_VERSION", "unsupported_protocol_version"],
         -32022,
-        "The request is of a revision that is not spoken here: `data.supported` has those that are.",
+        "The server does not support the protocol revision of the request. `data.supported` lists the supported ones.",
     ),
     (
         &["URL_ELICITATION_REQUIRED", "PAGES_REQUIRED"],
         -32042,
-        "The person must visit pages first, on 2025-11-25: `data.elicitations` names them. A host shows them and calls again.",
+        "On 2025-11-25, the user must visit web pages first. `data.elicitations` lists them. A host shows them and calls again.",
     ),
-    (&["REFUSED"], -1, "A host's answer to a sample that was refused."),
+    (&["REFUSED"], -1, "A host's response to a sampling request that the user rejected."),
 ];
 
 /// What makes an error without saying which.
@@ -71,7 +71,7 @@ pub(super) fn section(trees: &[&Tree]) -> Result<String> {
         unknown.join(", ")
     );
     let mut page = String::from(
-        "\n## JSON-RPC codes\n\nErrors of a tool are answers with `isError`, for the model to read. These are the ones that are not.\n\n| code | when |\n|---|---|\n",
+        "\n## JSON-RPC codes\n\nAn error of a tool is a result with `isError`, which the model reads. All other errors have one of these codes.\n\n| code | meaning |\n|---|---|\n",
     );
     for (names, code, when) in CODES {
         ensure!(

@@ -13,9 +13,9 @@ use crate::source::tree::{Place, Tree, homes};
 pub(super) const HEAD: &str = "\
 # Configuration
 
-Everything that can be set in code, crate by crate, with the default its documents state and their first sentence.
-A field `x` is set with `with_x`, or assigned to where there is no such method; what stands with brackets is a method.
-The features in brackets are those it needs.
+This page lists all settings of each crate, with their default and the first sentence of their documentation.
+Set a field `x` with `with_x`, or assign it if this method does not exist. A name with parentheses is a method.
+The features in square brackets are required.
 ";
 
 /// What ends in one of these is there to be set.
@@ -120,7 +120,7 @@ fn table(settings: &Settings<'_>, types: &mut String) -> String {
     let needs = bracketed(needs);
     let what = paragraph(&docs(&item.attrs));
     format!(
-        "\n### `{path}`{needs}\n\n{what}\n\n| setting | type | default | what |\n|---|---|---|---|\n{rows}"
+        "\n### `{path}`{needs}\n\n{what}\n\n| setting | type | default | description |\n|---|---|---|---|\n{rows}"
     )
 }
 
@@ -155,8 +155,10 @@ fn choices(tree: &Tree, types: &str) -> Vec<String> {
 }
 
 fn choice(path: &str, item: &ItemEnum) -> String {
-    let mut page =
-        format!("\n### `{path}`\n\n{}\n\n| value | what |\n|---|---|\n", paragraph(&docs(&item.attrs)));
+    let mut page = format!(
+        "\n### `{path}`\n\n{}\n\n| value | description |\n|---|---|\n",
+        paragraph(&docs(&item.attrs))
+    );
     for variant in item.variants.iter().filter(|it| !is_hidden(&it.attrs)) {
         let is_default =
             if crate::source::attributes::has(&variant.attrs, "default") { " (the default)" } else { "" };

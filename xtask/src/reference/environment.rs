@@ -12,9 +12,9 @@ use crate::source::tree::Tree;
 
 /// What the command reads without a flag for it.
 const READ: [(&str, &str); 3] = [
-    ("NO_COLOR", "Set, the command uses no colours."),
-    ("TERM", "`dumb`, or not set: no board is drawn and no screen cleared."),
-    ("PATH", "Where the programs of servers are looked for."),
+    ("NO_COLOR", "If it is set, the CLI uses no colours."),
+    ("TERM", "If it is `dumb` or not set, the CLI draws no board and does not clear the screen."),
+    ("PATH", "The folders in which the CLI searches for the programs of servers."),
 ];
 /// The keys of models; their names are those that the providers' own tools use.
 const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"];
@@ -22,14 +22,17 @@ const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"
 /// The variables that the command and the deployed example read.
 pub(super) fn section(command: &Tree, deployed: &Tree) -> Result<String> {
     let mut page = String::from(
-        "\n## Environment variables\n\nThe libraries read none.\n\n### The command `antiphon`\n\n| variable | what |\n|---|---|\n",
+        "\n## Environment variables\n\nThe libraries read no environment variables.\n\n### The `antiphon` CLI\n\n| variable | description |\n|---|---|\n",
     );
     let flags = flags(command);
     for (variable, what) in &flags {
         writeln!(page, "| `{variable}` | {what} |")?;
     }
     let keys = KEYS.map(|it| format!("`{it}`")).join(", ");
-    writeln!(page, "| {keys} | The key of a model's provider, where `--model-key-env` names no other. |")?;
+    writeln!(
+        page,
+        "| {keys} | The API key of a model provider, unless `--model-key-env` names another variable. |"
+    )?;
     let sources: String = command.items().map(|(_, item)| text(item)).collect();
     for (variable, what) in READ {
         ensure!(
@@ -53,7 +56,7 @@ pub(super) fn section(command: &Tree, deployed: &Tree) -> Result<String> {
         unknown.is_empty(),
         "say in xtask/src/reference/environment.rs what the command reads {unknown:?} for"
     );
-    page.push_str("\n### The example `deployed`\n\n| variable | default | what |\n|---|---|---|\n");
+    page.push_str("\n### The example `deployed`\n\n| variable | default | description |\n|---|---|---|\n");
     page.push_str(&settings(deployed)?);
     Ok(page)
 }

@@ -13,8 +13,8 @@ use crate::source::tree::{Place, Tree, homes};
 pub(super) const HEAD: &str = "\
 # Errors
 
-The public errors of every crate: what each means and what to do about it, and how it reads.
-Names in braces are filled in. An error says its own level only; what it came from is its `source()`.
+This page lists the public errors of every crate, with their meaning, their cause or fix, and their message.
+A name in braces stands for a value. A message describes one level only. The cause is its `source()`.
 ";
 
 /// Words by which variants are known elsewhere, by the functions that say them.
@@ -37,7 +37,7 @@ pub(super) fn section(name: &str, tree: &Tree) -> String {
                 section.push_str(&table(path, it, words.get(&place)));
             }
             Item::Struct(it) if is_error => {
-                let says = first_text(&it.attrs, "error").map(|it| format!("\n\nIt reads: `{it}`."));
+                let says = first_text(&it.attrs, "error").map(|it| format!("\n\nMessage: `{it}`"));
                 let what = paragraph(&docs(&it.attrs));
                 // Writing to a string does not fail.
                 let _ = write!(section, "\n### `{path}`\n\n{what}{}\n", says.unwrap_or_default());
@@ -93,10 +93,9 @@ fn table(path: &str, item: &ItemEnum, words: Option<&BTreeMap<String, String>>) 
     let shown: Vec<_> = item.variants.iter().filter(|it| !is_hidden(&it.attrs)).collect();
     let reads = shown.iter().any(|it| first_text(&it.attrs, "error").is_some());
     let words = words.filter(|it| !it.is_empty());
-    let mut page =
-        format!("\n### `{path}`\n\n{}\n\n| variant | what it means |", paragraph(&docs(&item.attrs)));
-    page.push_str(if words.is_some() { " word |" } else { "" });
-    page.push_str(if reads { " how it reads |" } else { "" });
+    let mut page = format!("\n### `{path}`\n\n{}\n\n| variant | meaning |", paragraph(&docs(&item.attrs)));
+    page.push_str(if words.is_some() { " code |" } else { "" });
+    page.push_str(if reads { " message |" } else { "" });
     page.push_str("\n|---|---|");
     page.push_str(&"---|".repeat(usize::from(words.is_some()) + usize::from(reads)));
     page.push('\n');
@@ -108,7 +107,7 @@ fn table(path: &str, item: &ItemEnum, words: Option<&BTreeMap<String, String>>) 
         }
         if reads {
             let text = first_text(&variant.attrs, "error").map(|it| it.replace('`', "'"));
-            cells.push(quoted(text, "as what it came from"));
+            cells.push(quoted(text, "the message of its source"));
         }
         let cells: Vec<String> = cells.iter().map(|it| it.replace('|', "\\|")).collect();
         let _ = writeln!(page, "| {} |", cells.join(" | "));
@@ -127,7 +126,7 @@ pub(super) fn exit_codes(command: &Tree) -> Result<String> {
     });
     let help = help.filter(|it| it.starts_with("Exit codes:"));
     let help = help.context("the command no longer says its exit codes in a constant `HELP`")?;
-    let mut page = String::from("\n## Exit codes of `antiphon`\n\n| code | meaning |\n|---|---|\n");
+    let mut page = String::from("\n## Exit codes of the `antiphon` CLI\n\n| code | meaning |\n|---|---|\n");
     for line in help.lines().skip(1) {
         let (code, meaning) = line.trim().split_once(' ').unwrap_or_default();
         writeln!(page, "| {code} | {} |", meaning.trim())?;
@@ -155,7 +154,10 @@ mod tests {
             section.contains("| `Gone` | It is gone: ask again. | `gone` | `'{key}' is gone` |\n"),
             "{section}"
         );
-        assert!(section.contains("| `Below` | Below. | `below` | as what it came from |\n"), "{section}");
+        assert!(
+            section.contains("| `Below` | Below. | `below` | the message of its source |\n"),
+            "{section}"
+        );
         assert!(!section.contains("Unrelated"), "{section}");
     }
 

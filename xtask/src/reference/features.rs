@@ -12,9 +12,9 @@ use crate::project::Project;
 const HEAD: &str = "\
 # Features
 
-What each crate can be built with, from its `Cargo.toml`.
-All of them only add: a program that turns one on loses nothing.
-*Brings* names other crates, features of the same crate, and features of other crates as `crate/feature`.
+This page lists the Cargo features of each crate.
+Features are additive: a feature removes nothing.
+*Enables* lists other crates, features of the same crate, and features of other crates as `crate/feature`.
 ";
 
 /// The page.
@@ -46,9 +46,9 @@ fn section(name: &str, manifest: &str) -> Result<String> {
         writeln!(rows, "| `{feature}` | {is_default} | {what} | {} |", brings.join(", "))?;
     }
     if rows.is_empty() {
-        section.push_str("None.\n");
+        section.push_str("This crate has no features.\n");
     } else {
-        write!(section, "| feature | default | what it gives | brings |\n|---|---|---|---|\n{rows}")?;
+        write!(section, "| feature | default | description | enables |\n|---|---|---|---|\n{rows}")?;
     }
     Ok(section)
 }

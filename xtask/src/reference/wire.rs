@@ -15,20 +15,20 @@ use crate::source::item::text;
 use crate::source::tree::{Tree, homes};
 
 const HEAD: &str = "\
-# On the wire
+# Protocol extensions
 
-What Antiphon adds to MCP. A peer that knows none of it loses nothing but what it is for.
+This page lists the names that Antiphon adds to MCP. They are optional: a peer that does not support them can ignore them.
 ";
 
 /// Methods for tasks of 2025-11-25, which the SDK does not know: they never leave the process under these names, unless a
 /// client uses them by itself.
 const METHODS: [(&str, &str); 6] = [
-    ("antiphon/tasks/call", "`tools/call` with `task`: a call that is to be a task."),
-    ("antiphon/tasks/get", "`tasks/get`: what a task is doing."),
-    ("antiphon/tasks/cancel", "`tasks/cancel`."),
-    ("antiphon/tasks/list", "`tasks/list`: a caller's own."),
-    ("antiphon/tasks/result", "`tasks/result`: waits for a task, and meanwhile asks what it asks."),
-    ("antiphon/tools/list", "`tools/list`, whose tools say in `execution` whether they can be tasks."),
+    ("antiphon/tasks/call", "`tools/call` with `task`: runs a call as a task."),
+    ("antiphon/tasks/get", "`tasks/get`: returns the status of a task."),
+    ("antiphon/tasks/cancel", "`tasks/cancel`: cancels a task."),
+    ("antiphon/tasks/list", "`tasks/list`: lists the caller's tasks."),
+    ("antiphon/tasks/result", "`tasks/result`: waits for a task, and sends its questions to the client."),
+    ("antiphon/tools/list", "`tools/list`: lists tools, with their task support in `execution`."),
 ];
 
 /// Where private constants are told of.
@@ -36,18 +36,18 @@ const TOLD: [(&str, &str); 1] = [("antiphon/trace", "`antiphon::ServerBuilder::w
 
 /// Routes beside those of result sets.
 const ROUTES: [(&str, &str, &str); 9] = [
-    ("GET", "/livez", "Whether the process can answer at all."),
-    ("GET", "/readyz", "Whether it can be sent work."),
-    ("GET", "/metrics", "Figures, as Prometheus reads them."),
-    ("GET", "/runs", "Operators: the runs there are."),
-    ("GET", "/runs/{owner}/{id}", "Operators: one run, with its timeline and no values."),
-    ("DELETE", "/runs/{owner}/{id}", "Operators: removes a run that has ended."),
-    ("POST", "/runs/{owner}/{id}/retry", "Operators: has a run tried again."),
+    ("GET", "/livez", "Liveness: returns 200 while the process runs."),
+    ("GET", "/readyz", "Readiness: returns 200 if the replica accepts requests."),
+    ("GET", "/metrics", "Metrics in the format of Prometheus."),
+    ("GET", "/runs", "Operators: lists the runs."),
+    ("GET", "/runs/{owner}/{id}", "Operators: shows one run with its timeline, without values."),
+    ("DELETE", "/runs/{owner}/{id}", "Operators: deletes a finished run."),
+    ("POST", "/runs/{owner}/{id}/retry", "Operators: retries a run."),
     ("POST", "/runs/{owner}/{id}/cancel", "Operators: cancels a run."),
     (
         "GET",
         "/.well-known/oauth-protected-resource",
-        "What the server says of itself as a protected resource (RFC 9728), before the path of its endpoint.",
+        "The protected resource metadata (RFC 9728). The path of the endpoint follows.",
     ),
 ];
 
@@ -69,28 +69,28 @@ pub(super) fn page(project: &Project, trees: &[&Tree]) -> Result<String> {
     let names = names(trees);
     complete(trees, &names)?;
     let mut page = HEAD.to_owned();
-    page.push_str("\n## Keys in `_meta`, and resources\n\n| name | what | told in |\n|---|---|---|\n");
+    page.push_str("\n## Keys in `_meta`, and resources\n\n| name | description | see |\n|---|---|---|\n");
     for (value, name) in &names {
         if !value.starts_with("antiphon/") && !value.starts_with("ui://") {
             continue;
         }
         writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
     }
-    page.push_str("\n## Methods\n\nOf tasks of 2025-11-25, between our own layer and the SDK, which does not know them; `antiphon_transport::legacy_tasks` says more.\n\n| method | on the wire |\n|---|---|\n");
+    page.push_str("\n## Methods\n\nThe SDK does not support the tasks of 2025-11-25. A layer of Antiphon renames their methods before the SDK parses them. See `antiphon_transport::legacy_tasks`.\n\n| method | method on the wire |\n|---|---|\n");
     for (method, what) in METHODS {
         writeln!(page, "| `{method}` | {what} |")?;
     }
-    page.push_str("\n## Headers\n\n| header | what | told in |\n|---|---|---|\n");
+    page.push_str("\n## Headers\n\n| header | description | see |\n|---|---|---|\n");
     for (value, name) in names.iter().filter(|(value, _)| value.starts_with("antiphon-")) {
         writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
     }
-    page.push_str("\n## Routes\n\nBelow wherever you mount them.\n\n| route | what |\n|---|---|\n");
+    page.push_str("\n## Routes\n\nThe paths are relative to the path where you mount the router.\n\n| route | description |\n|---|---|\n");
     for (method, route, what) in ROUTES {
         writeln!(page, "| `{method} {route}` | {what} |")?;
     }
-    page.push_str("\nOf result sets; their bodies are in `crates/antiphon-results/openapi.json`, which a server also gives out:\n\n| route | what |\n|---|---|\n");
+    page.push_str("\nThe routes of result sets are relative to their base URL. `crates/antiphon-results/openapi.json` describes their bodies, and a server also returns this document:\n\n| route | description |\n|---|---|\n");
     page.push_str(&of_results(&project.root)?);
-    page.push_str("\n## Other names\n\n| name | what | in code |\n|---|---|---|\n");
+    page.push_str("\n## Other names\n\n| name | description | in code |\n|---|---|---|\n");
     for constant in OTHERS {
         let name = names
             .values()

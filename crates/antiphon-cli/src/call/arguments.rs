@@ -1,4 +1,4 @@
-//! The arguments of a call: as JSON, as flags, or asked for.
+//! Collects the arguments of a call from JSON, from flags and from a form.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::{
     stdin,
 };
 
-/// What `--arguments` says: JSON, `@file`, or `-` for standard input.
+/// Reads the value of `--arguments`: JSON, `@file`, or `-` for standard input.
 pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
     let text = match said {
         None => return Ok(Map::new()),
@@ -32,8 +32,13 @@ pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
     }
 }
 
-/// Asks for what is missing, if somebody is there; with `all`, for everything that was not given. None: they would
-/// rather not.
+/// Asks the user for the missing arguments. With `all`, asks for every argument that was not given.
+///
+/// Returns `None` if the user cancels the form.
+///
+/// # Errors
+///
+/// Returns `Misused` if an argument is missing or `all` is set, and there is no terminal.
 pub(super) async fn complete(
     person: &Person,
     tool: &str,

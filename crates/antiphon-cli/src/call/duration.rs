@@ -1,8 +1,8 @@
-//! Times, as people write them.
+//! Parses durations as users write them.
 
 use std::time::Duration;
 
-/// `500ms`, `30s`, `5m`, `2h`; a bare number is seconds.
+/// Parses `500ms`, `30s`, `5m` or `2h`. A number without a unit is in seconds.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "write a time like 500ms, 30s, 5m or 2h".to_owned();
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());

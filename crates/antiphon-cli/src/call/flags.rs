@@ -1,4 +1,4 @@
-//! The flags of a tool, made from the schema of its arguments.
+//! Creates the flags of a tool from the schema of its arguments.
 
 use std::collections::BTreeSet;
 
@@ -18,30 +18,30 @@ use crate::{
     print::clean,
 };
 
-/// A field of a tool's arguments, and the flag it is given with; none if its name cannot be one.
+/// A field of a tool's arguments and its flag. `name` is `None` if the field's name cannot be a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag {
     pub(crate) field: Field,
     pub(crate) name: Option<String>,
 }
 
-/// What the words after the tool say.
+/// The parsed words after the tool's name.
 pub(super) enum Words {
-    /// Arguments, and what they say to us.
+    /// The tool's arguments, and the options of the CLI.
     Call(Map<String, Value>, After),
-    /// They ask for help, which is here.
+    /// The help text, because the words contain `--help`.
     Help(String),
 }
 
 impl Flag {
-    /// The flags of a tool.
+    /// Returns the flags of a tool.
     pub(crate) fn all(tool: &Tool) -> Vec<Self> {
         let fields = Field::all(&Value::Object((*tool.input_schema).clone()));
         let mut names = BTreeSet::new();
         let mut flags = Vec::new();
         for field in fields {
             let exact = field.name();
-            // `dry_run` and `dryRun` are `--dry-run`; if a tool has both, the second is as it is written.
+            // `dry_run` and `dryRun` both become `--dry-run`. If a tool has both, the second flag has the exact name.
             let name =
                 [kebab(&exact), exact].into_iter().find(|name| is_flag(name) && names.insert(name.clone()));
             flags.push(Self { field, name });
@@ -49,7 +49,7 @@ impl Flag {
         flags
     }
 
-    /// How it is written, with an example of what goes with it.
+    /// Returns the flag with a placeholder for its value, or `None` if the field has no flag.
     pub(crate) fn usage(&self) -> Option<String> {
         let name = self.name.as_ref()?;
         let more = if matches!(self.field.kind, Kind::List { .. }) { " …" } else { "" };
@@ -84,10 +84,10 @@ impl Flag {
         if help.is_empty() && !matches!(kind, Kind::Choice(_)) {
             help = format!("[{}]", kind.describe());
         }
-        // No flag of a tool's, nor of ours, is a digit: `-5` is always a value.
+        // No flag of a tool or of the CLI is a digit, so `-5` is always a value.
         arg = arg.help(help).allow_negative_numbers(true);
         Some(match kind {
-            // Nothing but flags follows a tool, so a word after this one can only be its value.
+            // Only flags follow a tool, so a word after this flag can only be its value.
             Kind::Boolean => arg.num_args(0..=1).default_missing_value("true").value_parser(parser(kind)),
             Kind::List { of, .. } => arg.action(ArgAction::Append).value_parser(parser(of)),
             kind => arg.value_parser(parser(kind)),
@@ -95,7 +95,7 @@ impl Flag {
     }
 }
 
-/// Reads the words after the tool. What they say of arguments is put over `arguments`.
+/// Parses the words after the tool. Their values override those in `arguments`.
 pub(super) fn parse(
     server: &str,
     tool: &Tool,
@@ -149,7 +149,8 @@ fn command(server: &str, tool: &Tool, flags: &[Flag]) -> Command {
         let note = format!("Only with --arguments: {}", unnamed.join(", "));
         command = command.after_help(note);
     }
-    // Ours, where the tool has none of the same name; the others stay reachable before the tool.
+    // If an option of the CLI has the name of a tool's flag, it gets a hidden name here. It still works before the
+    // tool.
     for ours in After::augment_args(Command::new("ours")).get_arguments() {
         let mut ours = ours.clone().help_heading("Options");
         if ours.get_long().is_some_and(|long| names.contains(long)) {
@@ -168,7 +169,7 @@ fn command(server: &str, tool: &Tool, flags: &[Flag]) -> Command {
     command
 }
 
-/// The id of a tool's flag. No flag of ours has a space in its id.
+/// Returns the clap ID of a tool's flag. No option of the CLI has a space in its ID.
 fn id(name: &str) -> String {
     format!("argument {name}")
 }
@@ -187,7 +188,7 @@ fn parser(kind: &Kind) -> ValueParser {
     ValueParser::from(move |text: &str| check(&kind, text))
 }
 
-/// What clap found, without its own `error:`, and with where our flags go.
+/// Converts an error of clap: removes its `error:`, and says where a misplaced option belongs.
 fn misused(error: &clap::Error, words: &[String]) -> Misused {
     let text = error.render().to_string();
     let text = text.trim_start_matches("error: ").trim_end();

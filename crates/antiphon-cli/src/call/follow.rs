@@ -1,4 +1,4 @@
-//! Makes a call, and follows the task it may become.
+//! Makes a call, and follows its task if the call becomes one.
 
 use std::{pin::pin, time::Duration};
 
@@ -13,23 +13,23 @@ use serde_json::Value;
 
 use crate::{person::Person, print::clean, target::Target};
 
-/// A call to be made.
+/// Parameters of a call.
 pub(super) struct Making<'a> {
     pub(super) server: &'a Target,
     pub(super) tool: &'a Tool,
     pub(super) arguments: Value,
-    /// Whether it should be a task.
+    /// Whether to run the call as a task.
     pub(super) as_task: bool,
-    /// Whether nobody waits for it.
+    /// Whether to return the task's ID without waiting for the result.
     pub(super) detach: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) log_level: Option<&'static str>,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 pub(super) enum Ended {
     Result(Box<CallToolResult>),
-    /// The task goes on, and this is its id.
+    /// The task is still running, and this is its ID.
     Detached(String),
 }
 
@@ -53,7 +53,8 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
     call = call.progress(move |progress| listener.terminal().screen.progress(&progress));
     person.terminal().screen.status_quietly(&format!("calling {}", tool.name));
     let only_as_task = task_support(tool) == Some("required");
-    // On 2026-07-28 the server decides; there, and where there is no other way, it is better to have the task in hand.
+    // On 2026-07-28 the server decides whether a call becomes a task, and some tools require tasks. In both cases,
+    // `as_task` returns a handle that works with and without a task.
     if !(as_task || modern || only_as_task) {
         return Ok(Ended::Result(Box::new(call.await?)));
     }
@@ -69,7 +70,7 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
     follow(person, server, &handle).await.map(|result| Ended::Result(Box::new(result)))
 }
 
-/// Follows a task to its end. If it is left before, says how to pick it up again.
+/// Follows a task until it ends. If the CLI stops before that, prints the command that continues.
 pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle) -> Result<CallToolResult> {
     let Some(id) = handle.id() else { return Ok(handle.wait().await?) };
     let mut left = Left { person, server, id, goes_on: true };
@@ -81,7 +82,7 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
             result = &mut ended => break result,
             update = updates.next(), if more => match update {
                 Some(Ok(info)) => person.terminal().screen.status(&describe(&info)),
-                // What is wrong with it, `wait` says as well.
+                // `wait` returns the same error.
                 Some(Err(_)) | None => more = false,
             },
         }
@@ -98,13 +99,13 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
     Ok(result?)
 }
 
-/// Whether calls of a tool can be tasks, in the words of 2025-11-25: `required` or `optional`. The SDK does not know
-/// where that revision says so; the host keeps it in `_meta`.
+/// Returns the task support of a tool in the terms of 2025-11-25: `required` or `optional`. The SDK does not read
+/// that field, so the host copies it to `_meta`.
 pub(crate) fn task_support(tool: &Tool) -> Option<&str> {
     tool.meta.as_ref()?.get("antiphon/execution")?["taskSupport"].as_str()
 }
 
-/// How far a task has come, in words.
+/// Describes the status of a task in words.
 pub(crate) fn describe(info: &TaskInfo) -> String {
     let status = status(info.status);
     match info.message.as_deref().filter(|message| !message.is_empty()) {
@@ -124,7 +125,7 @@ pub(crate) fn status(status: TaskStatus) -> &'static str {
     }
 }
 
-/// Says how to pick a task up again that is left while it goes on.
+/// Prints how to continue when the CLI stops following a running task.
 struct Left<'a> {
     person: &'a Person,
     server: &'a Target,

@@ -1,4 +1,4 @@
-//! Images, audio and other files within results.
+//! Saves images, audio and other files of results.
 
 use std::{
     fs::{self, File},
@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// Keeps the files of a result in a folder, and says under which names. Nothing that is there is written over.
+/// Saves the files of a result in a folder and returns their paths. Does not overwrite existing files.
 pub(super) fn save_all(folder: &Path, tool: &str, content: &Value) -> Result<Vec<PathBuf>> {
     let mut saved = Vec::new();
     for block in content.as_array().into_iter().flatten() {
@@ -36,7 +36,7 @@ pub(crate) fn save(path: &Path, resource: &Value) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Writes a file under the first name that is free.
+/// Writes a file under the first free name.
 fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<PathBuf> {
     for number in 1..10_000 {
         let path = folder.join(format!("{name}-{number}.{extension}"));
@@ -52,7 +52,7 @@ fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<Pat
     bail!("{} is full of files named {name}", folder.display())
 }
 
-/// A tool's name as part of a file's: it comes from a server.
+/// Converts a tool's name to a safe part of a file name, because servers choose these names.
 fn safe(name: &str) -> String {
     let kept = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let name: String = kept.take(60).collect();
@@ -77,7 +77,7 @@ fn extension(kind: &str) -> &'static str {
     }
 }
 
-/// How large something in base64 is.
+/// Returns the decoded size of base64 data, as text.
 pub(super) fn size(data: &str) -> String {
     let bytes = data.trim_end_matches('=').len() * 3 / 4;
     match bytes {
@@ -87,7 +87,7 @@ pub(super) fn size(data: &str) -> String {
     }
 }
 
-/// Reads base64, of either alphabet, with or without padding.
+/// Decodes base64 of either alphabet, with or without padding.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0u32, 0u32);

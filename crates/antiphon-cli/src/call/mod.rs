@@ -30,14 +30,14 @@ use crate::{
     target::Target,
 };
 
-/// Call a tool, and answer what it asks.
+/// Call a tool and answer its questions.
 ///
-/// The tool's arguments are flags, made from its schema: `--name Ada --count 3 --dry-run --tag a --tag b
-/// --address.city Bern`. What is neither text, number, yes or no, nor a list of those is given as JSON.
-/// `antiphon call SERVER TOOL --help` shows the flags of a tool.
+/// The tool's arguments are flags that are made from its schema:
+/// `--name Ada --count 3 --dry-run --tag a --tag b --address.city Bern`. Pass a value as JSON if it is not text, a
+/// number, a boolean, or a list of those. `antiphon call SERVER TOOL --help` shows the flags of a tool.
 ///
-/// What follows TOOL is the tool's, first of all. Our own flags go before the server; those under `Options` are
-/// understood after the tool as well, unless the tool has one of the same name.
+/// Words after TOOL are first parsed as flags of the tool. Put flags of the CLI before the server. Flags under
+/// `Options` also work after the tool, unless the tool has a flag with the same name.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Call {
@@ -48,7 +48,7 @@ pub(crate) struct Call {
     words: Vec<String>,
     #[command(flatten)]
     options: Options,
-    /// How often the tool may ask before it is given up.
+    /// Stop after this many rounds of questions.
     #[arg(long, value_name = "N", default_value_t = 100, help_heading = "Questions")]
     rounds: u32,
     #[command(flatten)]
@@ -63,36 +63,36 @@ Examples:
   antiphon call --answers answers.json 'npx -y some-server' order
   antiphon call --detach reports yearly --year 2026";
 
-/// How a call is made.
+/// Options of a call.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Options {
-    /// The arguments as JSON: an object, `@file.json`, or `-` for standard input. Flags go over it.
+    /// Pass the arguments as JSON: an object, `@file.json`, or `-` for standard input. Flags override it.
     #[arg(long, value_name = "JSON")]
     arguments: Option<String>,
-    /// Ask for every argument that was not given, not only for those that are missing.
+    /// Ask for all arguments that you did not pass, not only for the required ones.
     #[arg(long)]
     form: bool,
-    /// Make it a task, say its id, and follow it.
+    /// Run the call as a task, print its ID, and wait for the result.
     #[arg(long)]
     task: bool,
-    /// Make it a task, print its id, and do not wait for it.
+    /// Run the call as a task, print its ID, and do not wait for the result.
     #[arg(long)]
     detach: bool,
-    /// How long each answer of the server may take, for example 500ms, 30s or 5m [default: without end].
+    /// Set the maximum time for each response of the server, for example 500ms, 30s or 5m [default: none].
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// Which lines of the server's log are shown: those at least as bad as this [default: info].
+    /// Show log messages of this severity or higher [default: info, or debug with --verbose].
     #[arg(long, value_enum, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
-    /// Where to keep images, audio and other files of the result.
+    /// Save images, audio and other files of the result in this folder.
     #[arg(long, value_name = "FOLDER")]
     save: Option<PathBuf>,
 }
 
-/// What is understood after the tool as well.
+/// Options that also work after the tool.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct After {
-    /// Print JSON, for programs to read.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -119,7 +119,7 @@ impl LogLevel {
 }
 
 impl Options {
-    /// What was said there, and otherwise here.
+    /// Merges two sets of options. Options in `there` override options in `self`.
     fn with(self, there: Self) -> Self {
         Self {
             arguments: there.arguments.or(self.arguments),
@@ -195,7 +195,7 @@ impl Call {
     }
 }
 
-/// What can be done here about an error of the tool's.
+/// Prints a hint if the tool failed because this host has no model.
 fn hint(error: &anyhow::Error) {
     let Some(HostError::Server { code: UNDECLARED, data: Some(data), .. }) = error.downcast_ref() else {
         return;
@@ -205,10 +205,10 @@ fn hint(error: &anyhow::Error) {
     }
 }
 
-/// The error of a tool that wants what this host has not declared.
+/// Error code for a tool that requires a capability which this host did not declare.
 const UNDECLARED: i32 = -32021;
 
-/// A tool by its name; if there is none, says which there are.
+/// Finds a tool by its name. If the tool does not exist, prints the names of the server's tools.
 pub(crate) async fn find(connection: &Connection, name: &str, server: &str) -> Result<Option<Tool>> {
     let tools = connection.tools().await?;
     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {

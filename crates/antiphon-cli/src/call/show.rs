@@ -1,4 +1,4 @@
-//! What a tool returned.
+//! Prints the result of a tool.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
     print::{self, clean, line, trimmed},
 };
 
-/// Prints what a tool returned: on standard output, or on standard error if it is an error.
+/// Prints the result of a tool to standard output. Without `json`, the text of a failed call goes to standard error.
 pub(crate) fn print_result(
     connection: &Connection,
     result: &CallToolResult,
@@ -63,11 +63,11 @@ fn hint(shown: usize, total: u64, url: Result<&str, &str>) -> String {
     clean(&format!("{shown} of {total} {rows}; {rest}"))
 }
 
-/// A result as text: its text; or its data, if it has no text.
+/// Returns the content blocks of a result as text, and its structured data if no block is text.
 fn text(result: &Value) -> String {
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let data = result.get("structuredContent").filter(|data| !data.is_null());
-    // Servers say their data once more as text, for those who know no data. It reads better as data.
+    // Servers repeat the structured data as text, for clients that do not read it. Formatted data is easier to read.
     let again = |block: &Value| {
         data.is_some()
             && block["text"].as_str().is_some_and(|text| serde_json::from_str(text).ok().as_ref() == data)
@@ -79,7 +79,7 @@ fn text(result: &Value) -> String {
     parts.into_iter().chain(data).collect::<Vec<_>>().join("\n")
 }
 
-/// A block of content, as a person reads it.
+/// Formats a content block for the user.
 pub(crate) fn block(block: &Value) -> String {
     let field = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     clean(&match block["type"].as_str() {
@@ -93,7 +93,7 @@ pub(crate) fn block(block: &Value) -> String {
     })
 }
 
-/// The contents of a resource, as a person reads it.
+/// Formats the contents of a resource for the user.
 pub(crate) fn resource(resource: &Value) -> String {
     match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => clean(text),
@@ -106,7 +106,7 @@ pub(crate) fn resource(resource: &Value) -> String {
     }
 }
 
-/// Rows as a table. Columns that were not declared are those of the first row.
+/// Formats rows as a table. If no columns are declared, uses those of the first row.
 fn table(columns: &[String], rows: &[&serde_json::Map<String, Value>]) -> String {
     let first = rows.first().map(|row| row.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let columns = if columns.is_empty() { &first } else { columns };

@@ -1,4 +1,4 @@
-//! A server, as `mcpServers` has it.
+//! A server definition in the `mcpServers` format.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{exit::Misused, secrets};
 
-/// A server, as `mcpServers` has it. What other hosts keep there besides is ignored.
+/// A server definition in the `mcpServers` format. Fields that only other hosts use are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Definition {
-    /// `stdio`, `http`, `sse` or `ws`; without it, a URL is streamable HTTP.
+    /// `stdio`, `http`, `sse` or `ws`. Only `sse` changes the transport of a URL. Without it, `ws://` and `wss://`
+    /// URLs use WebSocket, and all others use streamable HTTP.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,15 +29,15 @@ pub(crate) struct Definition {
     pub(crate) env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The revision to speak; ours alone.
+    /// The protocol revision to use. Other hosts do not have this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<String>,
-    /// Whether it is from a file of the working folder, which may be somebody else's.
+    /// Whether the definition is from a file of the working folder, which can be untrusted.
     #[serde(skip)]
     pub(crate) of_folder: bool,
 }
 
-/// How a server is reached.
+/// The transport of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     Http(&'a str),
@@ -75,7 +76,7 @@ impl Definition {
         })
     }
 
-    /// In one line, without its secrets.
+    /// Describes the server in one line, without its secrets.
     pub(crate) fn describe(&self) -> String {
         match (&self.url, &self.command) {
             (Some(url), _) => secrets::in_url(url),
@@ -86,7 +87,7 @@ impl Definition {
         }
     }
 
-    /// With `${NAME}` and `${NAME:-otherwise}` filled in from the environment, as other hosts do.
+    /// Returns a copy with `${NAME}` and `${NAME:-otherwise}` replaced from the environment, as other hosts do.
     pub(crate) fn expanded(&self) -> Result<Self> {
         let all = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, String>> {
             map.iter().map(|(name, value)| Ok((name.clone(), expand(value)?))).collect()
@@ -127,7 +128,7 @@ fn expand(text: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Whether one word can be a program: it has a path, or is found where programs are.
+/// Returns whether a word names a program: a path to a file, or a file in a folder of `PATH`.
 pub(crate) fn is_program(word: &str) -> bool {
     let found = |path: &std::path::Path| path.is_file();
     if word.contains(std::path::MAIN_SEPARATOR) {

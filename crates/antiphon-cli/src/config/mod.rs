@@ -1,11 +1,11 @@
-//! What the person has set up: which servers there are, which model answers.
+//! The user's configuration: the servers, and the model that answers sampling requests.
 //!
-//! In the platform's usual folder for configuration, or where `--config` says:
+//! The folder is the platform's configuration folder, or the one that `--config` names:
 //!
-//! - `config.toml`: written by hand, never by us.
-//! - `servers.json`: servers, in the `mcpServers` form that other hosts use. `antiphon connect` writes it.
+//! - `config.toml`: the user writes it, the CLI does not.
+//! - `servers.json`: servers in the `mcpServers` format, which other hosts use. `antiphon connect` writes it.
 //!
-//! And beside them the files that `read` in `config.toml` names, and `.mcp.json` in the working folder.
+//! The CLI also reads the files that `read` in `config.toml` names, and `.mcp.json` in the working folder.
 
 mod definition;
 mod model;
@@ -27,14 +27,14 @@ pub(crate) use self::{
 };
 use crate::print::clean;
 
-/// What the person has set up.
+/// The user's configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// The servers, by name.
     pub(crate) servers: BTreeMap<String, Definition>,
-    /// Who answers samples.
+    /// The model that answers sampling requests.
     pub(crate) model: ModelChoice,
-    /// The file each server is from.
+    /// The file that each server comes from.
     sources: BTreeMap<String, PathBuf>,
     folder: Option<PathBuf>,
 }
@@ -53,7 +53,7 @@ const SERVERS: &str = "servers.json";
 const OF_FOLDER: &str = ".mcp.json";
 
 impl Config {
-    /// Reads all there is. What is not there is not missed.
+    /// Reads all configuration files. A missing file is not an error.
     pub(crate) fn load(folder: Option<PathBuf>) -> Result<Self> {
         let usual =
             || directories::ProjectDirs::from("", "", "antiphon").map(|dirs| dirs.config_dir().to_owned());
@@ -66,8 +66,8 @@ impl Config {
             None => File::default(),
         };
         let mut config = Self { model: file.model, folder: Some(folder.clone()), ..Self::default() };
-        // The last one wins. The working folder comes first: it may be from somebody else, and must not run its own
-        // program under a name that the person gave to another.
+        // The last definition of a name wins. The working folder comes first because it can be untrusted: its program
+        // must not run under a name that the user gave to another server.
         config.read_folder(Path::new(OF_FOLDER));
         for path in file.read.iter().map(|path| at_home(path)) {
             config.read(&path)?;
@@ -85,8 +85,8 @@ impl Config {
         Ok(())
     }
 
-    /// Reads what the working folder brings along. It may be anybody's, so what is wrong with it stops nobody, and
-    /// none of its names may stand for an address or a program that a person would type.
+    /// Reads the servers of the working folder, which can be untrusted. An invalid file or entry causes a warning,
+    /// not an error. A name that looks like an address or a program is skipped.
     fn read_folder(&mut self, path: &Path) {
         let found = servers(path).unwrap_or_else(|error| {
             eprintln!("warning: {}", clean(&format!("{error:#}; it is passed over")));
@@ -111,18 +111,18 @@ impl Config {
         self.servers.insert(name, definition);
     }
 
-    /// The file a server is from.
+    /// Returns the file that a server comes from.
     pub(crate) fn source(&self, name: &str) -> Option<&Path> {
         self.sources.get(name).map(PathBuf::as_path)
     }
 
-    /// Whether a server is in the file that we write.
+    /// Returns whether a server is in the file that the CLI writes.
     pub(crate) fn keeps(&self, name: &str) -> bool {
         let own = self.folder.as_ref().map(|folder| folder.join(SERVERS));
         own.as_deref() == self.source(name) && own.is_some()
     }
 
-    /// Keeps a server under a name, or with `None` no longer, and says in which file.
+    /// Saves a server under a name, or deletes it if `definition` is `None`. Returns the path of the file.
     pub(crate) fn keep(&self, name: &str, definition: Option<&Definition>) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {
             bail!("this computer has no folder for configuration; name one with `--config`")
@@ -136,7 +136,7 @@ impl Config {
         };
         let is_object = |value: &Value| value.is_null() || value.is_object();
         if !is_object(&file) || file.get("mcpServers").is_some_and(|servers| !is_object(servers)) {
-            bail!("{} holds no `mcpServers`; mend it, or remove it", path.display());
+            bail!("{} has no `mcpServers`; fix the file, or delete it", path.display());
         }
         match definition {
             Some(definition) => file["mcpServers"][name] = json!(definition),
@@ -146,7 +146,7 @@ impl Config {
         }
         let unwritable = || format!("{} cannot be written", path.display());
         fs::create_dir_all(folder).with_context(unwritable)?;
-        // Whole or not at all: another program may read it at this moment.
+        // Replace the file atomically, because another program can read it at the same time.
         let new = folder.join(format!("{SERVERS}.new"));
         write(&new, &format!("{file:#}\n"))
             .and_then(|()| fs::rename(&new, &path))
@@ -155,7 +155,7 @@ impl Config {
     }
 }
 
-/// What a file in the `mcpServers` form holds.
+/// Reads the servers of a file in the `mcpServers` format.
 fn servers(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = text(path)? else { return Ok(Map::new()) };
     let mut file: Value =
@@ -166,13 +166,13 @@ fn servers(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// Whether a server can be called so: what looks like an address or a command would be taken for one.
+/// Returns whether a server can have this name. A name must not look like an address or a command.
 pub(crate) fn is_name(name: &str) -> bool {
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && !name.starts_with('-') && name.chars().all(good)
 }
 
-/// Writes a file that only the person may read: headers and environments have secrets.
+/// Writes a file that only the user can read, because headers and environment variables contain secrets.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
@@ -189,7 +189,7 @@ fn text(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// A path that may begin with `~/`.
+/// Replaces `~` at the start of a path with the home folder.
 fn at_home(path: &Path) -> PathBuf {
     let home = directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_owned());
     match (path.strip_prefix("~"), home) {

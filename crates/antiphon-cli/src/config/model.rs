@@ -1,4 +1,4 @@
-//! Who answers samples.
+//! The model that answers sampling requests.
 
 use std::sync::Arc;
 
@@ -12,26 +12,27 @@ use serde::Deserialize;
 
 use crate::exit::Misused;
 
-/// Who answers samples: in `config.toml` under `[model]`, or on the command line.
+/// The model that answers sampling requests: in `config.toml` under `[model]`, or on the command line.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ModelChoice {
-    /// The model that answers samples, `provider:name`: openai, anthropic, gemini, ollama or compatible.
+    /// Answer sampling requests with this model. Providers: openai, anthropic, gemini, ollama, compatible.
     #[arg(long = "model", value_name = "PROVIDER:NAME", help_heading = "Model")]
     #[serde(rename = "name")]
     pub(crate) model: Option<String>,
-    /// Where the provider is, for example `http://127.0.0.1:8080/v1` [default: its own address].
+    /// Set the provider's base URL, for example `http://127.0.0.1:8080/v1` [default: the provider's standard URL].
     #[arg(long = "model-url", value_name = "URL", help_heading = "Model")]
     #[serde(rename = "url")]
     pub(crate) model_url: Option<String>,
-    /// The environment variable with the provider's key [default: the provider's usual one].
+    /// Read the provider's API key from this environment variable [default: the provider's standard variable].
     #[arg(long = "model-key-env", value_name = "NAME", help_heading = "Model")]
     #[serde(rename = "key_env")]
     pub(crate) model_key_env: Option<String>,
 }
 
 impl ModelChoice {
-    /// What was said here, and otherwise there.
+    /// Returns these settings, or `otherwise` if they contain neither a model nor a URL. A key variable in these
+    /// settings overrides the one in `otherwise`.
     pub(crate) fn or(&self, otherwise: &Self) -> Self {
         if self.model.is_none() && self.model_url.is_none() {
             return Self {
@@ -42,7 +43,7 @@ impl ModelChoice {
         self.clone()
     }
 
-    /// The model, if one is chosen.
+    /// Creates the model, or returns `None` if no model is configured.
     pub(crate) fn open(&self) -> Result<Option<Arc<dyn Model>>> {
         let (provider, name) = match (&self.model, &self.model_url) {
             (None, None) => return Ok(None),
@@ -87,7 +88,7 @@ impl ModelChoice {
     }
 }
 
-/// The providers, and the variable in which each looks for its key.
+/// The providers, and the environment variable with each provider's API key.
 const PROVIDERS: [(&str, Option<&str>); 5] = [
     ("openai", Some("OPENAI_API_KEY")),
     ("anthropic", Some("ANTHROPIC_API_KEY")),

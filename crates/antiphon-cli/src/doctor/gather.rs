@@ -1,4 +1,4 @@
-//! Finds out what is to be known of a server. No tool is called.
+//! Collects facts about a server. Does not call tools.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use crate::{
     target::{ConnectionArgs, Revision},
 };
 
-/// How long a server may take to be connected to, or to list what it has. `npx` may have to fetch it first.
+/// Timeout to connect to a server, and to list its items. `npx` can need time to download the server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A model that is declared and never asked: no tool is called.
+/// A model that is declared but never called, because doctor calls no tool.
 #[derive(Debug)]
 struct Nobody;
 
@@ -37,7 +37,7 @@ impl Model for Nobody {
     }
 }
 
-/// A host that can do everything, so that the server shows everything.
+/// Returns a host with all capabilities, so that the server lists all its tools.
 fn able() -> HostBuilder {
     App::host()
         .with_model(Nobody)
@@ -57,14 +57,14 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
         Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
         Kind::Program(_) => None,
     };
-    // Each, unless one is asked for.
+    // Test each revision, unless the user selected one.
     let wanted = |lifecycle| reach.revision.is_none_or(|it| Revision::lifecycle(Some(it)) == lifecycle);
     let revisions = [(revision::ROUNDS, Lifecycle::Modern), (revision::SESSION, Lifecycle::Legacy)];
     for (asked, lifecycle) in revisions.into_iter().filter(|(_, lifecycle)| wanted(*lifecycle)) {
         let (attempt, connection) = attempt(&endpoint, url, asked, lifecycle).await;
         report.attempts.push(attempt);
         let Some(connection) = connection else { continue };
-        // The newest is tried first.
+        // The newest revision is tried first.
         if report.declared.is_none() {
             report.declared = Some(declared(&connection).await);
             report.bare_tools = bare(&endpoint, lifecycle).await;
@@ -95,7 +95,7 @@ async fn attempt(
         }
         Ok(Err(error)) => {
             let cause = cause(&error);
-            // A report is shown to others.
+            // Users share reports, so remove secrets from the URL.
             let cause = url.map_or_else(|| cause.clone(), |url| secrets::in_text(&cause, url));
             (failed(Failure::Other(cause)), None)
         }
@@ -107,7 +107,7 @@ async fn attempt(
     }
 }
 
-/// What is at the bottom of an error: what is above it only says what was being done.
+/// Returns the root cause of an error. The errors above it only name the operation that failed.
 fn cause(error: &HostError) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(next) = cause.source() {
@@ -146,7 +146,7 @@ async fn declared(connection: &Connection) -> Declared {
             Ok(resources) => declared.resources = resources.len(),
             Err(error) => declared.unlisted.push(("resources", error)),
         }
-        // Templates are not declared by themselves: a server may well not know the method.
+        // No capability declares templates, so a server can lack this method.
         declared.templates = listed(connection.resource_templates()).await.map_or(0, |it| it.len());
     }
     declared
@@ -160,7 +160,7 @@ async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>)
     }
 }
 
-/// The tools that a host sees which can answer nothing.
+/// Lists the tools for a host without capabilities.
 async fn bare(endpoint: &Endpoint, lifecycle: Lifecycle) -> Option<Vec<String>> {
     let host = App::host().with_lifecycle(lifecycle).build();
     let connection = timeout(PATIENCE, host.connect(endpoint.clone())).await.ok()?.ok()?;

@@ -16,7 +16,7 @@ use self::{
 };
 use crate::{exit::Outcome, global::App, print, target::ConnectionArgs};
 
-/// Find out what a server declares and what will work with it. No tool is called.
+/// Check servers: show their capabilities and report problems. No tool is called.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
 
 It ends with 0 if every server can be used, and with 1 if not.")]
 pub(crate) struct Doctor {
-    /// The servers: names in the configuration, URLs, or programs with their arguments, in quotes.
+    /// The servers: names from the configuration, URLs, or programs with their arguments, in quotes.
     #[arg(value_name = "SERVER", required = true)]
     servers: Vec<String>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ impl Doctor {
                     let findings = checks::all(&report);
                     (report, findings)
                 }
-                // One of several that cannot even be looked at does not keep the others from being told of.
+                // If one of several servers cannot be checked, report that and check the others.
                 Err(error) if self.servers.len() > 1 => {
                     let report = Report { server: server.clone(), ..Report::default() };
                     (report, vec![Finding::new(Level::Problem, format!("{error:#}"))])
@@ -85,7 +85,7 @@ fn text(report: &Report, findings: &[Finding]) -> String {
         lines.push(format!("  {}", declared.title));
     }
     for finding in findings {
-        // What servers say may be in there.
+        // Findings can contain text of the server, so `first_line` cleans them.
         lines.push(format!("  {:8} {}", finding.level.name(), print::first_line(&finding.message)));
         if let Some(hint) = &finding.hint {
             lines.push(format!("  {:8} hint: {}", "", print::first_line(hint)));

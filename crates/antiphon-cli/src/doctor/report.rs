@@ -1,20 +1,20 @@
-//! What is known of a server: facts only. `checks` says what they mean.
+//! The facts about a server. `checks` evaluates them.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What is known of a server.
+/// The facts about a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// The server, as the person said it.
+    /// The server, as the user wrote it.
     pub(crate) server: String,
-    /// Whether it is a program that was started, and not something on a network.
+    /// Whether the server is a program that the CLI starts, not a network service.
     pub(crate) program: bool,
     pub(crate) attempts: Vec<Attempt>,
-    /// What it declared on the newest revision it speaks.
+    /// The capabilities on the newest revision that the server supports.
     pub(crate) declared: Option<Declared>,
-    /// The names of the tools that a host sees which can answer nothing.
+    /// The names of the tools that the server lists for a host without capabilities.
     pub(crate) bare_tools: Option<Vec<String>>,
     pub(crate) web: Option<Web>,
 }
@@ -22,27 +22,27 @@ pub(crate) struct Report {
 /// An attempt to connect.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
-    /// The revision that was asked for.
+    /// The requested protocol revision.
     pub(crate) asked: &'static str,
     pub(crate) took: Duration,
-    /// The revision that is spoken then.
+    /// The negotiated protocol revision.
     pub(crate) ended: Result<String, Failure>,
-    /// What the server declares then.
+    /// The capabilities that the server declares on this revision.
     pub(crate) capabilities: Value,
 }
 
-/// Why a connection was not made.
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It wants to know who is calling.
+    /// The server requires authentication.
     Unauthorized,
-    /// It takes too long.
+    /// The server did not respond within this time.
     TimedOut(Duration),
-    /// Anything else, in words.
+    /// Another reason, as text.
     Other(String),
 }
 
-/// What a server declares.
+/// The name, capabilities and items of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Declared {
     pub(crate) title: String,
@@ -53,19 +53,19 @@ pub(crate) struct Declared {
     pub(crate) prompts: usize,
     pub(crate) resources: usize,
     pub(crate) templates: usize,
-    /// What it says it has, and does not list: which, and why.
+    /// Capabilities that the server declares but does not list, each with the error.
     pub(crate) unlisted: Vec<(&'static str, String)>,
 }
 
-/// What a server does with requests that no host makes.
+/// The server's responses to HTTP requests that a host does not send.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Web {
     pub(crate) tls: bool,
-    /// Whether it is on this machine.
+    /// Whether the server is on this machine.
     pub(crate) loopback: bool,
-    /// The status of its answer to a request from a web page of somebody else's.
+    /// The HTTP status of the response to a request from another origin.
     pub(crate) foreign_origin: Option<u16>,
-    /// Whether it begins a session for 2025-11-25.
+    /// Whether the server starts a session for 2025-11-25.
     pub(crate) session: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server over HTTP does with requests that no host makes.
+//! Sends HTTP requests that a host does not send, and records the server's responses.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::report::Web;
 use crate::{config::Definition, target::ConnectionArgs};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A web page of somebody else's. The name can belong to nobody.
+/// A foreign origin. Names under `.invalid` are never registered.
 const FOREIGN: &str = "https://somebody-else.invalid";
 
-/// Looks; `None` if nothing can be said.
+/// Probes a server over HTTP. Returns `None` if the URL is invalid or the first request fails.
 pub(crate) async fn probe(url: &str, definition: &Definition, reach: &ConnectionArgs) -> Option<Web> {
     let parsed = url::Url::parse(url).ok()?;
     let host = parsed.host_str()?;
@@ -38,7 +38,7 @@ pub(crate) async fn probe(url: &str, definition: &Definition, reach: &Connection
 
 const SESSION: &str = "mcp-session-id";
 
-/// Ends the session that was begun, if one was: nobody needs it.
+/// Ends the session, if the response started one.
 async fn end(
     client: &Client,
     url: &str,

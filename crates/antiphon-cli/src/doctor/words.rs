@@ -1,11 +1,11 @@
-//! What a server declares, in words.
+//! Describes the capabilities of a server in words.
 
 use antiphon_host::{Connection, ServerInfo};
 use serde_json::{Value, json};
 
 use crate::print;
 
-/// How much a server has; `None` of what it does not offer, or does not tell.
+/// The numbers of a server's items. `None` if the server does not offer them or listing them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) tools: Option<usize>,
@@ -36,7 +36,7 @@ impl Counts {
         json!({"tools": tools, "prompts": prompts, "resources": resources, "resourceTemplates": templates})
     }
 
-    /// `11 tools, 1 prompt`.
+    /// Returns the counts as text, for example `11 tools, 1 prompt`.
     pub(crate) fn sentence(&self) -> String {
         let Self { tools, prompts, resources, templates } = *self;
         let all =
@@ -51,14 +51,14 @@ impl Counts {
     }
 }
 
-/// Its name and version.
+/// Returns the server's name and version.
 pub(crate) fn title(info: &ServerInfo) -> String {
     let name = info.name.as_deref().unwrap_or("(a server without a name)");
     let version = info.version.as_deref().unwrap_or_default();
     print::first_line(&format!("{name} {version}")).trim_end().to_owned()
 }
 
-/// What it can do beside what is counted.
+/// Returns the capabilities that [`Counts`] does not contain.
 pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
     let declared = |pointer: &str| {
         capabilities.pointer(pointer).is_some_and(|it| *it != Value::Bool(false) && !it.is_null())
@@ -92,10 +92,10 @@ pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
     words
 }
 
-/// The extension that makes calls outlive their request.
+/// The extension for tasks.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// Where the host puts the tasks of 2025-11-25, which the SDK does not know.
+/// The name under which the host reports the tasks of 2025-11-25. The SDK does not support them.
 pub(crate) const LEGACY_TASKS: &str = "antiphon/tasks";
 
 fn names(object: &Value) -> Vec<String> {

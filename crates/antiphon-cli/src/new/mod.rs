@@ -19,10 +19,10 @@ use crate::{
     print,
 };
 
-/// Whether Antiphon is on crates.io. Until then, a project needs its source.
+/// Whether Antiphon is on crates.io. Until then, a project needs a local copy of the source.
 const PUBLISHED: bool = false;
 
-/// Make a ready project: a server, a test, a Dockerfile.
+/// Create a project: a server, a test and a Dockerfile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,13 +31,13 @@ Examples:
 
 Antiphon is not on crates.io yet: until then, `--path` is needed.")]
 pub(crate) struct New {
-    /// The folder to make; its last part is the project's name.
+    /// The folder to create. Its last part is the project's name.
     #[arg(value_name = "NAME")]
     folder: PathBuf,
-    /// Serve over HTTP [default: over standard input and output].
+    /// Serve over HTTP [default: standard input and output].
     #[arg(long)]
     http: bool,
-    /// Where Antiphon's own source is, to build from it instead of from crates.io.
+    /// Build with the Antiphon source in this folder instead of crates.io.
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
 }
@@ -85,14 +85,14 @@ impl New {
     }
 }
 
-/// Antiphon's own source, as the project's folder sees it.
+/// Returns the path of Antiphon's source, relative to the project's folder.
 fn source(path: &Path, project: &Path) -> Result<PathBuf> {
     let found = path.join("crates/antiphon/Cargo.toml").is_file();
     let source = path.canonicalize().ok().filter(|_| found).ok_or_else(|| {
         let path = path.display();
         Misused(format!("Antiphon's source is not in {path}: it would have `crates/antiphon` in it"))
     })?;
-    // Links are followed on both sides, or on neither do they meet.
+    // Both paths must be canonical. If only one follows links, they share no prefix.
     let (parent, name) = (project.parent().unwrap_or(project), project.file_name().unwrap_or_default());
     let project = parent.canonicalize().unwrap_or_else(|_| parent.to_owned()).join(name);
     Ok(project::relative(&project, &source))

@@ -1,6 +1,6 @@
-//! What a project may be called.
+//! Validates project names.
 
-/// Names that a crate cannot have: words of the language, and crates that are there already.
+/// Names that a crate cannot have: Rust keywords, folders of Cargo, and existing crates.
 const TAKEN: &[&str] = &[
     "abstract",
     "antiphon",
@@ -68,7 +68,7 @@ const TAKEN: &[&str] = &[
     "yield",
 ];
 
-/// Says why a name is no name for a crate.
+/// Returns an error if `name` is not a valid crate name.
 pub(crate) fn check(name: &str) -> Result<(), String> {
     let Some(first) = name.chars().next() else {
         return Err("give the project a name: `antiphon new hello`".to_owned());

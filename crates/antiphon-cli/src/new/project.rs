@@ -2,17 +2,17 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// A project to be made.
+/// A project to create.
 #[derive(Debug)]
 pub(crate) struct Project<'a> {
     pub(crate) name: &'a str,
     pub(crate) http: bool,
-    /// Where Antiphon's source is, seen from the project.
+    /// The path of Antiphon's source, relative to the project.
     pub(crate) path: Option<&'a Path>,
 }
 
 impl Project<'_> {
-    /// Its files, by path.
+    /// Returns the contents of the files, by path.
     pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         let (main, readme) = if self.http {
             (include_str!("template/main.http.rs.in"), include_str!("template/README.http.md.in"))
@@ -66,16 +66,16 @@ impl Project<'_> {
     }
 }
 
-/// The version to ask for: `0.1` is any 0.1.x.
+/// Returns the required version: `0.1` matches all 0.1.x.
 fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
 }
 
-/// The way from one folder to another; whole if they share nothing.
+/// Returns the path from one folder to another: relative, or absolute if they share only the root.
 pub(crate) fn relative(from: &Path, to: &Path) -> PathBuf {
     let (from, to): (Vec<Component<'_>>, Vec<_>) = (from.components().collect(), to.components().collect());
     let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    // A way up to the root and down again is longer than the way from the root, and breaks sooner.
+    // A relative path through the root is longer than the absolute path, and breaks if the project moves.
     if shared <= 1 {
         return to.iter().collect();
     }

@@ -1,4 +1,4 @@
-//! Answers to forms from a file.
+//! Answers forms from a file.
 
 use std::{
     collections::BTreeMap,
@@ -17,19 +17,19 @@ use crate::{
     print::{clean, first_line},
 };
 
-/// Answers by key. Those under `*` are for every other form.
+/// Answers by question key. The answers under `*` apply to all other forms.
 #[derive(Debug)]
 pub(super) struct Answers {
     by_key: BTreeMap<String, Turns>,
-    /// How many of each list were given.
+    /// How many answers of each list were used.
     given: Mutex<BTreeMap<String, usize>>,
 }
 
 #[derive(Debug)]
 enum Turns {
-    /// The same every time.
+    /// The same answer every time.
     Always(Answer),
-    /// One after the other.
+    /// One answer after the other.
     Each(Vec<Answer>),
 }
 
@@ -64,7 +64,7 @@ impl Answers {
         Ok(Self { by_key: file.iter().map(read).collect::<Result<_, _>>()?, given: Mutex::default() })
     }
 
-    /// The answer to a form, if there is one, and one is left.
+    /// Returns the answer to a form, or `None` if the file has no answer or none is left.
     pub(super) fn shown(&self, form: &Form) -> Option<Shown> {
         let key = form.key.as_deref().filter(|key| self.by_key.contains_key(*key)).unwrap_or(OTHERS);
         let answer = match self.by_key.get(key)? {
@@ -96,7 +96,7 @@ impl Answer {
     }
 }
 
-/// What to say of a form that nobody answered.
+/// Returns the message for a form that was not answered.
 pub(super) fn missing(form: &Form, from_file: bool) -> String {
     let key = form.key.as_deref().unwrap_or(OTHERS);
     let mut example = Map::new();

@@ -1,4 +1,4 @@
-//! Samples: a person looks at what the model is asked.
+//! Asks the user to approve sampling requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::{Person, Samples, prompt::pick, terminal::Asked};
 use crate::print::clean;
 
-/// Lets a person look at samples.
+/// Shows sampling requests to the user for approval.
 pub(super) struct Approving {
     person: Person,
-    /// Who replies.
+    /// The model that replies.
     model: String,
-    /// Whether the person let all of them through.
+    /// Whether the user approved all further requests.
     always: AtomicBool,
 }
 
@@ -90,7 +90,7 @@ impl Approval for Approving {
     }
 }
 
-/// Turns every sample away.
+/// Rejects every sampling request.
 pub(super) struct Nobody;
 
 impl Approval for Nobody {
@@ -103,9 +103,9 @@ impl Approval for Nobody {
     }
 }
 
-/// More than this of a text nobody reads before a decision.
+/// The maximum number of characters of a text that are shown for approval.
 const LONGEST: usize = 600;
-/// More messages than this, neither.
+/// The maximum number of messages that are shown for approval.
 const LAST: usize = 3;
 
 fn show(request: &Request, server: &str, model: &str) -> String {

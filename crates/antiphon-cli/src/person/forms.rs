@@ -1,4 +1,4 @@
-//! Forms at the terminal.
+//! Shows forms in the terminal.
 
 use antiphon_host::{Form, Shown};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::print::clean;
 
-/// Shows a form, and waits for the person.
+/// Shows a form and waits for the user.
 pub(super) async fn show(person: &Person, form: &Form) -> Shown {
     let fields = Field::all(&form.schema);
     let message = format!("{} asks:\n{}", person.server(), clean(form.message.trim()));
@@ -21,7 +21,7 @@ pub(super) async fn show(person: &Person, form: &Form) -> Shown {
     }
 }
 
-/// Asks for the fields that are given; none if the person would rather not.
+/// Asks for the values of `fields`. Returns `None` if the user declines or cancels.
 pub(crate) async fn fill(person: &Person, message: String, fields: Vec<Field>) -> Option<Map<String, Value>> {
     match person.terminal().ask(move || fill_in(&message, &fields)).await {
         Asked::Answered(Shown::Accept(Value::Object(content))) => Some(content),
@@ -57,7 +57,7 @@ fn fill_in(message: &str, fields: &[Field]) -> Asked<Shown> {
                 }
             }
         }
-        // One field is quick: Enter sends it.
+        // Enter sends a form with a single field.
         if fields.len() == 1 {
             return Asked::Answered(Shown::Accept(Value::Object(content)));
         }
@@ -78,7 +78,7 @@ const DECLINE: &str = "decline: I would rather not answer";
 const CANCEL: &str = "cancel: close the form";
 const BACK: &str = "go back to the form";
 
-/// A form without fields is a question to agree to.
+/// Asks for consent. A form without fields has only a message.
 fn confirm() -> Asked<Shown> {
     pick("Agree?", vec![ACCEPT, DECLINE, CANCEL]).map(|answer| match answer {
         ACCEPT => Shown::Accept(Value::Object(Map::new())),
@@ -87,7 +87,7 @@ fn confirm() -> Asked<Shown> {
     })
 }
 
-/// Asks how the form is left; none if it is not.
+/// Asks whether to decline or cancel. Returns `None` if the user returns to the form.
 fn leave() -> Asked<Option<Shown>> {
     pick("Leave the form?", vec![DECLINE, CANCEL, BACK]).map(|answer| match answer {
         DECLINE => Some(Shown::Decline),

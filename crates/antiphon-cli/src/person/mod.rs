@@ -1,4 +1,4 @@
-//! The person at the terminal, or who stands in for them: who answers what servers ask.
+//! Answers the questions of servers: with the user at the terminal, or with a file.
 
 mod answers;
 mod approval;
@@ -22,40 +22,40 @@ use clap::{Args, ValueEnum};
 use self::{answers::Answers, terminal::Terminal};
 use crate::{config::ModelChoice, exit::Outcome, global::App, print::clean};
 
-/// How what a server asks is answered.
+/// Options for answering questions.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Answering {
-    /// Answers to forms, in a JSON file, by key: for programs, and for tests.
+    /// Answer forms from this JSON file, by question key. For scripts and tests.
     #[arg(long, value_name = "FILE", help_heading = "Questions")]
     pub(crate) answers: Option<PathBuf>,
-    /// Whether samples may go to the model.
+    /// Choose how to treat sampling requests.
     #[arg(long, value_enum, default_value_t = Samples::Ask, help_heading = "Questions")]
     pub(crate) samples: Samples,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
 }
 
-/// Whether samples may go to the model.
+/// How to treat sampling requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Samples {
-    /// Show each, and ask.
+    /// Show each request and ask for approval.
     Ask,
-    /// Let them through.
+    /// Send all requests to the model.
     Allow,
-    /// Turn them away.
+    /// Reject all requests.
     Refuse,
 }
 
-/// Whoever answers what a server asks.
+/// The user, or the file with answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Person(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     pub(crate) terminal: Terminal,
-    /// Who asks.
+    /// The server that asks.
     server: String,
-    /// Whether somebody can be asked.
+    /// Whether a user is present to answer.
     present: bool,
     verbose: bool,
     answers: Option<Answers>,
@@ -63,20 +63,20 @@ struct Inner {
     noted: Mutex<Noted>,
 }
 
-/// More of a server's command than this nobody reads before a question.
+/// The maximum number of characters of a server's command in a question.
 const LONGEST_NAME: usize = 80;
 
-/// What became of the questions.
+/// The outcomes of the questions.
 #[derive(Debug, Default)]
 struct Noted {
-    /// What nobody was there to answer, in words for the person.
+    /// Questions that were not answered, as messages for the user.
     unanswered: Vec<String>,
-    /// Whether somebody said no.
+    /// Whether the user declined a question.
     declined: bool,
 }
 
 impl Person {
-    /// Whoever answers what `server` asks.
+    /// Creates the `Person` that answers the questions of `server`.
     pub(crate) fn new(app: &App, server: &str, answering: &Answering) -> Result<Self> {
         let answers = answering.answers.as_deref().map(Answers::read).transpose()?;
         Ok(Self(Arc::new(Inner {
@@ -90,7 +90,7 @@ impl Person {
         })))
     }
 
-    /// A host on which this person answers.
+    /// Returns a host builder that uses this `Person` for questions.
     pub(crate) fn host(&self, app: &App, answering: &Answering) -> Result<HostBuilder> {
         let screen = self.clone();
         let mut host = App::host()
@@ -110,31 +110,31 @@ impl Person {
         &self.0.terminal
     }
 
-    /// Who asks, as the person knows it.
+    /// Returns the server that asks, as the user wrote it.
     fn server(&self) -> &str {
         &self.0.server
     }
 
-    /// Whether somebody can be asked.
+    /// Returns whether a user is present to answer.
     pub(crate) fn is_present(&self) -> bool {
         self.0.present
     }
 
-    /// Notes that nobody was there to answer.
+    /// Records that a question was not answered.
     fn miss(&self, what: String) {
         let mut noted = self.0.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        // A tool that asks the same again gets the same said once.
+        // If a tool repeats a question, report it only once.
         if !noted.unanswered.contains(&what) {
             noted.unanswered.push(what);
         }
     }
 
-    /// Notes that somebody said no.
+    /// Records that the user declined.
     fn decline(&self) {
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).declined = true;
     }
 
-    /// How a command ends that would end with `outcome`, if all questions had been answered. Says what was not.
+    /// Prints the unanswered questions, and returns the final outcome. `outcome` is the outcome without them.
     pub(crate) fn outcome(&self, outcome: Outcome) -> Outcome {
         if self.terminal().is_interrupted() {
             return Outcome::Interrupted;
@@ -147,7 +147,7 @@ impl Person {
         if !noted.unanswered.is_empty() || (failed && noted.declined) { Outcome::Unanswered } else { outcome }
     }
 
-    /// The same for a command that failed: its error is said as well.
+    /// Like [`Person::outcome`], for commands that can fail. If the outcome hides the error, prints it.
     pub(crate) fn ended(&self, ended: Result<Outcome>) -> Result<Outcome> {
         self.terminal().screen.finish();
         match ended {
@@ -163,19 +163,19 @@ impl Person {
     }
 }
 
-/// A host that declares what a person here can be asked, and answers nothing: for looking around.
+/// Returns a host that declares the capabilities of this user and declines all questions, for listing.
 pub(crate) fn declaring(app: &App) -> HostBuilder {
     let host = App::host()
         .with_forms(|_: Form| std::future::ready(Shown::Decline))
         .with_pages(|_: Page| std::future::ready(false));
     match app.config.model.open() {
         Ok(Some(model)) => host.with_approval(approval::Nobody).with_model(model),
-        // Without a model, and without its key, nothing is sampled.
+        // Without a model or its API key, the host does not declare sampling.
         Ok(None) | Err(_) => host,
     }
 }
 
-/// Shows forms to the person, or takes what the file has.
+/// Answers forms from the file, or shows them to the user.
 struct Asking(Person);
 
 impl FormHandler for Asking {
@@ -199,7 +199,7 @@ impl FormHandler for Asking {
     }
 }
 
-/// Ends what a person sees of a call when it is over, or left.
+/// Clears the progress display and restores the terminal on drop.
 pub(crate) struct Watched<'a>(pub(crate) &'a Person);
 
 impl Drop for Watched<'_> {

@@ -1,4 +1,4 @@
-//! Pages a server sends the person to.
+//! Opens web pages that a server asks the user to visit.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use url::Url;
 use super::{Person, prompt::pick, terminal::Asked};
 use crate::print::clean;
 
-/// Shows where the person is sent, and opens it if they agree.
+/// Shows the URL, and opens it if the user agrees.
 pub(super) struct Opening(pub(super) Person);
 
 const OPEN: &str = "open it in the browser";
@@ -60,9 +60,9 @@ impl PageHandler for Opening {
     }
 }
 
-/// The address, if it is one that a browser may be sent to.
+/// Parses a URL, and rejects it if it is not `http` or `https`.
 fn openable(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is no address: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a valid URL: {error}"))?;
     match (url.scheme(), url.host_str()) {
         ("http" | "https", Some(_)) => Ok(url),
         ("http" | "https", None) => Err(format!("`{url}` names no host")),
@@ -70,8 +70,8 @@ fn openable(text: &str) -> Result<Url, String> {
     }
 }
 
-/// The whole address, its host on a line of its own, and what to beware of. A parsed address is written in ASCII, so
-/// it looks like what it is.
+/// Returns the URL, its host on a separate line, and warnings. A parsed URL is ASCII, so it cannot contain lookalike
+/// characters.
 fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let mut lines = vec![format!("  {url}"), format!("  host: {host}")];
@@ -89,7 +89,7 @@ fn shown(url: &Url) -> String {
     lines.join("\n")
 }
 
-/// Opens an address with the platform's opener, without a shell.
+/// Opens a URL with the platform's opener, without a shell.
 fn browse(url: &Url) -> bool {
     let opener = match std::env::consts::OS {
         "macos" => "open",

@@ -1,4 +1,4 @@
-//! One field, asked at the terminal.
+//! Asks for one field in the terminal.
 
 use inquire::{
     InquireError, MultiSelect, Select, Text,
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::print::clean;
 
-/// What stands in a list for leaving a field empty.
+/// The list item that leaves a field empty.
 const NOTHING: &str = "(leave it empty)";
 
-/// Asks for a field's value; none if it is left empty. `before` is what it was the last time.
+/// Asks for a field's value. Returns `None` if the field is left empty. `before` is the previous value.
 pub(super) fn ask(field: &Field, before: Option<&Value>) -> Asked<Option<Value>> {
     let required = field.is_required();
     let title = one_line(&field.title);
@@ -53,7 +53,8 @@ impl Prompt<'_> {
         asked(select.raw_prompt()).map(|chosen| choices.get(chosen.index).map(|choice| choice.value.clone()))
     }
 
-    /// Where the cursor begins if nothing was said before: Enter alone agrees to nothing that can be left empty.
+    /// Returns the start position of the cursor without a previous value. If the field is optional, Enter leaves it
+    /// empty.
     fn undecided(&self, choices: usize) -> usize {
         if self.required { 0 } else { choices }
     }
@@ -102,7 +103,7 @@ impl Prompt<'_> {
                     Err(wanted) => invalid(wanted),
                 })
             });
-        // It was checked, so it has a value unless it was left empty.
+        // The validator accepted the text, so the value is `None` only if the user left the field empty.
         asked(text.prompt())
             .map(|text| if text.is_empty() && !self.required { None } else { check(kind, &text).ok() })
     }
@@ -120,12 +121,12 @@ fn help(field: &Field) -> String {
     format!("{}{kind}; Esc declines or cancels", about.unwrap_or_default())
 }
 
-/// A text from a server on one line: a second one could look like a question of ours.
+/// Joins a server's text to one line, because a second line could imitate a prompt of the CLI.
 fn one_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// A value as it would be typed.
+/// Returns a value as the user types it.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) => one_line(text),
@@ -138,7 +139,7 @@ fn invalid(why: String) -> Validation {
     Validation::Invalid(ErrorMessage::Custom(why))
 }
 
-/// Has one of a few answers picked.
+/// Asks the user to pick one of a few answers.
 pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static str> {
     asked(
         Select::new(question, answers)
@@ -148,7 +149,7 @@ pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static
     )
 }
 
-/// How a prompt ended.
+/// Converts the result of a prompt.
 fn asked<T>(result: Result<T, InquireError>) -> Asked<T> {
     match result {
         Ok(value) => Asked::Answered(value),

@@ -1,4 +1,4 @@
-//! What a person sees while a call is under way: a bar, and lines above it.
+//! Shows the progress of a call: a bar, and lines above it.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -12,14 +12,14 @@ use serde_json::Value;
 
 use crate::print::{clean, first_line};
 
-/// How bad a line of a log can be, mildest first.
+/// The severities of log messages, lowest first.
 pub(crate) const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// The part of the terminal that tells how a call comes along: on standard error, and only there.
+/// The progress display of a call. It writes only to standard error.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    /// Whether bars can be drawn. Otherwise there are lines.
+    /// Whether the terminal can draw bars. If not, progress is printed as lines.
     bars: bool,
     state: Mutex<State>,
 }
@@ -27,11 +27,11 @@ pub(crate) struct Screen {
 #[derive(Debug, Default)]
 struct State {
     bar: Option<ProgressBar>,
-    /// What came while a question was on the screen, to be shown after it.
+    /// Lines that arrived during a question. They are printed after it.
     held: Option<Vec<String>>,
-    /// The mildest lines of a log that are shown; none, if it is beyond all.
+    /// The index of the lowest severity to show. With `LEVELS.len()`, no log message is shown.
     mildest: usize,
-    /// What was said last to be waited for.
+    /// The last status text.
     said: Option<String>,
 }
 
@@ -41,12 +41,12 @@ impl Screen {
         Self { bars: stderr().is_terminal() && !dumb, state: Mutex::default() }
     }
 
-    /// Shows lines of logs that are at least as bad as this.
+    /// Shows log messages of this severity or higher.
     pub(crate) fn show_logs_from(&self, level: &str) {
         self.lock().mildest = LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len());
     }
 
-    /// What the server tells beside its answers.
+    /// Shows a log message or a reconnect.
     pub(crate) fn tell(&self, event: &Event) {
         match event {
             Event::Log { level, logger, data } => self.log(level, logger.as_deref(), data),
@@ -65,7 +65,7 @@ impl Screen {
         self.line(&format!("[{level}]{from} {text}"));
     }
 
-    /// A line of its own, above the bar.
+    /// Prints a line above the bar.
     pub(crate) fn line(&self, text: &str) {
         let text = clean(text);
         let state = &mut *self.lock();
@@ -76,7 +76,7 @@ impl Screen {
         }
     }
 
-    /// How far the call has come.
+    /// Shows the progress of the call.
     pub(crate) fn progress(&self, progress: &Progress) {
         let message = progress.message.as_deref().map(first_line).unwrap_or_default();
         let total = progress.total.filter(|total| *total > 0.0);
@@ -94,7 +94,7 @@ impl Screen {
         }
         let bar = state.bar.get_or_insert_with(spinner);
         if let Some(total) = total {
-            // In thousandths, because progress may have a fraction.
+            // In thousandths, because progress can have a fraction.
             bar.set_style(style("{bar:30} {percent}% {wide_msg}"));
             bar.set_length(thousandths(total));
             bar.set_position(thousandths(progress.progress));
@@ -103,7 +103,7 @@ impl Screen {
         bar.tick();
     }
 
-    /// What is waited for, in words.
+    /// Shows a status text.
     pub(crate) fn status(&self, text: &str) {
         let text = first_line(text);
         let mut state = self.lock();
@@ -119,14 +119,14 @@ impl Screen {
         }
     }
 
-    /// The same, but only where there is a bar: not worth a line of its own.
+    /// Shows a status text only if bars are drawn. It is not important enough for a line.
     pub(crate) fn status_quietly(&self, text: &str) {
         if self.bars {
             self.status(text);
         }
     }
 
-    /// Makes room for a question. What comes meanwhile is kept.
+    /// Hides the bar for a question. Lines that arrive during the question are kept.
     pub(super) fn hold(&self) {
         let mut state = self.lock();
         if let Some(bar) = state.bar.take() {
@@ -135,19 +135,19 @@ impl Screen {
         state.held.get_or_insert_default();
     }
 
-    /// The question is answered.
+    /// Prints the kept lines and shows the bar again.
     pub(super) fn release(&self) {
         let mut state = self.lock();
         for line in state.held.take().into_iter().flatten() {
             eprintln!("{line}");
         }
-        // Whoever has answered sees that it goes on.
+        // The status shows that the call continues after the answer.
         if let Some(said) = state.said.clone().filter(|_| self.bars) {
             state.bar.get_or_insert_with(spinner).set_message(said);
         }
     }
 
-    /// Removes the bar: the call is over.
+    /// Removes the bar after the call has ended.
     pub(crate) fn finish(&self) {
         let mut state = self.lock();
         state.said = None;
@@ -173,7 +173,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn thousandths(number: f64) -> u64 {
-    // Nonsense becomes 0 or the most there is, as casts do.
+    // Invalid numbers become 0 or the maximum.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let thousandths = (number * 1e3) as u64;
     thousandths

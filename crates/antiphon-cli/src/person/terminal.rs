@@ -1,4 +1,4 @@
-//! The terminal: one question at a time.
+//! Asks questions in the terminal, one at a time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,21 +6,21 @@ use tokio::sync::Mutex;
 
 use super::screen::Screen;
 
-/// The terminal, where a person can be asked one question at a time.
+/// The terminal. It shows one question at a time.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     pub(crate) screen: Screen,
     turn: Mutex<()>,
-    /// Whether the person wants to leave: nothing more is asked.
+    /// Whether the user interrupted the CLI. Then no further question is asked.
     interrupted: AtomicBool,
 }
 
-/// How a question ended.
+/// The outcome of a question.
 pub(crate) enum Asked<T> {
     Answered(T),
-    /// They closed it.
+    /// The user closed the question.
     Closed,
-    /// They want to leave.
+    /// The user interrupted the CLI.
     Interrupted,
 }
 
@@ -29,7 +29,7 @@ impl Terminal {
         Self { screen: Screen::new(), turn: Mutex::new(()), interrupted: AtomicBool::new(false) }
     }
 
-    /// Asks, when it is its turn. `question` may block: it has a thread of its own.
+    /// Asks a question after all earlier ones have ended. `question` can block: it runs on a blocking thread.
     pub(crate) async fn ask<T, F>(&self, question: F) -> Asked<T>
     where
         T: Send + 'static,
@@ -49,13 +49,13 @@ impl Terminal {
         asked
     }
 
-    /// Whether the person wants to leave.
+    /// Returns whether the user interrupted the CLI.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 }
 
-/// Gives the screen and the terminal back, also when nobody waits for the answer any more.
+/// Restores the terminal and the progress display on drop, also if the caller stops waiting for the answer.
 struct Held<'a>(&'a Screen);
 
 impl Drop for Held<'_> {
@@ -65,7 +65,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The terminal as it was before a question.
+/// Restores the terminal after a question.
 pub(crate) fn restore() {
     if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
         let _ = crossterm::terminal::disable_raw_mode();

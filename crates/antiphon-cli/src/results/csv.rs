@@ -1,8 +1,8 @@
-//! Rows as lines of a table, after RFC 4180.
+//! Formats rows as CSV (RFC 4180).
 
 use serde_json::value::RawValue;
 
-/// A line with these cells, their numbers to the last digit. A spreadsheet runs text that begins like a formula, so
+/// Formats a line with these cells. Numbers keep all digits. Spreadsheets execute text that starts like a formula, so
 /// such text gets an apostrophe.
 pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> String {
     let mut line = String::new();
@@ -18,7 +18,7 @@ pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> Str
             _ => line.push_str(json),
         }
     }
-    // A line with nothing on it would be no row.
+    // An empty line would not be a row.
     if line.is_empty() {
         line.push_str("\"\"");
     }
@@ -27,7 +27,7 @@ pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> Str
 
 fn text(text: &str, line: &mut String) {
     let runs = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
-    // An empty text is not nothing.
+    // Quotes distinguish empty text from a missing value.
     let quoted = text.is_empty() || text.contains([',', '"', '\r', '\n']);
     if quoted {
         line.push('"');

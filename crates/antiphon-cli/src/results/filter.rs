@@ -1,4 +1,4 @@
-//! What must be true of a row, as it is typed: `amount>=100`, `state in (NJ, NY)`, `closed is null`.
+//! Parses filter conditions: `amount>=100`, `state in (NJ, NY)`, `closed is null`.
 
 use antiphon_results::{
     ColumnDefinition, ColumnType,
@@ -6,7 +6,7 @@ use antiphon_results::{
 };
 use serde_json::Value;
 
-/// A condition whose value has no type yet: what a column's values are, only its server knows.
+/// A condition whose value has no type yet. The type comes from the server's columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub(crate) column: String,
@@ -24,11 +24,11 @@ enum Given {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// What is quoted is text, whatever it looks like.
+    /// Whether the value is quoted. A quoted value is always text.
     quoted: bool,
 }
 
-/// The longer first: `<=` is not `<` and a value that begins with `=`.
+/// Longer operators come first: `<=` is not `<` with a value that starts with `=`.
 const SIGNS: [(&str, FilterOp); 8] = [
     ("!=", FilterOp::Ne),
     ("<=", FilterOp::Le),
@@ -44,22 +44,26 @@ const HOW: &str = "write it as `amount>=100`; there are = != < <= > >= ~ (contai
                    `in (a, b)`, `is null` and `is not null`";
 
 impl Filter {
-    /// Reads a condition.
+    /// Parses a condition.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (column, rest) = column(text.trim())?;
         let (op, given) = condition(rest)?;
         Ok(Self { column, op, given })
     }
 
-    /// As the server wants it, its value of the column's type.
+    /// Converts the condition for the server, with a value of the column's type.
     pub(crate) fn typed(&self, columns: &[ColumnDefinition]) -> Result<snapshot::Filter, String> {
         let known = columns.iter().find(|column| column.name == self.column);
         if known.is_none() && !columns.is_empty() {
             let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
-            return Err(format!("there is no column `{}`; there are {}", self.column, names.join(", ")));
+            return Err(format!(
+                "column `{}` does not exist; the columns are {}",
+                self.column,
+                names.join(", ")
+            ));
         }
         let kind = known.map(|column| &column.kind);
-        // What begins with some letters, or has them in it, is text.
+        // `contains` and `starts_with` compare text.
         let kind = match self.op {
             FilterOp::Contains | FilterOp::StartsWith => Some(&ColumnType::String),
             _ => kind,
@@ -98,7 +102,7 @@ impl Word {
     }
 }
 
-/// The column's name and what comes after it. A name with signs or spaces in it stands in quotes or backticks.
+/// Splits the column's name from the rest. A name with operators or spaces must be in double quotes or backticks.
 fn column(text: &str) -> Result<(String, &str), String> {
     if let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '`')) {
         let (name, rest) =
@@ -118,7 +122,7 @@ fn column(text: &str) -> Result<(String, &str), String> {
     Ok((name.to_owned(), text[end..].trim_start()))
 }
 
-/// Where `is …` or `in (…` begins, in capitals or not.
+/// Returns the position of `is …` or `in (…`, in upper or lower case.
 fn word_at(text: &str) -> Option<usize> {
     let spaces = text.char_indices().filter(|(_, char)| char.is_whitespace());
     let says = |rest: &str| {
@@ -148,7 +152,7 @@ fn condition(text: &str) -> Result<(FilterOp, Given), String> {
     Ok((FilterOp::In, Given::Many(values)))
 }
 
-/// A value, out of its quotes if it has some.
+/// Parses a value and removes its quotes.
 fn word(text: &str) -> Result<Word, String> {
     let text = text.trim();
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
@@ -161,7 +165,7 @@ fn word(text: &str) -> Result<Word, String> {
     }
 }
 
-/// The parts between commas that are not in quotes.
+/// Splits a list at the commas outside quotes.
 fn apart(list: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut quote) = (Vec::new(), 0, None);
     for (at, char) in list.char_indices() {
@@ -230,7 +234,7 @@ mod tests {
         assert!(Filter::parse("zip='a").unwrap_err().contains("not closed"));
         let columns = [ColumnDefinition::number("amount"), ColumnDefinition::boolean("open")];
         let error = |text| Filter::parse(text).unwrap().typed(&columns).unwrap_err();
-        assert_eq!(error("amont=1"), "there is no column `amont`; there are amount, open");
+        assert_eq!(error("amont=1"), "column `amont` does not exist; the columns are amount, open");
         assert_eq!(error("amount=much"), "`amount` is a number, and `much` is none");
         assert_eq!(error("open=maybe"), "`open` is true or false, and `maybe` is neither");
     }

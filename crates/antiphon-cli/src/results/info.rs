@@ -12,7 +12,7 @@ use crate::{exit::Outcome, global::App, print};
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     let remote = set.reach().await?;
     let metadata = remote.set.metadata().await?;
-    // Not every server has one.
+    // Not every server has a manifest.
     let manifest = remote.manifest().await?;
     let mut value = json!(metadata);
     if let Some((_, manifest)) = &manifest {
@@ -41,7 +41,7 @@ pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What only a manifest says, a line each.
+/// Formats the fields of the manifest, one per line.
 fn told(manifest: &Manifest) -> String {
     let mut lines = String::new();
     let mut line = |what: &str, text: &str| {

@@ -27,7 +27,7 @@ use crate::{
     print,
 };
 
-/// Look at the rows behind a tool's answer: page, sort, filter, ask, export.
+/// Show, sort, filter, query and export the rows behind a tool's answer.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -51,10 +51,10 @@ enum Command {
     Export(Export),
     Query(Query),
     Open(Open),
-    /// What is in each column: least, greatest, missing, and how it is spread.
+    /// Show statistics of each column: minimum, maximum, missing values and distribution.
     #[command(after_help = "Example:\n  antiphon results stats http://127.0.0.1:3001/resources/abc123")]
     Stats(Set),
-    /// What the server knows of a result set.
+    /// Show the metadata of a result set.
     #[command(after_help = "Example:\n  antiphon results info http://127.0.0.1:3001/resources/abc123")]
     Info(Set),
     /// Keep a result set until it is deleted.
@@ -63,7 +63,7 @@ enum Command {
     /// Let a pinned result set expire again.
     #[command(after_help = "Example:\n  antiphon results unpin http://127.0.0.1:3001/resources/abc123")]
     Unpin(Set),
-    /// Delete a result set. It cannot be brought back.
+    /// Delete a result set. This cannot be undone.
     #[command(after_help = "Example:\n  antiphon results delete http://127.0.0.1:3001/resources/abc123")]
     Delete(Set),
 }
@@ -72,15 +72,15 @@ enum Command {
 struct Show {
     #[command(flatten)]
     set: Set,
-    /// The first row to show, counted from 0.
+    /// Start at this row, counted from 0.
     #[arg(long, default_value_t = 0)]
     offset: u64,
-    /// How many rows to show.
+    /// Show at most this number of rows.
     #[arg(long, default_value_t = 20)]
     limit: u64,
     #[command(flatten)]
     view: View,
-    /// Which columns to show, in this order [default: all that fit].
+    /// Show only these columns, in this order [default: all that fit].
     #[arg(long, value_delimiter = ',')]
     columns: Vec<String>,
 }
@@ -107,7 +107,7 @@ impl Show {
         self.view.check()?;
         let remote = self.set.reach().await?;
         let columns = set::columns(&remote.set).await;
-        // As they came: a number may have more digits than a computer's own have.
+        // Keep the rows as raw JSON, because a number can have more digits than an `f64`.
         let page = remote.page(&self.view, &columns, self.offset, self.limit).await?;
         let rows: Vec<Value> =
             page.rows.iter().filter_map(|row| serde_json::from_str(row.get()).ok()).collect();
@@ -147,7 +147,7 @@ enum Change {
     Delete,
 }
 
-/// Changes a set; that it is gone is said, too.
+/// Changes a set. Prints a message if the set does not exist.
 async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
     let set = set.reach().await?.set;
     let (changed, what) = match change {

@@ -16,12 +16,13 @@ use super::{
 };
 use crate::{doorway::Doorway, exit::Outcome, global::App, print};
 
-/// How long a person may look before the link ends, if the server allows it.
+/// The requested lifetime of the link. The server can shorten it.
 const LIFE: Duration = Duration::from_hours(1);
 
-/// Look at a result set in the browser: all rows, sorted, filtered, as a chart.
+/// Open a result set in the browser, with all rows, sorting, filters and charts.
 ///
-/// The address that is opened has a signed link in it, which lets whoever has it see this one set, for an hour at most.
+/// The URL contains a signed link. Anyone who has the link can read this one set. A new link expires after at most
+/// one hour.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +31,7 @@ Examples:
 pub(crate) struct Open {
     #[command(flatten)]
     set: Set,
-    /// Print the address, and do not open a browser.
+    /// Print the URL, and do not open a browser.
     #[arg(long)]
     print: bool,
 }
@@ -46,8 +47,8 @@ impl Open {
         }
         match Doorway::open(url.as_str(), "A result set") {
             Ok(doorway) => {
-                // The browser may be slow to look, and nobody here waits for it. What stays behind only its owner can
-                // read, and it leads to a link that ends.
+                // The browser can open the file later, and the CLI does not wait for that. Only the owner can read
+                // the file, and its link expires.
                 doorway.keep();
                 eprintln!("Opened in the browser. If it shows nothing, `--print` prints the address.");
             }
@@ -61,13 +62,13 @@ impl Open {
     }
 }
 
-/// A link that a server has signed.
+/// A signed link.
 #[derive(Deserialize)]
 struct Link {
     url: String,
 }
 
-/// Where a person can look at a set in a browser, which brings nothing along but the address.
+/// Returns the URL that shows a set in a browser. A browser sends no token, so the URL contains the link.
 pub(crate) async fn address(remote: &Remote) -> Result<Url> {
     let mut view = Url::parse(remote.set.resource_url()?)?;
     let link = if has_link(&view) { None } else { mint(remote).await? };
@@ -79,7 +80,7 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
         }
         Err(error) => match error.status() {
             Some(404 | 405 | 501) => {
-                // Is it the set that is not there, or the page?
+                // Check whether the set or the web page is missing.
                 remote.text(Method::GET, "", None, WRITING).await?;
                 false
             }
@@ -98,10 +99,11 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
     Ok(view)
 }
 
-/// A signed link, if the server signs any. Only the signature is taken: where the set is, is known already, and may
-/// be elsewhere than where the server believes to be.
+/// Requests a signed link. Returns `None` if the server does not sign links and needs no token.
+///
+/// Only the signature is used. The set's URL is already known, and can differ from the server's base URL.
 async fn mint(remote: &Remote) -> Result<Option<String>> {
-    // The page reads and makes no new sets.
+    // The web page only reads the set and creates no new ones.
     let wanted = json!({"scopes": ["read"], "expires_in": LIFE.as_secs()});
     let minted: Result<Link> = remote.json(Method::POST, "links", Some(&wanted), WRITING).await;
     match minted {

@@ -1,4 +1,4 @@
-//! What servers answer, as it is read here.
+//! Parses the responses of servers.
 
 use antiphon_results::{ColumnDefinition, client::DualResponseClientError};
 use anyhow::{Context as _, Result};
@@ -8,20 +8,19 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{set::Remote, view::View};
 
-/// What the spinner says while a set is still being written.
+/// The text of the spinner while a set is being written.
 pub(crate) const WRITING: &str = "still being written…";
 
-/// What a server says of a set, with what can be done with it.
+/// The manifest of a set.
 ///
-/// It is not `antiphon_results`'s own `SetManifest`: that is what our servers write, and holds them to it. This command
-/// reads other makers' servers too, so whatever they leave out has a default, and a status or a format that nobody here
-/// has heard of is a word and no error.
+/// This is not `SetManifest` of `antiphon_results`, which Antiphon servers write. The CLI also reads servers of other
+/// vendors. Missing fields have defaults, and an unknown status or format is text instead of an error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Manifest {
     pub(crate) status: String,
     pub(crate) rows: Option<u64>,
-    /// Whether `rows` is the last word.
+    /// Whether `rows` is final.
     pub(crate) exact: bool,
     pub(crate) bytes: Option<u64>,
     pub(crate) digest: Option<String>,
@@ -32,7 +31,7 @@ pub(crate) struct Manifest {
     pub(crate) lineage: Option<Lineage>,
 }
 
-/// What a set was made from.
+/// The sets and the query that a set was made from.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Lineage {
@@ -40,7 +39,7 @@ pub(crate) struct Lineage {
     pub(crate) query: String,
 }
 
-/// A page of rows, with its numbers beside them or in an object of their own.
+/// A page of rows. The numbers are next to `data` or in `pagination`.
 #[derive(Deserialize)]
 struct WirePage {
     data: Vec<Box<RawValue>>,
@@ -64,7 +63,7 @@ struct Numbers {
     has_next: Option<bool>,
 }
 
-/// Some rows, as they came.
+/// Rows in the server's JSON.
 pub(crate) struct Page {
     pub(crate) rows: Vec<Box<RawValue>>,
     pub(crate) total: u64,
@@ -72,7 +71,7 @@ pub(crate) struct Page {
 }
 
 impl Remote {
-    /// Requests JSON, and returns it as it came. `waiting` is what the spinner says while the set is not ready.
+    /// Sends a request and returns the JSON text. `waiting` is the text of the spinner while the set is not ready.
     pub(crate) async fn text(
         &self,
         method: Method,
@@ -85,7 +84,7 @@ impl Remote {
         String::from_utf8(bytes.into()).context("the answer is not text")
     }
 
-    /// Requests JSON, and reads it.
+    /// Sends a request and parses the JSON.
     pub(crate) async fn json<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -97,7 +96,7 @@ impl Remote {
         serde_json::from_str(&text).context("the answer is not what was asked for")
     }
 
-    /// What the server says of the set; nothing, if it is one that knows no manifests.
+    /// Returns the manifest of the set, or `None` if the server does not support manifests.
     pub(crate) async fn manifest(&self) -> Result<Option<(Manifest, Value)>> {
         match self.json::<Value>(Method::GET, "manifest", None, WRITING).await {
             Ok(value) => Ok(Some((Manifest::deserialize(&value)?, value))),
@@ -105,14 +104,14 @@ impl Remote {
                 .downcast_ref::<DualResponseClientError>()
                 .and_then(DualResponseClientError::status)
             {
-                // Either there is no such set, which whatever is asked next will tell, or no such route.
+                // Either the set or the route does not exist. If the set does not exist, the next request fails.
                 Some(404 | 405 | 501) => Ok(None),
                 _ => Err(error),
             },
         }
     }
 
-    /// `limit` rows of a view from `offset` on.
+    /// Returns `limit` rows of a view, starting at `offset`.
     pub(crate) async fn page(
         &self,
         view: &View,

@@ -16,7 +16,7 @@ use crate::{
     print, stdin,
 };
 
-/// Ask a question of a result set in SQL. The answer is a result set of its own.
+/// Query a result set with SQL. The answer is a new result set.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,19 +26,19 @@ Examples:
 pub(crate) struct Query {
     #[command(flatten)]
     set: Set,
-    /// The question. The set is the table `result`; `-` reads standard input.
-    // Not a plain text: the set before it is none either.
+    /// The SQL query. The set is the table `result`. `-` reads standard input.
+    // An `Option`, like the positional argument of the set before it.
     #[arg(required = true)]
     sql: Option<String>,
-    /// Another set of yours on the same server, by the name the question has for it. May be given several times.
+    /// Use another set on the same server as the table NAME. Can be given more than once.
     #[arg(long = "table", value_name = "NAME=SET", value_parser = other)]
     tables: Vec<(String, String)>,
-    /// What the answer is called.
+    /// Set the name of the answer.
     #[arg(long)]
     name: Option<String>,
 }
 
-/// The set that is the answer.
+/// The result set with the answer.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]
@@ -110,7 +110,7 @@ impl Answer {
     }
 }
 
-/// `name=rs_…`, or `name=https://…/rs_…`: the server knows its own sets by their ids.
+/// Parses `name=rs_…` or `name=https://…/rs_…`. Requests identify sets by ID.
 fn other(text: &str) -> Result<(String, String), String> {
     let how = || format!("`{text}` is no table; write `name=rs_…`, or `name=URL`");
     let (name, set) = text.split_once('=').ok_or_else(how)?;

@@ -1,4 +1,4 @@
-//! Which result set is meant.
+//! Selects a result set.
 
 use std::time::Duration;
 
@@ -16,42 +16,43 @@ use crate::{
     stdin,
 };
 
-/// Which result set is meant, and how it is reached.
+/// A result set, and how to connect to its server.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Set {
-    /// The `resource.url` of a tool's answer, or a file with the answer as `antiphon call --json` prints it; `-` reads
-    /// standard input.
-    // Not a plain text: a subcommand has one of its own, and then its parent has none.
+    /// The `resource.url` of a tool's answer, or a file with the output of `antiphon call --json`. `-` reads standard
+    /// input.
+    // An `Option`, because a subcommand has its own `place`, and then the parent has none.
     #[arg(value_name = "URL|FILE", required = true)]
     place: Option<String>,
-    /// Where a file's rows may be fetched from, or where a server may send you for an export. A URL that you typed needs
-    /// no leave.
+    /// Allow requests to this origin, for the rows of a file or for the redirect of an export. The origin of a URL
+    /// argument is always allowed.
     #[arg(long, value_name = "URL", help_heading = "Connection")]
     origin: Option<String>,
-    /// A header to send along, `Name: value`. May be given several times.
+    /// Send this header, as `Name: value`. Can be given more than once.
     #[arg(long, value_name = "HEADER", help_heading = "Connection")]
     header: Vec<String>,
-    /// A bearer token. Better in the environment than on the command line, where others see it.
+    /// Send this bearer token. Prefer the environment variable, because other users can see the command line.
     #[arg(long, env = "ANTIPHON_TOKEN", hide_env_values = true, help_heading = "Connection")]
     token: Option<String>,
 }
 
-/// How long a server may send nothing.
+/// The maximum time without data from the server.
 const SILENCE: Duration = Duration::from_mins(1);
-/// How long a set may be not ready.
+/// The maximum time to wait until a set is ready.
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// A result set on its server.
 pub(crate) struct Remote {
     pub(crate) set: ParsedDualResponse,
-    /// What a user sees while the set is not ready.
+    /// The spinner while the set is not ready.
     pub(crate) waiting: Waiting,
     /// Whether requests carry headers that a browser would not send.
     pub(crate) has_headers: bool,
 }
 
 impl Remote {
-    /// The set at a URL that the user typed, or that was allowed before. Its requests carry these headers.
+    /// Returns the set at a URL that the user typed, or whose origin is already allowed. Its requests carry these
+    /// headers.
     pub(crate) fn at(url: &str, headers: Vec<(String, String)>) -> Result<Self> {
         Self::new(headers, |options| Ok(DualResponseClient::new(at_origin(options, url)?)?.at(url)?))
     }
@@ -80,7 +81,7 @@ fn at_origin(options: DualResponseClientOptions, url: &str) -> Result<DualRespon
 }
 
 impl Set {
-    /// The set, as its server is asked for it.
+    /// Resolves the argument to a set on its server.
     pub(crate) async fn reach(&self) -> Result<Remote> {
         let place = self.place.as_deref().unwrap_or("-");
         let answer = if place.contains("://") { None } else { Some(answer(place).await?) };
@@ -90,13 +91,13 @@ impl Set {
             }
             match &answer {
                 Some(answer) => opened(options, answer),
-                // Whoever types a URL means it.
+                // The user typed this URL, so its origin is allowed.
                 None => Ok(DualResponseClient::new(at_origin(options, place)?)?.at(place)?),
             }
         })
     }
 
-    /// Whether standard input says which set.
+    /// Returns whether the set is read from standard input.
     pub(crate) fn is_stdin(&self) -> bool {
         self.place.as_deref() == Some("-")
     }
@@ -115,7 +116,7 @@ impl Set {
     }
 }
 
-/// The set of a tool's answer.
+/// Returns the set in a tool's answer.
 fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDualResponse> {
     let set = DualResponseClient::new(options)?.parse_strict(answer).map_err(|error| {
         Misused(format!(
@@ -128,7 +129,7 @@ fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDu
     Ok(set)
 }
 
-/// A tool's answer, from a file.
+/// Reads a tool's answer from a file.
 async fn answer(file: &str) -> Result<Value> {
     let text = if file == "-" {
         stdin::read().await?
@@ -139,7 +140,7 @@ async fn answer(file: &str) -> Result<Value> {
     };
     let answer: Value =
         serde_json::from_str(&text).map_err(|error| Misused(format!("`{file}` is not JSON: {error}")))?;
-    // The answer itself, or only what is structured in it.
+    // The file contains the whole answer, or only its structured content.
     let bare = answer.get("results").is_some() && answer.get("structuredContent").is_none();
     Ok(if bare { json!({"structuredContent": answer}) } else { answer })
 }
@@ -152,7 +153,7 @@ pub(crate) fn origin_of(url: &str) -> Result<String> {
     Ok(parsed.origin().ascii_serialization())
 }
 
-/// The server chose the address in its answer; whether to go there is for the person to say.
+/// Creates the error for a URL that is not allowed. The server chose the URL, so the user must allow its origin.
 fn refused(answer: &Value, why: &str) -> Misused {
     let resource = &answer["structuredContent"]["resource"];
     let url = resource["url"].as_str().or(resource["base_url"].as_str());
@@ -164,16 +165,16 @@ fn refused(answer: &Value, why: &str) -> Misused {
     }
 }
 
-/// The columns: as the answer has them, or else its server.
+/// Returns the columns from the answer, or from the server if the answer has none.
 pub(crate) async fn columns(set: &ParsedDualResponse) -> Vec<ColumnDefinition> {
     if !set.columns().is_empty() {
         return set.columns().to_vec();
     }
-    // Not every server tells; then the rows do.
+    // Not every server returns columns. Then they come from the rows.
     set.metadata().await.map(|metadata| metadata.columns).unwrap_or_default()
 }
 
-/// That there is no such set is an answer; what can be done about other failures is said.
+/// Converts an error. A missing set becomes an outcome, and other errors get a hint.
 pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     match error.downcast_ref::<DualResponseClientError>() {
         Some(gone @ (DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_))) => {
@@ -188,11 +189,11 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
         Some(DualResponseClientError::Config(text)) => Err(Misused(text.clone()).into()),
         Some(refused) if matches!(refused.status(), Some(401 | 403)) => {
             let message = format!(
-                "the server does not let you in; bring a token with `--token` or ANTIPHON_TOKEN: {error:#}"
+                "the server rejected the credentials; set a token with `--token` or ANTIPHON_TOKEN: {error:#}"
             );
             Err(Unreachable(message).into())
         }
-        // What was asked for makes no sense, and the server has said why.
+        // The request is invalid, and the server's message says why.
         Some(DualResponseClientError::Fetch(said)) if said.status == Some(400) => {
             Err(Misused(said.message.clone()).into())
         }
@@ -203,7 +204,8 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     }
 }
 
-/// Whether no connection was made, or nothing came over it. One that broke later did reach the server.
+/// Returns whether no connection was made, or the server sent nothing. A connection that broke later did reach the
+/// server.
 fn is_away(error: &anyhow::Error) -> bool {
     let silent = matches!(error.downcast_ref(), Some(DualResponseClientError::Timeout { .. }));
     let refused = |cause: &(dyn std::error::Error + 'static)| {

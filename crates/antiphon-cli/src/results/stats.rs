@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::{set::Set, table};
 use crate::{exit::Outcome, global::App, print};
 
-/// How wide the picture of a column is at most.
+/// The maximum width of a column's sparkline.
 const WIDTH: usize = 24;
-/// How many letters of a value are shown.
+/// The maximum number of shown characters of a value.
 const LETTERS: usize = 24;
-/// How many of the most frequent values are named.
+/// The number of most frequent values to show.
 const NAMED: usize = 3;
 
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
@@ -27,7 +27,7 @@ pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The table. Colours are for terminals, which the table finds out itself.
+/// Formats the statistics as a table. The table library prints colours only on a terminal.
 fn shown(columns: &[ColumnStats], coloured: bool) -> String {
     let mut table = print::table(["COLUMN", "MISSING", "DISTINCT", "LEAST", "GREATEST", "MEAN", "SPREAD"]);
     for column in columns {
@@ -48,7 +48,7 @@ fn shown(columns: &[ColumnStats], coloured: bool) -> String {
     print::trimmed(&table)
 }
 
-/// How a column's values are spread; of what cannot be measured, the most frequent.
+/// Returns the distribution of a column: a sparkline, or the most frequent values if there is no histogram.
 fn spread(column: &ColumnStats) -> String {
     if !column.histogram.is_empty() {
         return sparkline(&column.histogram.iter().map(|bin| bin.count).collect::<Vec<_>>());
@@ -62,11 +62,11 @@ fn spread(column: &ColumnStats) -> String {
     named.join(", ")
 }
 
-/// Counts as bars of five heights. Where there is something, something is seen.
+/// Formats counts as bars of five heights. Every count above 0 has a visible bar.
 fn sparkline(counts: &[u64]) -> String {
     const BARS: [char; 5] = ['▁', '▂', '▃', '▅', '▇'];
     let per = counts.len().div_ceil(WIDTH).max(1);
-    // The last chunk may have fewer bins, and is no lower for that.
+    // The last chunk can have fewer bins, so scale its sum.
     let mean = |chunk: &[u64]| {
         let sum: u128 = chunk.iter().copied().map(u128::from).sum();
         sum * per as u128 / chunk.len() as u128
@@ -75,7 +75,7 @@ fn sparkline(counts: &[u64]) -> String {
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let bar = |count: u128| match count {
         0 => ' ',
-        // Rounded up, so that the least is a bar too.
+        // Round up, so that the smallest count has a bar.
         count => {
             let height = (count * 5).div_ceil(most);
             BARS[usize::try_from(height).unwrap_or(5).clamp(1, 5) - 1]
@@ -93,7 +93,7 @@ fn value(value: &Value) -> Cell {
     if value.is_number() { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// A mean with as many digits as say something.
+/// Formats a mean with its significant digits.
 fn mean(mean: f64) -> String {
     if mean.abs() >= 1e6 { format!("{mean:.4e}") } else { format!("{mean:.2}") }
 }

@@ -1,4 +1,4 @@
-//! Rows as a table that fits the terminal.
+//! Formats rows as a table that fits the terminal.
 
 use antiphon_results::{ColumnDefinition, ColumnType};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Row, Table, presets::NOTHING};
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::print;
 
-/// The columns of a table, in order: their names, and whether numbers are in them.
+/// The columns of a table, in order: their names, and whether they contain numbers.
 pub(crate) struct Columns(Vec<(String, bool)>);
 
-/// A column narrower than this says nothing.
+/// The minimum useful width of a column.
 const NARROWEST: u16 = 8;
 
 impl Columns {
-    /// The declared ones; without any, those of the rows.
+    /// Returns the declared columns, or the columns of the rows if none are declared.
     pub(crate) fn of(declared: &[ColumnDefinition], rows: &[Value]) -> Self {
         let numbers = |name: &str| {
             let mut cells = rows.iter().map(|row| &row[name]).filter(|cell| !cell.is_null()).peekable();
@@ -35,18 +35,18 @@ impl Columns {
         Self(names.into_iter().map(|name| (name.clone(), numbers(name))).collect())
     }
 
-    /// Only these, in this order; says which there are if one is not.
+    /// Keeps only these columns, in this order. The error lists the existing columns.
     pub(crate) fn choose(&mut self, names: &[String]) -> Result<(), String> {
         let find = |name: &String| {
             let known: Vec<String> = self.0.iter().map(|(name, _)| print::clean(name)).collect();
-            let missing = || format!("there is no column `{name}`; there are {}", known.join(", "));
+            let missing = || format!("column `{name}` does not exist; the columns are {}", known.join(", "));
             self.0.iter().find(|(known, _)| known == name).cloned().ok_or_else(missing)
         };
         self.0 = names.iter().map(find).collect::<Result<_, _>>()?;
         Ok(())
     }
 
-    /// Drops what does not fit, and says what that is.
+    /// Removes the columns that do not fit, and returns their names.
     pub(crate) fn fit(&mut self, width: Option<u16>) -> Vec<String> {
         let most = width.map_or(usize::MAX, |width| usize::from((width / NARROWEST).max(1)));
         if self.0.len() <= most {
@@ -55,7 +55,7 @@ impl Columns {
         self.0.split_off(most).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The table. With a width no line is longer, and cells that are too wide are clipped.
+    /// Formats the table. With a width, no line is longer, and wide cells are cut.
     pub(crate) fn table(&self, rows: &[Value], width: Option<u16>) -> String {
         let mut table = Table::new();
         table.load_preset(NOTHING);
@@ -83,7 +83,7 @@ fn line(cells: impl Iterator<Item = String>, width: Option<u16>) -> Row {
     row
 }
 
-/// A cell in one line.
+/// Formats a cell in one line.
 fn cell(value: Option<&Value>) -> String {
     match value {
         None => String::new(),
@@ -92,7 +92,7 @@ fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// `rows 1 to 20 of 11,234`.
+/// Formats the position: `rows 1 to 20 of 11,234`.
 pub(crate) fn footer(offset: u64, shown: u64, total: u64) -> String {
     match shown {
         0 if total == 0 => "no rows".to_owned(),
@@ -101,7 +101,7 @@ pub(crate) fn footer(offset: u64, shown: u64, total: u64) -> String {
     }
 }
 
-/// A number with commas between its thousands.
+/// Formats a number with commas between the thousands.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(columns.fit(Some(80)), Vec::<String>::new());
         assert_eq!(columns.fit(Some(16)), ["c"]);
         let error = columns.choose(&["z".into()]).unwrap_err();
-        assert_eq!(error, "there is no column `z`; there are a, b");
+        assert_eq!(error, "column `z` does not exist; the columns are a, b");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which rows of a set, in which order, as it is typed.
+//! Parses the options that filter and sort the rows of a set.
 
 use antiphon_results::{ColumnDefinition, Order, Sort, snapshot};
 use clap::Args;
@@ -7,38 +7,39 @@ use serde_json::{Value, json};
 use super::filter::Filter;
 use crate::exit::Misused;
 
-/// So many columns a set can be sorted by at once.
+/// The maximum number of sort columns.
 const MOST_SORTS: usize = 4;
 
-/// Which rows of a set, in which order.
+/// The filters and the sort order of the rows.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct View {
-    /// The columns to sort by, the first first; `-name` or `name:desc` begins with the greatest.
+    /// Sort by these columns, the first one first. `-name` or `name:desc` sorts in descending order.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',', value_parser = sort, allow_hyphen_values = true)]
     sort: Vec<Sort>,
-    /// Only rows of which this is true: `amount>=100`, `name~college`, `state in (NJ, NY)`, `closed is null`. May be
-    /// given several times.
+    /// Keep only rows that match: `amount>=100`, `name~college`, `state in (NJ, NY)`, `closed is null`. Can be given
+    /// more than once.
     #[arg(long, value_name = "CONDITION", value_parser = Filter::parse)]
     filter: Vec<Filter>,
 }
 
 impl View {
-    /// By which columns.
+    /// Returns the sort columns.
     pub(crate) fn sort(&self) -> &[Sort] {
         &self.sort
     }
 
-    /// Whether all rows are meant, in whatever order.
+    /// Returns whether the view contains all rows, in any order.
     pub(crate) fn is_all(&self) -> bool {
         self.filter.is_empty()
     }
 
-    /// More than the first servers of result sets understand: they sort by one column, and choose nothing.
+    /// Returns whether the view needs filters or several sort columns, which the first servers of result sets do not
+    /// support.
     pub(crate) fn is_rich(&self) -> bool {
         !self.filter.is_empty() || self.sort.len() > 1
     }
 
-    /// Says what is wrong with it before a server does.
+    /// Validates the view before a request is sent.
     pub(crate) fn check(&self) -> Result<(), Misused> {
         match self.sort.len() {
             0..=MOST_SORTS => Ok(()),
@@ -46,12 +47,12 @@ impl View {
         }
     }
 
-    /// As a body has it: only what is said.
+    /// Converts the view to a request body. Unset options are left out.
     pub(crate) fn body(&self, columns: &[ColumnDefinition]) -> Result<Value, Misused> {
         let mut body = json!({});
         match &*self.sort {
             [] => {}
-            // As every server understands it.
+            // All servers support this form.
             [sort] => body["sort"] = json!(sort),
             sorts => body["sort"] = json!(sorts),
         }
@@ -61,7 +62,7 @@ impl View {
         Ok(body)
     }
 
-    /// As the query of an address has it: only what is said.
+    /// Converts the view to query parameters. Unset options are left out.
     pub(crate) fn query(&self, columns: &[ColumnDefinition]) -> Result<Vec<(&'static str, String)>, Misused> {
         let mut query = Vec::new();
         if !self.sort.is_empty() {
@@ -77,7 +78,7 @@ impl View {
         Ok(query)
     }
 
-    /// What a person sees while the server is at it.
+    /// Returns the text of the spinner while the server works.
     pub(crate) fn waiting(&self) -> &'static str {
         match (self.sort.is_empty(), self.filter.is_empty()) {
             (false, _) => "being sorted…",
@@ -86,7 +87,7 @@ impl View {
         }
     }
 
-    /// The conditions, with values of the columns' types.
+    /// Returns the filters, with values of the columns' types.
     pub(crate) fn filters(&self, columns: &[ColumnDefinition]) -> Result<Vec<snapshot::Filter>, Misused> {
         self.filter.iter().map(|filter| filter.typed(columns).map_err(Misused)).collect()
     }

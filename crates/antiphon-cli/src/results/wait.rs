@@ -1,27 +1,27 @@
-//! What a person sees while the server is not ready.
+//! Shows a spinner while the server is not ready.
 
 use std::{io::IsTerminal as _, time::Duration};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A spinner that turns while the server is not ready, where somebody sees it.
+/// A spinner that is shown while the server is not ready, if standard error is a terminal.
 #[derive(Clone)]
 pub(crate) struct Waiting(ProgressBar);
 
 impl Waiting {
     pub(crate) fn new() -> Self {
-        // Drawn only once it ticks, so who never waits never sees it.
+        // The spinner is drawn after its first tick, so a fast response shows none.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))
     }
 
-    /// Sets what the spinner says: `being sorted…`.
+    /// Sets the text of the spinner, for example `being sorted…`.
     pub(crate) fn says(&self, what: &'static str) {
         self.0.set_message(what);
     }
 
-    /// Shows the spinner, or hides it.
+    /// Shows or hides the spinner.
     pub(crate) fn show(&self, shown: bool) {
         if shown { self.begin() } else { self.over() }
     }

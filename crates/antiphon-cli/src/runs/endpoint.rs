@@ -1,4 +1,4 @@
-//! The operators' routes of a server.
+//! A client for the operator routes of a server.
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
@@ -36,7 +36,7 @@ impl Endpoint {
         self.send(self.request(Method::GET, &format!("runs/{run}"))).await
     }
 
-    /// What became of it; `None` where there is no such run.
+    /// Requests a change of a run, and returns its result. Returns `None` if the run does not exist.
     pub(super) async fn change(&self, run: &str, what: &str) -> Result<Option<String>> {
         let answer = self.send(self.request(Method::POST, &format!("runs/{run}/{what}"))).await?;
         Ok(answer.as_ref().map(result))

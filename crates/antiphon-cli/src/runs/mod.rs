@@ -1,4 +1,4 @@
-//! `antiphon runs`: what an operator does with the runs of a server.
+//! `antiphon runs`: operator actions on the runs of a server.
 
 mod endpoint;
 mod show;
@@ -14,7 +14,7 @@ use crate::{
     print::{line, print},
 };
 
-/// Look at the runs of a server, try them again, cancel them, remove them.
+/// List, show, retry, cancel and delete the runs of a server.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -22,10 +22,10 @@ Examples:
   antiphon runs list --status failed
   antiphon runs show RUN")]
 pub(crate) struct Runs {
-    /// Where the server's operators' routes are, for example `http://localhost:9000`.
+    /// Set the URL of the server's operator routes, for example `http://localhost:9000`.
     #[arg(long, env = "ANTIPHON_OPERATORS_URL", global = true, default_value = "http://127.0.0.1:9000")]
     url: String,
-    /// The operators' token. Better in the environment than on the command line, where others see it.
+    /// Send this operator token. Prefer the environment variable, because other users can see the command line.
     #[arg(long, env = "ANTIPHON_OPERATORS_TOKEN", global = true, hide_env_values = true)]
     token: Option<String>,
     #[command(subcommand)]
@@ -37,38 +37,38 @@ enum Command {
     /// List runs.
     #[command(after_help = "Example:\n  antiphon runs list --status input_required --limit 20")]
     List {
-        /// Only those that are so.
+        /// List only runs with this status.
         #[arg(long)]
         status: Option<Status>,
-        /// Only those somebody has to look at.
+        /// List only runs that were given up and need an operator.
         #[arg(long)]
         dead: bool,
-        /// How many at most.
+        /// List at most this number of runs.
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
-    /// Show one run: what happened to it and what it has seen, without its values.
+    /// Show the timeline and the journal of a run, without its values.
     #[command(after_help = "Example:\n  antiphon runs show RUN")]
     Show {
-        /// The run, as `list` names it.
+        /// The ID of the run, as in `list`.
         run: String,
     },
-    /// Have a run tried again that failed or was given up, from where it was.
+    /// Retry a run that failed or was given up, from its journal.
     #[command(after_help = "Example:\n  antiphon runs retry RUN")]
     Retry {
-        /// The run, as `list` names it.
+        /// The ID of the run, as in `list`.
         run: String,
     },
     /// Cancel a run.
     #[command(after_help = "Example:\n  antiphon runs cancel RUN")]
     Cancel {
-        /// The run, as `list` names it.
+        /// The ID of the run, as in `list`.
         run: String,
     },
-    /// Remove runs that have ended, with their results.
+    /// Delete runs that have ended, with their results.
     #[command(after_help = "Example:\n  antiphon runs purge RUN RUN")]
     Purge {
-        /// The runs, as `list` names them.
+        /// The IDs of the runs, as in `list`.
         #[arg(required = true)]
         runs: Vec<String>,
     },
@@ -134,7 +134,7 @@ impl Runs {
     }
 }
 
-/// The runs that are wanted, page by page until there are enough.
+/// Lists matching runs page by page, up to `limit`.
 async fn list(endpoint: &Endpoint, status: Option<Status>, dead: bool, limit: usize) -> Result<Vec<Value>> {
     let mut runs = Vec::new();
     let mut after = None;

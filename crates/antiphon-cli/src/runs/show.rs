@@ -1,4 +1,4 @@
-//! Runs as people read them.
+//! Formats runs for users.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::print::{table, trimmed};
 
-/// Runs, a line each.
+/// Formats runs as a table.
 pub(super) fn list(runs: &[Value]) -> String {
     if runs.is_empty() {
         return "there are no such runs".to_owned();
@@ -34,7 +34,7 @@ pub(super) fn list(runs: &[Value]) -> String {
     trimmed(&table)
 }
 
-/// One run: its head, its timeline, its journal.
+/// Formats one run: its fields, its timeline and its journal.
 pub(super) fn report(report: &Value) -> String {
     let mut out = String::new();
     let mut head = table(["", ""]);

@@ -1,4 +1,4 @@
-//! The examples that can be served.
+//! The examples that `antiphon serve` can run.
 
 use antiphon::{
     ServerBuilder,
@@ -18,13 +18,13 @@ use crate::{
     print,
 };
 
-/// An example that can be served.
+/// An example.
 struct Example {
     name: &'static str,
     about: &'static str,
-    /// How it is called.
+    /// The arguments of a call to the example.
     call: &'static str,
-    /// The server; none if it needs more than that, and is served by hand below.
+    /// The server, or `None` if the example needs more than a server. `institutions` then serves it.
     server: Option<fn() -> ServerBuilder>,
 }
 

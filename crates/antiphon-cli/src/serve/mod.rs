@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::{config::ModelChoice, exit::Outcome, global::App};
 
-/// Serve one of the examples. Alone: list them.
+/// Serve an example. Without arguments, list the examples.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -16,18 +16,19 @@ Examples:
   antiphon serve play_ttt --http 127.0.0.1:8000
   antiphon call \"antiphon serve checkout\" checkout --item tea --price 300")]
 pub(crate) struct Serve {
-    /// Which one.
+    /// The example to serve.
     example: Option<String>,
-    /// Serve over HTTP, at this address [default: over standard input and output].
+    /// Serve over HTTP at this address [default: standard input and output].
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// What replicas share: memory:, postgres://…, redis://… or nats://….
+    /// Set the store that replicas share: memory:, postgres://…, redis://… or nats://….
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
-    /// The encryption keys that all processes with this store share: 1=<64 hex digits>. Needed with every store but memory:.
+    /// Set the encryption keys that all processes with this store share: 1=<64 hex digits>. Required for every store
+    /// except memory:.
     #[arg(long, value_name = "KEYS")]
     keys: Option<String>,
-    /// The database of `institutions`: postgres://….
+    /// Set the database of `institutions`: postgres://….
     #[arg(long, value_name = "URL")]
     database: Option<String>,
     #[command(flatten)]

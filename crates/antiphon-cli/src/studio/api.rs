@@ -1,4 +1,4 @@
-//! What the page asks of its server.
+//! The HTTP API of the web page.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 
 use super::{asks::Answer, assets, guard::Guard, refusal::Refusal, session::Wanted, sessions::Sessions};
 
-/// More than this nobody types.
+/// The maximum size of a request body, in bytes.
 const LARGEST_BODY: usize = 4 * 1024 * 1024;
-/// So that neither side takes a quiet stream for a dead one.
+/// The interval of keep-alive messages, so that an idle stream is not closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Shared = State<Arc<Sessions>>;
 
-/// The page and its API.
+/// Creates the router of the web page and its API.
 pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
     let api = Router::new()
         .route("/api/servers", get(servers))
@@ -43,7 +43,7 @@ pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
     guard.around(assets::router(), api)
 }
 
-/// JSON whose mistakes are told as JSON.
+/// A JSON request body. Errors are returned as JSON.
 struct Body<T>(T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -55,7 +55,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             let why = format!("the request is too large: it has more than {LARGEST_BODY} bytes");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why)
         })?;
-        // Before it is parsed: a parser makes hundreds of bytes of two.
+        // Check this before parsing, because two bytes of JSON can become hundreds of bytes in memory.
         Weight::of(&bytes)
             .check(MAX_PARSED_BYTES)
             .map_err(|error| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
@@ -82,7 +82,7 @@ async fn connect(State(sessions): Shared, Body(wanted): Body<Connect>) -> Result
     match session.describe().await {
         Ok(described) => Ok(Json(described)),
         Err(error) => {
-            // The page does not know its id, and could never close it.
+            // The web page did not receive the ID, so it could not close the session.
             sessions.remove(&session.id)?.close().await;
             Err(error.into())
         }
@@ -123,7 +123,8 @@ async fn cancel(State(sessions): Shared, Path(id): Path<String>) -> Result<Statu
     session.cancel(&id).then_some(StatusCode::ACCEPTED).ok_or_else(|| Refusal::unknown("call"))
 }
 
-/// Where the call's result set can be looked at. The address is a key for as long as it is good, so nothing keeps it.
+/// Returns the URL that shows the result set of a call. The URL contains a link that gives access, so it is not
+/// stored.
 async fn viewer(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
     let url = sessions.of(&id)?.viewer.open(&id).await?;
     Ok(Json(json!({"url": url.as_str()})))

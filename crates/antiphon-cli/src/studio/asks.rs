@@ -1,4 +1,4 @@
-//! Questions on the page's table, and the answers to them.
+//! Open questions on the web page, and their answers.
 
 use std::{
     collections::BTreeMap,
@@ -14,18 +14,18 @@ use tokio::sync::oneshot;
 
 use super::feed::Feed;
 
-/// What the person did with a question.
+/// The user's answer to a question.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
     pub(super) action: Action,
-    /// What they filled in.
+    /// The values of the form.
     #[serde(default)]
     pub(super) content: Value,
-    /// Whether the rest of this call's samples may go through unseen.
+    /// Whether to approve all further sampling requests of this call.
     #[serde(default)]
     pub(super) all: bool,
-    /// Whether they want to see the model's reply before the server does.
+    /// Whether to show the model's reply to the user before it is sent to the server.
     #[serde(default)]
     pub(super) review: bool,
 }
@@ -47,7 +47,7 @@ pub(super) struct Asks {
     last: AtomicU64,
 }
 
-/// A question, and who waits for its answer.
+/// An open question, and the channel for its answer.
 #[derive(Debug)]
 struct Open {
     question: Value,
@@ -63,11 +63,11 @@ impl Asks {
         format!("{}-{}", self.session, self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Puts a question to the person, and waits. None if the question ended without them.
+    /// Asks the user a question and waits for the answer. Returns `None` if the question was withdrawn.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the question is withdrawn, and the page is told.
+    /// If the future is dropped, the question is withdrawn, and the web page receives an event.
     pub(super) async fn ask(&self, id: &str, mut question: Value) -> Option<Answer> {
         let (tx, rx) = oneshot::channel();
         question["ask"] = json!(id);
@@ -77,11 +77,11 @@ impl Asks {
         rx.await.ok()
     }
 
-    /// Hands over an answer; false if nobody asks that, or no more.
+    /// Delivers an answer. Returns `false` if the question is not open.
     pub(super) fn answer(&self, id: &str, answer: Answer) -> bool {
         let Some(Open { tx, .. }) = self.lock().remove(id) else { return false };
         let action = answer.action;
-        // Told before the answer goes on its way, so that what it leads to comes after.
+        // Send this event before the answer, so that later events follow it.
         self.settle(
             id,
             match action {
@@ -93,16 +93,16 @@ impl Asks {
         tx.send(answer).is_ok()
     }
 
-    /// What is on the table, oldest first, for a page that has lost the events that told of it.
+    /// Returns the open questions, oldest first, for a web page that missed their events.
     pub(super) fn open(&self) -> Vec<Value> {
         let open = self.lock();
         let mut open: Vec<(&String, &Open)> = open.iter().collect();
-        // The ids are the session's and a number.
+        // The IDs consist of the session's ID and a number.
         open.sort_by_key(|(id, _)| (id.len(), *id));
         open.into_iter().map(|(_, open)| open.question.clone()).collect()
     }
 
-    /// Withdraws all that is on the table.
+    /// Withdraws all open questions.
     pub(super) fn withdraw(&self) {
         let open = std::mem::take(&mut *self.lock());
         for id in open.keys() {
@@ -119,7 +119,7 @@ impl Asks {
     }
 }
 
-/// A question on the table, until it is dropped.
+/// An open question. Drop withdraws it.
 struct OpenAsk<'a> {
     asks: &'a Asks,
     id: &'a str,
@@ -127,7 +127,7 @@ struct OpenAsk<'a> {
 
 impl Drop for OpenAsk<'_> {
     fn drop(&mut self) {
-        // Whoever answers takes it from the table first.
+        // `answer` removes the question first, so an answered question is not withdrawn.
         if self.asks.lock().remove(self.id).is_some() {
             self.asks.settle(self.id, "withdrawn");
         }

@@ -1,4 +1,4 @@
-//! The page's own files, within the program.
+//! The files of the web page, compiled into the program.
 
 use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 
@@ -7,7 +7,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
-/// Path, type, text.
+/// Path, content type and text of each file.
 const FILES: [(&str, &str, &str); 14] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/style.css", STYLE, include_str!("assets/style.css")),
@@ -25,7 +25,7 @@ const FILES: [(&str, &str, &str); 14] = [
     ("/timeline.js", SCRIPT, include_str!("assets/timeline.js")),
 ];
 
-/// The page. Nothing in it is secret.
+/// Creates the router of the files. They contain no secrets.
 pub(super) fn router() -> Router {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
         router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }))

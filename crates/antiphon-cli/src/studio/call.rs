@@ -1,4 +1,4 @@
-//! A call, from the page's click to its result.
+//! Runs a call of the web page until its result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +13,13 @@ use super::{
     session::{Session, Wanted, is_legacy},
 };
 
-/// How long a server is waited for that was told that nobody wants its task any more.
+/// The maximum time to wait for the response to the cancellation of a task.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Makes a call and tells the page of it until it has ended.
+/// Makes a call, and sends events to the web page until it has ended.
 pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, cancel: &Notify) {
     let feed = &session.feed;
-    // Their names only: what was typed is the person's.
+    // Send only the names, because the values belong to the user.
     let names: Vec<&String> =
         wanted.arguments.as_object().into_iter().flatten().map(|(name, _)| name).collect();
     feed.tell("call", json!({"call": call, "tool": wanted.tool, "arguments": names}));
@@ -31,14 +31,14 @@ pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, canc
     if ended.is_none()
         && let Some(task) = &task
     {
-        // A call that is dropped is cancelled with it. A task goes on until it is told.
+        // Dropping a call cancels it. A task must be cancelled with a request.
         let _ = tokio::time::timeout(GOODBYE, task.cancel()).await;
     }
-    // Before its questions are withdrawn: what is asked from here on is not of this call.
+    // End the call before its questions are withdrawn. Later questions do not belong to it.
     session.questions.end();
-    // A server of 2025-11-25 may take its time to withdraw what it asked in a session.
+    // A 2025-11-25 server can take time to withdraw the questions of its session.
     session.asks.withdraw();
-    // The page may call again as soon as it hears of the end.
+    // The web page can call again as soon as it receives the last event.
     session.end();
     match ended {
         Some(Ok(result)) => feed.tell("result", result_of(session, call, &result)),
@@ -81,7 +81,7 @@ async fn conclude(
     Box::pin(follow(&session.feed, &task)).await
 }
 
-/// Waits for a task, and tells how it comes along.
+/// Waits for a task, and sends its status to the web page.
 async fn follow(feed: &Feed, task: &TaskHandle) -> Result<CallToolResult> {
     let updates = task.updates();
     let wait = task.wait();
@@ -96,7 +96,7 @@ async fn follow(feed: &Feed, task: &TaskHandle) -> Result<CallToolResult> {
             },
         }
     };
-    // How it ended, with all it did.
+    // Send the final status, with the complete trace.
     if let Ok(info) = task.status().await {
         tell(feed, &info);
     }
@@ -116,7 +116,7 @@ fn tell(feed: &Feed, info: &TaskInfo) {
     feed.tell("task", event);
 }
 
-/// What the page is told of a result.
+/// Converts a result to an event for the web page.
 fn result_of(session: &Session, call: &str, result: &CallToolResult) -> Value {
     let rows = session.connection.dual_response(result).map(|set| {
         json!({
@@ -129,14 +129,14 @@ fn result_of(session: &Session, call: &str, result: &CallToolResult) -> Value {
         })
     });
     let mut result = serde_json::to_value(result).unwrap_or_default();
-    // The run's trace has its own place.
+    // The trace of the run is sent in other events.
     if let Some(result) = result.as_object_mut() {
         result.remove("_meta");
     }
     json!({"call": call, "result": result, "rows": rows})
 }
 
-/// What to do about an error.
+/// Returns a hint how to fix an error.
 fn hint(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::Connect { .. } => "Is the server still running? Connect again when it is.",
@@ -144,7 +144,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Lost { .. } => "The server may have stopped; look at its log before you call again.",
         Error::TaskUnknown { .. } => "The task has expired. Call the tool again.",
         Error::PagesRequired(_) => "Call again, and open the page it asks for.",
-        // There is no such method, or the client has not said that it answers samples.
+        // The method does not exist, or the client did not declare sampling.
         Error::Server { code: -32601 | -32021, .. } => {
             "Perhaps the tool wants a model. Start `antiphon studio` with `--model` or `--model-url`."
         }

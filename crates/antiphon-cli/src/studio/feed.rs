@@ -1,4 +1,4 @@
-//! What happens in a session, told to the page in order.
+//! Sends the events of a session to the web page, in order.
 
 use std::{
     collections::VecDeque,
@@ -12,16 +12,16 @@ use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// A page that comes back is told again what it missed, as far as it is kept.
+/// The maximum number of stored events. A web page that reconnects receives the stored events that it missed.
 const KEPT: usize = 4_000;
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 
-/// What has happened, numbered from 1.
+/// The events of a session, numbered from 1.
 #[derive(Debug)]
 pub(super) struct Feed {
     kept: Mutex<Kept>,
     newest: watch::Sender<u64>,
-    /// When the last who listened went away, or it began.
+    /// The time when the last listener left, or when the feed was created.
     left: Mutex<Instant>,
 }
 
@@ -38,7 +38,7 @@ impl Feed {
         Self { kept: Mutex::default(), newest: watch::Sender::new(0), left: Mutex::new(Instant::now()) }
     }
 
-    /// Tells what happened: `kind`, and what else there is to say of it.
+    /// Adds an event of this kind.
     pub(super) fn tell(&self, kind: &str, mut event: Value) {
         event["type"] = json!(kind);
         event["at"] = json!(now());
@@ -56,24 +56,24 @@ impl Feed {
         self.newest.send_replace(number);
     }
 
-    /// Ends all that listen, when they have heard everything.
+    /// Ends all listeners after they have received all events.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.newest.send_modify(|_| {});
     }
 
-    /// How long nobody has listened; none if somebody does.
+    /// Returns how long the feed has had no listener, or `None` if it has one.
     pub(super) fn unheard_for(&self) -> Option<Duration> {
         let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
         (self.newest.receiver_count() == 0).then(|| left.elapsed())
     }
 
-    /// What happened after event number `after`, and what will happen.
+    /// Returns the events after number `after`, and all future events.
     pub(super) fn listen(
         self: &Arc<Self>,
         after: u64,
     ) -> impl Stream<Item = Result<Event, Infallible>> + Send + use<> {
-        // Who says they have heard more than there was has heard all of it.
+        // A number beyond the newest event means that the listener received all events.
         let after = after.min(self.lock().newest);
         let listener = Listener { feed: Arc::clone(self), newest: self.newest.subscribe() };
         stream::unfold((listener, after), |(mut listener, after)| async move {
@@ -96,9 +96,9 @@ impl Feed {
         let Some((first, text)) = kept.events.front() else {
             return if kept.closed { Next::End } else { Next::Wait };
         };
-        // Invariant: the numbers are without gaps.
+        // Invariant: the event numbers have no gaps.
         if after + 1 < *first {
-            // When what is kept begins: what comes next on the page's timeline is not before it.
+            // The gap has the time of the first stored event, because the next event on the timeline is not older.
             let at =
                 serde_json::from_str(text).map_or_else(|_| json!(now()), |first: Value| first["at"].clone());
             let gap = json!({"type": "gap", "at": at, "lost": first - after - 1});
@@ -117,7 +117,7 @@ impl Feed {
     }
 }
 
-/// Who listens. Its end is noted.
+/// A listener. Drop records the time.
 struct Listener {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,
@@ -135,7 +135,7 @@ enum Next {
     End,
 }
 
-/// Milliseconds since 1970.
+/// Returns the time in milliseconds since 1970.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

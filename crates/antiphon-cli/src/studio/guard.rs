@@ -1,8 +1,8 @@
-//! Who may talk to the page's server: the page, and nobody else.
+//! Restricts access to the studio's server to its own web page.
 //!
-//! Three things are asked of every request. The `Host` is this machine by its own name, so a name somebody points at
-//! 127.0.0.1 (DNS rebinding) does not get in. The `Origin`, if there is one, is ours, so foreign pages do not. And
-//! whatever is not a file of the page itself wants the token that was printed.
+//! Every request must pass three checks. The `Host` must be this machine's loopback address, which prevents DNS
+//! rebinding. The `Origin`, if present, must be the studio's, which blocks foreign web pages. All paths except the
+//! files of the web page require the printed token.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use axum::{
 
 use super::refusal::Refusal;
 
-/// What the page may do: load its own files, talk to its own server, show pictures it was given.
+/// The content security policy: the web page can load its files, use its server and show embedded images.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What every answer says.
+/// The headers of every response.
 const HEADERS: [(HeaderName, &str); 6] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -36,7 +36,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// What is asked of requests.
+/// The checks of a request.
 #[derive(Clone)]
 pub(super) struct Guard {
     /// `127.0.0.1:port` and `localhost:port`.
@@ -52,7 +52,7 @@ impl Guard {
         }
     }
 
-    /// Guards all routes: `files` by where a request comes from, `api` by the token too.
+    /// Guards all routes: `files` by `Host` and `Origin`, and `api` also by the token.
     pub(super) fn around(&self, files: Router, api: Router) -> Router {
         let api = api.layer(middleware::from_fn_with_state(self.clone(), knows_token));
         let all = files.merge(api);
@@ -69,7 +69,7 @@ impl Guard {
     }
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header, or `None` if the header occurs more than once.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;
@@ -92,7 +92,7 @@ async fn knows_token(State(guard): State<Guard>, request: Request, next: Next) -
         .into_response()
 }
 
-/// Compares in a time that does not tell where the difference is.
+/// Compares in constant time for equal lengths, so that timing does not reveal the position of a difference.
 fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len()
         && given.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0

@@ -1,4 +1,4 @@
-//! `antiphon studio`: a page on this machine that is an MCP host.
+//! `antiphon studio`: a local web page that is an MCP host.
 
 mod api;
 mod asks;
@@ -29,22 +29,23 @@ use crate::{
     config::ModelChoice, doorway::Doorway, exit::Outcome, global::App, print, target::ConnectionArgs,
 };
 
-/// Open a page in the browser to call tools, answer what they ask, and watch their runs.
+/// Open a web page to call tools, answer their questions, and watch their runs.
 ///
-/// The page is served on this machine only, and only to whoever has the address that is printed.
+/// The page is served only on this machine. Access requires the printed URL.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   antiphon studio
   antiphon studio http://127.0.0.1:8000/mcp --model-url http://127.0.0.1:8080/v1
   antiphon studio 'npx -y @modelcontextprotocol/server-everything' --no-open")]
 pub(crate) struct Studio {
-    /// The server to begin with: its name in the configuration, its URL, or a program with its arguments, in quotes.
+    /// The server to connect to first: its name in the configuration, its URL, or a program with its arguments, in
+    /// quotes.
     #[arg(value_name = "SERVER")]
     server: Option<String>,
-    /// The port to serve the page on [default: any that is free].
+    /// Serve the page on this port [default: a free port].
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     port: u16,
-    /// Print the address, and do not open a browser.
+    /// Print the URL, and do not open a browser.
     #[arg(long)]
     no_open: bool,
     #[command(flatten)]
@@ -57,7 +58,7 @@ impl Studio {
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
         let model = self.model.or(&app.config.model).open()?;
         if let Some(server) = &self.server {
-            // A name that is wrong is said here, before a page is opened for it.
+            // Report an unknown server here, before the web page is opened.
             crate::config::Definition::find(server, &app.config)?;
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
@@ -71,7 +72,7 @@ impl Studio {
         let sessions = Arc::new(Sessions::new(app, model, first));
         let router = api::router(sessions, &guard::Guard::new(address.port(), token));
         print::print(app.json, &json!({"url": url}), || url.clone());
-        // Kept until the end: the browser may be slow to look.
+        // Keep the file until the end, because the browser can open it late.
         let _doorway = if self.no_open {
             eprintln!("Open this address in a browser. Ctrl-C stops.");
             None
@@ -90,7 +91,7 @@ impl Studio {
     }
 }
 
-/// 256 random bits, as letters and digits.
+/// Returns 256 random bits as hex digits.
 fn token() -> Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).context("this system gives no random numbers")?;

@@ -1,4 +1,4 @@
-//! The person at the page, as a host knows them: who fills in forms, opens pages, and looks at samples.
+//! Asks the user on the web page to fill in forms, open pages and approve sampling requests.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use super::{
     feed::Feed,
 };
 
-/// Where a session's questions come to the person. Cloning it clones the handle.
+/// The questions of a session for the user. A clone is a handle to the same questions.
 #[derive(Clone)]
 pub(super) struct PendingQuestions {
     inner: Arc<Inner>,
@@ -27,11 +27,11 @@ pub(super) struct PendingQuestions {
 struct Inner {
     feed: Arc<Feed>,
     asks: Arc<Asks>,
-    /// The number of the call that runs; 0 between calls, when a server of 2025-11-25 may ask too.
+    /// The number of the running call. It is 0 between calls, when a 2025-11-25 server can also ask.
     call: AtomicU64,
-    /// The call whose samples go through unseen; 0 for none.
+    /// The call whose sampling requests are approved automatically, or 0.
     lets_through: AtomicU64,
-    /// Samples that the model has: the request, and what it is called on the page.
+    /// Sampling requests that the model is processing, with their question IDs on the web page.
     sampling: Mutex<Vec<Sampling>>,
 }
 
@@ -48,18 +48,18 @@ impl PendingQuestions {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A call begins. Invariant: no two have the same number, and none has 0.
+    /// Starts a call. Invariant: call numbers are unique and greater than 0.
     pub(super) fn begin(&self, call: u64) {
         self.sampling().clear();
         self.inner.call.store(call, Ordering::SeqCst);
     }
 
-    /// The call has ended, and with it what was allowed for it.
+    /// Ends the call and its automatic approval.
     pub(super) fn end(&self) {
         self.inner.call.store(0, Ordering::SeqCst);
     }
 
-    /// The model, with its work shown on the page.
+    /// Wraps a model, so that its replies are shown on the web page.
     pub(super) fn watched(&self, model: Arc<dyn Model>) -> Watched {
         Watched { model, questions: self.clone() }
     }
@@ -73,7 +73,7 @@ impl PendingQuestions {
         sampling.iter().find(|it| it.request == *request).map(|it| (it.ask.clone(), it.review))
     }
 
-    /// No more is heard of a sample.
+    /// Removes a sampling request.
     fn forget(&self, ask: &str) {
         self.sampling().retain(|it| it.ask != ask);
     }
@@ -130,7 +130,7 @@ impl Approval for PendingQuestions {
                     return Err(Refused);
                 }
                 if answer.all {
-                    // For the call it was asked in, even if another one runs by now.
+                    // The approval is for the call that asked, even if another call is running now.
                     lets_through.store(call, Ordering::SeqCst);
                 }
                 review = answer.review;
@@ -155,7 +155,7 @@ impl Approval for PendingQuestions {
     }
 }
 
-/// A model whose replies are shown on the page.
+/// A model whose replies are shown on the web page.
 pub(super) struct Watched {
     model: Arc<dyn Model>,
     questions: PendingQuestions,
@@ -186,7 +186,7 @@ impl Model for Watched {
     }
 }
 
-/// An error and its causes, in one line.
+/// Formats an error and its causes in one line.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! What the page is told when something cannot be done.
+//! Error responses for the web page.
 
 use antiphon_host::Error as HostError;
 use axum::{
@@ -9,7 +9,7 @@ use axum::{
 };
 use serde_json::json;
 
-/// Why something was not done, in words for the person.
+/// An error response with a message for the user.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -39,7 +39,7 @@ impl IntoResponse for Refusal {
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Self {
         let message = match error.downcast_ref::<HostError>() {
-            // Its causes speak of transports and types; what to do about it is more use here.
+            // The causes name transports and types. A hint is more useful to the user.
             Some(HostError::Connect { .. }) => {
                 format!(
                     "{error}. Is it running, and is this its address? `antiphon doctor` looks more closely."

@@ -1,4 +1,4 @@
-//! A server the page is connected to.
+//! A connection of the web page to a server.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 use super::{asks::Asks, call, feed::Feed, questions::PendingQuestions, refusal::Refusal, viewer::Viewer};
 use crate::{global::App, target::Target};
 
-/// A person watches, and ends what goes round in circles.
+/// The maximum number of rounds. It is high, because the user can cancel an endless call.
 const ROUNDS: u32 = 1_000;
 
-/// A server the page is connected to, and what goes on with it.
+/// A connection of the web page to a server, with its calls and questions.
 pub(super) struct Session {
     pub(super) id: String,
-    /// What the person calls the server.
+    /// The server, as the user wrote it.
     pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) feed: Arc<Feed>,
@@ -37,14 +37,14 @@ struct Running {
     cancel: Arc<Notify>,
 }
 
-/// What the page wants called.
+/// A call that the web page requests.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     pub(super) tool: String,
     #[serde(default)]
     pub(super) arguments: Value,
-    /// Whether a 2025-11-25 server is asked to make a task of it. On 2026-07-28 it decides for itself.
+    /// Whether to run the call as a task on 2025-11-25. On 2026-07-28 the server decides.
     #[serde(default)]
     pub(super) task: bool,
 }
@@ -71,7 +71,7 @@ impl Session {
         let connection = app.connect(target, host).await?;
         let info = connection.server().await;
         if is_legacy(&info.revision) && info.capabilities.get("logging").is_some() {
-            // Without it there is less to see, and nothing else is lost.
+            // If this fails, only log messages are missing.
             let _ = connection.set_log_level("debug").await;
         }
         let (server, viewer) = (target.server.clone(), Viewer::new(target, &app.config)?);
@@ -79,14 +79,14 @@ impl Session {
         Ok(Self { id, server, connection, feed, asks, questions, viewer, model: name, running, calls })
     }
 
-    /// What the server is, and its tools.
+    /// Describes the server and its tools.
     pub(super) async fn describe(&self) -> anyhow::Result<Value> {
         let info = self.connection.server().await;
         let tools: Vec<Tool> = match info.capabilities.get("tools") {
             Some(_) => self.connection.tools().await?,
             None => Vec::new(),
         };
-        // Taken together and last: a page that has lost events begins with these.
+        // Read these together and last, because a web page that lost events continues from them.
         let running = self.lock().as_ref().map(|running| running.call.clone());
         let asks = self.asks.open();
         Ok(json!({
@@ -105,7 +105,7 @@ impl Session {
         }))
     }
 
-    /// Begins a call. One at a time: what a session's server asks, it asks without saying for which.
+    /// Starts a call. Only one call can run, because a question in a session does not name its call.
     pub(super) fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<String, Refusal> {
         let mut running = self.lock();
         if running.is_some() {
@@ -122,12 +122,12 @@ impl Session {
         Ok(call)
     }
 
-    /// Another call may begin.
+    /// Ends the call, so that another one can start.
     pub(super) fn end(&self) {
         *self.lock() = None;
     }
 
-    /// Ends a call; false if it has ended already.
+    /// Cancels a call. Returns `false` if it has already ended.
     pub(super) fn cancel(&self, call: &str) -> bool {
         let running = self.lock();
         let Some(running) = running.as_ref().filter(|running| running.call == call) else { return false };
@@ -135,7 +135,7 @@ impl Session {
         true
     }
 
-    /// Whether a call is under way.
+    /// Returns whether a call is running.
     pub(super) fn is_busy(&self) -> bool {
         self.lock().is_some()
     }
@@ -154,13 +154,13 @@ impl Session {
     }
 }
 
-/// Whether the server asks while a call is under way, not in its answers.
+/// Returns whether the server sends questions during a call instead of in its response.
 pub(super) fn is_legacy(revision: &str) -> bool {
     // Revisions are dates, so they sort as text.
     revision < revision::ROUNDS
 }
 
-/// Tells the page what the server tells.
+/// Returns a listener that sends the server's events to the web page.
 fn listener(feed: Arc<Feed>) -> impl Fn(Event) + Send + Sync + 'static {
     move |event| match event {
         Event::Log { level, logger, data } => {

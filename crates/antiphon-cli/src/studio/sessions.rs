@@ -1,4 +1,4 @@
-//! The servers the page is connected to.
+//! The connections of the web page.
 
 use std::{
     collections::BTreeMap,
@@ -19,18 +19,18 @@ use crate::{
     target::{ConnectionArgs, Revision, Target},
 };
 
-/// More servers than this at a time are not for one person.
+/// The maximum number of connections.
 const MOST: usize = 8;
-/// A page that is loaded again, or whose machine wakes up, is back within this time.
+/// A web page that is reloaded, or whose machine wakes up, listens again within this time.
 const FORGOTTEN: Duration = Duration::from_mins(1);
-/// A program that says nothing for this long is no server.
+/// The timeout to connect to a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The servers the page is connected to, and what it takes to connect to more.
+/// The connections of the web page, and the settings for new ones.
 pub(super) struct Sessions {
     app: App,
     model: Option<Arc<dyn Model>>,
-    /// The server that was named on the command line, and how it is reached. Its token is for nobody else.
+    /// The server from the command line, and its connection options. Its token is not sent to other servers.
     first: Option<(String, ConnectionArgs)>,
     open: Mutex<BTreeMap<String, Arc<Session>>>,
 }
@@ -46,7 +46,7 @@ impl Sessions {
         Self { app, model, first, open: Mutex::default() }
     }
 
-    /// The servers that can be chosen, without their secrets.
+    /// Returns the configured servers, without their secrets.
     pub(super) fn known(&self) -> Value {
         let Config { servers, .. } = &self.app.config;
         let servers: Vec<Value> = servers
@@ -109,7 +109,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Closes a session that nobody looks at, if there are too many.
+    /// If there are too many sessions, closes one without a listener.
     async fn make_room(&self) -> Result<(), Refusal> {
         let forgotten = {
             let mut open = self.lock();
@@ -133,7 +133,7 @@ impl Sessions {
         self.lock().get(id).map(Arc::clone).ok_or_else(|| Refusal::unknown("session"))
     }
 
-    /// The session that a call or a question is of.
+    /// Returns the session that a call or a question belongs to.
     pub(super) fn of(&self, id: &str) -> Result<Arc<Session>, Refusal> {
         self.find(id.rsplit_once('-').map_or(id, |(session, _)| session))
     }
@@ -147,14 +147,14 @@ impl Sessions {
     }
 }
 
-/// A session that nobody listens to.
+/// A session without a listener.
 struct Unheard<'a> {
     id: &'a str,
     time: Duration,
     busy: bool,
 }
 
-/// The session that nobody would miss: an idle one, or one whose page has been gone for long with a call under way.
+/// Selects the session to close: an idle one, or a busy one without a listener for more than `FORGOTTEN`.
 fn least_missed<'a>(unheard: impl Iterator<Item = Unheard<'a>>) -> Option<&'a str> {
     let can_go = unheard.filter(|it| !it.busy || it.time > FORGOTTEN);
     can_go.max_by_key(|it| (!it.busy, it.time)).map(|it| it.id)

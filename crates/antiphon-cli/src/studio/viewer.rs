@@ -1,7 +1,7 @@
-//! Result sets that a person can look at in their server's own page.
+//! Opens result sets on the web page of their server.
 //!
-//! The address of that page has a signed link in it, which ends. So it is made when somebody wants to look, by the
-//! program: the page never sees what the program is let in with.
+//! The URL of that page contains a signed link, which expires. So the CLI requests the link when the user opens the
+//! set. The studio's web page never receives the server's credentials.
 
 use std::{
     collections::VecDeque,
@@ -19,19 +19,19 @@ use crate::{
     target::Target,
 };
 
-/// So many sets of a session can be looked at: the last ones.
+/// The maximum number of stored sets per session. Older ones are removed.
 const KEPT: usize = 32;
 
 /// The result sets of a session.
 pub(super) struct Viewer {
-    /// What the server itself is talked to with, and where that may go.
+    /// The server's origin, and the headers to send to it.
     home: Option<(Origin, Vec<(String, String)>)>,
-    /// The calls that had a set for an answer, and where it is.
+    /// Calls that returned a set, and the URL of each set.
     sets: Mutex<VecDeque<(String, String)>>,
 }
 
 impl Viewer {
-    /// For the sets of this server.
+    /// Creates a viewer for the sets of this server.
     pub(super) fn new(target: &Target, config: &Config) -> Result<Self> {
         let definition = target.definition(config)?.expanded()?;
         let home = match definition.kind()? {
@@ -41,7 +41,7 @@ impl Viewer {
         Ok(Self { home, sets: Mutex::default() })
     }
 
-    /// Remembers where the answer of a call is; false if it is nowhere we may go.
+    /// Stores the URL of a call's result set. Returns `false` if the set has no allowed URL.
     pub(super) fn keep(&self, call: &str, set: &ParsedDualResponse) -> bool {
         let Ok(url) = set.resource_url() else { return false };
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +52,14 @@ impl Viewer {
         true
     }
 
-    /// Where the answer of a call can be looked at, for a while.
+    /// Returns the URL that shows the result set of a call. It expires.
     pub(super) async fn open(&self, call: &str) -> Result<Url, Refusal> {
         let url = {
             let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
             sets.iter().find(|(of, _)| of == call).map(|(_, url)| url.clone())
         };
         let url = url.ok_or_else(|| Refusal::unknown("result set"))?;
-        // What lets us in is the server's, and for nobody else.
+        // Send the server's headers only to its origin.
         let ours = self
             .home
             .as_ref()

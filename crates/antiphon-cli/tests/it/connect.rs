@@ -137,7 +137,7 @@ async fn broken_files_are_said_and_stop_nobody_who_does_not_need_them() {
     for broken in ["[]", r#"{"mcpServers": []}"#] {
         folder.write("config/servers.json", broken);
         let kept = folder.run(&["connect", "x", "http://127.0.0.1:1/mcp"]).await;
-        assert!(kept.code == Some(6) || kept.err.contains("mend it"), "{kept:?}");
+        assert!(kept.code == Some(6) || kept.err.contains("fix the file"), "{kept:?}");
     }
 }
 

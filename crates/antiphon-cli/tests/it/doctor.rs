@@ -68,7 +68,7 @@ async fn server_that_cannot_be_used_ends_with_one_and_says_what_to_do() {
     let folder = Folder::new();
     let away = folder.run(&["doctor", "http://127.0.0.1:1/mcp"]).await;
     assert_eq!(away.code, Some(1));
-    assert!(away.out.contains("problem  it cannot be connected to"), "{away:?}");
+    assert!(away.out.contains("problem  the connection failed"), "{away:?}");
     assert!(away.out.contains("hint: is it running"), "{away:?}");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -77,7 +77,7 @@ async fn server_that_cannot_be_used_ends_with_one_and_says_what_to_do() {
     let app = axum::Router::new().fallback(move || async move { (StatusCode::UNAUTHORIZED, challenge) });
     tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
     let refused = folder.run(&["doctor", &url]).await;
-    assert!(refused.out.contains("it wants to know who you are"), "{refused:?}");
+    assert!(refused.out.contains("the server requires authentication"), "{refused:?}");
     assert!(refused.out.contains("ANTIPHON_TOKEN"), "{refused:?}");
 
     let program = tokio::time::timeout(Duration::from_secs(30), folder.run(&["doctor", "false"])).await;

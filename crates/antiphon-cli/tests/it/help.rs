@@ -44,26 +44,26 @@ async fn command_alone_lists_what_it_can_do() {
     let folder = Folder::new();
     let help = folder.help(&[]).await;
     assert_snapshot!(help, @"
-    Talk to MCP servers: call their tools, answer what they ask, look at their results and runs
+    Call the tools of MCP servers, answer their questions, and inspect results and runs
 
     Usage: antiphon [OPTIONS] <COMMAND>
 
     Commands:
-      connect      Connect to a server, show what it is, and keep it under a name. Alone: list what is
-                   kept
+      connect      Connect to a server, show its capabilities, and save it under a name. Without
+                   arguments, list the saved servers
       tools        List a server's tools, or show one
-      call         Call a tool, and answer what it asks
+      call         Call a tool and answer its questions
       prompts      List a server's prompts, or get one
       resources    List a server's resources, or read one
-      tasks        List, follow and cancel tasks: calls that go on without us
-      results      Look at the rows behind a tool's answer: page, sort, filter, ask, export
-      doctor       Find out what a server declares and what will work with it. No tool is called
-      studio       Open a page in the browser to call tools, answer what they ask, and watch their runs
-      runs         Look at the runs of a server, try them again, cancel them, remove them
-      seal         Look into a `requestState`, with its key
-      new          Make a ready project: a server, a test, a Dockerfile
-      serve        Serve one of the examples. Alone: list them
-      completions  Print completions for a shell
+      tasks        List, show, follow and cancel tasks: calls that run in the background
+      results      Show, sort, filter, query and export the rows behind a tool's answer
+      doctor       Check servers: show their capabilities and report problems. No tool is called
+      studio       Open a web page to call tools, answer their questions, and watch their runs
+      runs         List, show, retry, cancel and delete the runs of a server
+      seal         Inspect a sealed state (`requestState`) with its encryption key
+      new          Create a project: a server, a test and a Dockerfile
+      serve        Serve an example. Without arguments, list the examples
+      completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
 
     Options:
@@ -75,15 +75,16 @@ async fn command_alone_lists_what_it_can_do() {
 
     Everywhere:
           --json
-              Print JSON, for programs to read
+              Print JSON instead of text
 
           --config <FOLDER>
-              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              Set the folder of `config.toml` and `servers.json` [default: the platform's configuration
+              folder]
               
               [env: ANTIPHON_CONFIG_DIR]
 
       -v, --verbose
-              Show what servers write to their log and to standard error
+              Show the log messages and the standard error output of servers
 
     Exit codes:
       0    done
@@ -92,7 +93,7 @@ async fn command_alone_lists_what_it_can_do() {
       3    there is no such thing, or there was nothing to do
       4    the tool answered with an error
       5    a question was declined, or nobody was there to answer it
-      6    the server cannot be reached, or does not let you in
+      6    the server cannot be reached, or rejects the credentials
       130  interrupted
     ");
 }
@@ -101,64 +102,66 @@ async fn command_alone_lists_what_it_can_do() {
 async fn help_of_the_commands_is_as_it_should_be() {
     let folder = Folder::new();
     assert_snapshot!(folder.help(&["connect"]).await, @"
-    Connect to a server, show what it is, and keep it under a name. Alone: list what is kept
+    Connect to a server, show its capabilities, and save it under a name. Without arguments, list the
+    saved servers
 
     Usage: antiphon connect [OPTIONS] [NAME] [URL|COMMAND]...
 
     Arguments:
       [NAME]
-              What to call it
+              The name to save the server under
 
       [URL|COMMAND]...
-              Its URL, or its program with arguments. Put `--` before a program that has flags of its
-              own
+              The server's URL, or a program with its arguments. Put `--` before a program that has
+              flags
 
     Options:
           --dry-run
-              Only look; keep nothing
+              Connect and show the server, but do not save it
 
           --replace
-              Take the place of a server that has this name already
+              Replace the server that already has this name
 
           --remove <NAME>
-              No longer keep this one
+              Delete a saved server
 
           --env <NAME=VALUE>
-              A variable for the program's environment, `NAME=value`. May be given several times
+              Set an environment variable of the program, as `NAME=value`. Can be given more than once
 
       -h, --help
               Print help (see a summary with '-h')
 
     Connection:
           --header <HEADER>
-              A header to send along, `Name: value`. May be given several times
+              Send this header, as `Name: value`. Can be given more than once
 
           --token <TOKEN>
-              A bearer token, instead of the server's own `Authorization`. Better in `ANTIPHON_TOKEN`
-              than on the command line, where others see it; from there it is taken for servers that
-              have no `Authorization` of their own
+              Send this bearer token instead of the configured `Authorization`. Prefer `ANTIPHON_TOKEN`,
+              because other users can see the command line. The variable is not used for servers with a
+              configured `Authorization` or from `.mcp.json`
 
           --sse
-              The URL is one of the HTTP+SSE of 2024-11-05, which came before streamable HTTP
+              Use HTTP+SSE of 2024-11-05, the predecessor of streamable HTTP
 
           --revision <REVISION>
-              Which revision of MCP to speak [default: the newest both know]
+              Use this protocol revision [default: the newest that both sides support]
 
               Possible values:
-              - 2026-07-28: Without sessions: the server asks in its answers
-              - 2025-11-25: With a session: the server asks while the call is under way
+              - 2026-07-28: Without sessions: the server sends questions in its responses
+              - 2025-11-25: With a session: the server sends questions during the call
 
     Everywhere:
           --json
-              Print JSON, for programs to read
+              Print JSON instead of text
 
           --config <FOLDER>
-              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              Set the folder of `config.toml` and `servers.json` [default: the platform's configuration
+              folder]
               
               [env: ANTIPHON_CONFIG_DIR]
 
       -v, --verbose
-              Show what servers write to their log and to standard error
+              Show the log messages and the standard error output of servers
 
     Examples:
       antiphon connect weather https://weather.example.com/mcp --header 'Authorization: Bearer
@@ -168,48 +171,48 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon connect --remove weather
     ");
     assert_snapshot!(folder.help(&["results"]).await, @"
-    Look at the rows behind a tool's answer: page, sort, filter, ask, export
+    Show, sort, filter, query and export the rows behind a tool's answer
 
     Usage: antiphon results [OPTIONS] <URL|FILE>
            antiphon results <COMMAND>
 
     Commands:
-      export  Write all rows of a result set to a file
-      query   Ask a question of a result set in SQL. The answer is a result set of its own
-      open    Look at a result set in the browser: all rows, sorted, filtered, as a chart
-      stats   What is in each column: least, greatest, missing, and how it is spread
-      info    What the server knows of a result set
+      export  Export all rows of a result set to a file
+      query   Query a result set with SQL. The answer is a new result set
+      open    Open a result set in the browser, with all rows, sorting, filters and charts
+      stats   Show statistics of each column: minimum, maximum, missing values and distribution
+      info    Show the metadata of a result set
       pin     Keep a result set until it is deleted
       unpin   Let a pinned result set expire again
-      delete  Delete a result set. It cannot be brought back
+      delete  Delete a result set. This cannot be undone
       help    Print this message or the help of the given subcommand(s)
 
     Arguments:
-      <URL|FILE>  The `resource.url` of a tool's answer, or a file with the answer as `antiphon call
-                  --json` prints it; `-` reads standard input
+      <URL|FILE>  The `resource.url` of a tool's answer, or a file with the output of `antiphon call
+                  --json`. `-` reads standard input
 
     Options:
-          --offset <OFFSET>     The first row to show, counted from 0 [default: 0]
-          --limit <LIMIT>       How many rows to show [default: 20]
-          --sort <COLUMN,…>     The columns to sort by, the first first; `-name` or `name:desc` begins
-                                with the greatest
-          --filter <CONDITION>  Only rows of which this is true: `amount>=100`, `name~college`, `state
-                                in (NJ, NY)`, `closed is null`. May be given several times
-          --columns <COLUMNS>   Which columns to show, in this order [default: all that fit]
+          --offset <OFFSET>     Start at this row, counted from 0 [default: 0]
+          --limit <LIMIT>       Show at most this number of rows [default: 20]
+          --sort <COLUMN,…>     Sort by these columns, the first one first. `-name` or `name:desc` sorts
+                                in descending order
+          --filter <CONDITION>  Keep only rows that match: `amount>=100`, `name~college`, `state in (NJ,
+                                NY)`, `closed is null`. Can be given more than once
+          --columns <COLUMNS>   Show only these columns, in this order [default: all that fit]
       -h, --help                Print help
 
     Connection:
-          --origin <URL>     Where a file's rows may be fetched from, or where a server may send you for
-                             an export. A URL that you typed needs no leave
-          --header <HEADER>  A header to send along, `Name: value`. May be given several times
-          --token <TOKEN>    A bearer token. Better in the environment than on the command line, where
-                             others see it [env: ANTIPHON_TOKEN]
+          --origin <URL>     Allow requests to this origin, for the rows of a file or for the redirect
+                             of an export. The origin of a URL argument is always allowed
+          --header <HEADER>  Send this header, as `Name: value`. Can be given more than once
+          --token <TOKEN>    Send this bearer token. Prefer the environment variable, because other
+                             users can see the command line [env: ANTIPHON_TOKEN]
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Examples:
       antiphon results http://127.0.0.1:3001/resources/abc123 --filter 'size>=1000' --sort=-size
@@ -218,76 +221,79 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon results export http://127.0.0.1:3001/resources/abc123 --format csv --output all.csv
     ");
     assert_snapshot!(folder.help(&["results", "export"]).await, @"
-    Write all rows of a result set to a file.
+    Export all rows of a result set to a file.
 
-    A connection that breaks is made again, and goes on where it was. What is interrupted stays as
-    `FILE.part`, and `--resume` goes on with it.
+    If the connection breaks, the CLI reconnects and continues. An interrupted export stays as
+    `FILE.part`, and `--resume` continues it.
 
     Usage: antiphon results export [OPTIONS] <URL|FILE>
 
     Arguments:
       <URL|FILE>
-              The `resource.url` of a tool's answer, or a file with the answer as `antiphon call --json`
-              prints it; `-` reads standard input
+              The `resource.url` of a tool's answer, or a file with the output of `antiphon call
+              --json`. `-` reads standard input
 
     Options:
           --format <FORMAT>
-              How rows are written [default: as the file's name ends, or ndjson]
+              Set the format of the rows [default: from the file's extension, or ndjson]
 
               Possible values:
-              - csv:     A table for spreadsheets
-              - ndjson:  An object a line
-              - json:    One array of objects
+              - csv:     CSV, for spreadsheets
+              - ndjson:  One JSON object per line
+              - json:    One JSON array of objects
               - arrow:   An Arrow IPC stream
-              - parquet: Parquet: where all rows are wanted, the file as the server keeps it
-              - xlsx:    A workbook
+              - parquet: Parquet. For all rows, this is the file that the server stores
+              - xlsx:    An Excel workbook
 
       -o, --output <FILE>
-              The file; `-` is standard output [default: standard output]
+              Write to this file. `-` is standard output [default: standard output]
 
           --force
-              Write over a file that is there
+              Overwrite an existing file
 
           --resume
-              Go on with an export that was interrupted. If there is none, begin
+              Continue an interrupted export. If there is none, start a new one
 
           --sort <COLUMN,…>
-              The columns to sort by, the first first; `-name` or `name:desc` begins with the greatest
+              Sort by these columns, the first one first. `-name` or `name:desc` sorts in descending
+              order
 
           --filter <CONDITION>
-              Only rows of which this is true: `amount>=100`, `name~college`, `state in (NJ, NY)`,
-              `closed is null`. May be given several times
+              Keep only rows that match: `amount>=100`, `name~college`, `state in (NJ, NY)`, `closed is
+              null`. Can be given more than once
 
           --columns <COLUMNS>
-              Which columns to write, in this order [default: all]
+              Write only these columns, in this order [default: all]
 
       -h, --help
               Print help (see a summary with '-h')
 
     Connection:
           --origin <URL>
-              Where a file's rows may be fetched from, or where a server may send you for an export. A
-              URL that you typed needs no leave
+              Allow requests to this origin, for the rows of a file or for the redirect of an export.
+              The origin of a URL argument is always allowed
 
           --header <HEADER>
-              A header to send along, `Name: value`. May be given several times
+              Send this header, as `Name: value`. Can be given more than once
 
           --token <TOKEN>
-              A bearer token. Better in the environment than on the command line, where others see it
+              Send this bearer token. Prefer the environment variable, because other users can see the
+              command line
               
               [env: ANTIPHON_TOKEN]
 
     Everywhere:
           --json
-              Print JSON, for programs to read
+              Print JSON instead of text
 
           --config <FOLDER>
-              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              Set the folder of `config.toml` and `servers.json` [default: the platform's configuration
+              folder]
               
               [env: ANTIPHON_CONFIG_DIR]
 
       -v, --verbose
-              Show what servers write to their log and to standard error
+              Show the log messages and the standard error output of servers
 
     Examples:
       antiphon results export http://127.0.0.1:3001/resources/abc123 --output all.parquet
@@ -296,33 +302,33 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon results export answer.json --origin http://127.0.0.1:3001 | jq .name
     ");
     assert_snapshot!(folder.help(&["results", "query"]).await, @"
-    Ask a question of a result set in SQL. The answer is a result set of its own
+    Query a result set with SQL. The answer is a new result set
 
     Usage: antiphon results query [OPTIONS] <URL|FILE> <SQL>
 
     Arguments:
-      <URL|FILE>  The `resource.url` of a tool's answer, or a file with the answer as `antiphon call
-                  --json` prints it; `-` reads standard input
-      <SQL>       The question. The set is the table `result`; `-` reads standard input
+      <URL|FILE>  The `resource.url` of a tool's answer, or a file with the output of `antiphon call
+                  --json`. `-` reads standard input
+      <SQL>       The SQL query. The set is the table `result`. `-` reads standard input
 
     Options:
-          --table <NAME=SET>  Another set of yours on the same server, by the name the question has for
-                              it. May be given several times
-          --name <NAME>       What the answer is called
+          --table <NAME=SET>  Use another set on the same server as the table NAME. Can be given more
+                              than once
+          --name <NAME>       Set the name of the answer
       -h, --help              Print help
 
     Connection:
-          --origin <URL>     Where a file's rows may be fetched from, or where a server may send you for
-                             an export. A URL that you typed needs no leave
-          --header <HEADER>  A header to send along, `Name: value`. May be given several times
-          --token <TOKEN>    A bearer token. Better in the environment than on the command line, where
-                             others see it [env: ANTIPHON_TOKEN]
+          --origin <URL>     Allow requests to this origin, for the rows of a file or for the redirect
+                             of an export. The origin of a URL argument is always allowed
+          --header <HEADER>  Send this header, as `Name: value`. Can be given more than once
+          --token <TOKEN>    Send this bearer token. Prefer the environment variable, because other
+                             users can see the command line [env: ANTIPHON_TOKEN]
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Examples:
       antiphon results query URL 'SELECT state, count(*) AS n FROM result GROUP BY state'
@@ -330,62 +336,65 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon results query URL - < question.sql
     ");
     assert_snapshot!(folder.help(&["results", "open"]).await, @"
-    Look at a result set in the browser: all rows, sorted, filtered, as a chart.
+    Open a result set in the browser, with all rows, sorting, filters and charts.
 
-    The address that is opened has a signed link in it, which lets whoever has it see this one set, for
-    an hour at most.
+    The URL contains a signed link. Anyone who has the link can read this one set. A new link expires
+    after at most one hour.
 
     Usage: antiphon results open [OPTIONS] <URL|FILE>
 
     Arguments:
       <URL|FILE>
-              The `resource.url` of a tool's answer, or a file with the answer as `antiphon call --json`
-              prints it; `-` reads standard input
+              The `resource.url` of a tool's answer, or a file with the output of `antiphon call
+              --json`. `-` reads standard input
 
     Options:
           --print
-              Print the address, and do not open a browser
+              Print the URL, and do not open a browser
 
       -h, --help
               Print help (see a summary with '-h')
 
     Connection:
           --origin <URL>
-              Where a file's rows may be fetched from, or where a server may send you for an export. A
-              URL that you typed needs no leave
+              Allow requests to this origin, for the rows of a file or for the redirect of an export.
+              The origin of a URL argument is always allowed
 
           --header <HEADER>
-              A header to send along, `Name: value`. May be given several times
+              Send this header, as `Name: value`. Can be given more than once
 
           --token <TOKEN>
-              A bearer token. Better in the environment than on the command line, where others see it
+              Send this bearer token. Prefer the environment variable, because other users can see the
+              command line
               
               [env: ANTIPHON_TOKEN]
 
     Everywhere:
           --json
-              Print JSON, for programs to read
+              Print JSON instead of text
 
           --config <FOLDER>
-              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              Set the folder of `config.toml` and `servers.json` [default: the platform's configuration
+              folder]
               
               [env: ANTIPHON_CONFIG_DIR]
 
       -v, --verbose
-              Show what servers write to their log and to standard error
+              Show the log messages and the standard error output of servers
 
     Examples:
       antiphon results open http://127.0.0.1:3001/resources/abc123
       antiphon results open http://127.0.0.1:3001/resources/abc123 --print
     ");
     assert_snapshot!(folder.help(&["doctor"]).await, @r#"
-    Find out what a server declares and what will work with it. No tool is called
+    Check servers: show their capabilities and report problems. No tool is called
 
     Usage: antiphon doctor [OPTIONS] <SERVER>...
 
     Arguments:
       <SERVER>...
-              The servers: names in the configuration, URLs, or programs with their arguments, in quotes
+              The servers: names from the configuration, URLs, or programs with their arguments, in
+              quotes
 
     Options:
       -h, --help
@@ -393,34 +402,35 @@ async fn help_of_the_commands_is_as_it_should_be() {
 
     Connection:
           --header <HEADER>
-              A header to send along, `Name: value`. May be given several times
+              Send this header, as `Name: value`. Can be given more than once
 
           --token <TOKEN>
-              A bearer token, instead of the server's own `Authorization`. Better in `ANTIPHON_TOKEN`
-              than on the command line, where others see it; from there it is taken for servers that
-              have no `Authorization` of their own
+              Send this bearer token instead of the configured `Authorization`. Prefer `ANTIPHON_TOKEN`,
+              because other users can see the command line. The variable is not used for servers with a
+              configured `Authorization` or from `.mcp.json`
 
           --sse
-              The URL is one of the HTTP+SSE of 2024-11-05, which came before streamable HTTP
+              Use HTTP+SSE of 2024-11-05, the predecessor of streamable HTTP
 
           --revision <REVISION>
-              Which revision of MCP to speak [default: the newest both know]
+              Use this protocol revision [default: the newest that both sides support]
 
               Possible values:
-              - 2026-07-28: Without sessions: the server asks in its answers
-              - 2025-11-25: With a session: the server asks while the call is under way
+              - 2026-07-28: Without sessions: the server sends questions in its responses
+              - 2025-11-25: With a session: the server sends questions during the call
 
     Everywhere:
           --json
-              Print JSON, for programs to read
+              Print JSON instead of text
 
           --config <FOLDER>
-              The folder with `config.toml` and `servers.json` [default: the platform's usual place]
+              Set the folder of `config.toml` and `servers.json` [default: the platform's configuration
+              folder]
               
               [env: ANTIPHON_CONFIG_DIR]
 
       -v, --verbose
-              Show what servers write to their log and to standard error
+              Show the log messages and the standard error output of servers
 
     Examples:
       antiphon doctor https://mcp.example.com/mcp
@@ -429,23 +439,23 @@ async fn help_of_the_commands_is_as_it_should_be() {
     It ends with 0 if every server can be used, and with 1 if not.
     "#);
     assert_snapshot!(folder.help(&["new"]).await, @"
-    Make a ready project: a server, a test, a Dockerfile
+    Create a project: a server, a test and a Dockerfile
 
     Usage: antiphon new [OPTIONS] <NAME>
 
     Arguments:
-      <NAME>  The folder to make; its last part is the project's name
+      <NAME>  The folder to create. Its last part is the project's name
 
     Options:
-          --http           Serve over HTTP [default: over standard input and output]
-          --path <FOLDER>  Where Antiphon's own source is, to build from it instead of from crates.io
+          --http           Serve over HTTP [default: standard input and output]
+          --path <FOLDER>  Build with the Antiphon source in this folder instead of crates.io
       -h, --help           Print help
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Examples:
       antiphon new hello --path ../antiphon && cd hello && cargo test
@@ -454,35 +464,35 @@ async fn help_of_the_commands_is_as_it_should_be() {
     Antiphon is not on crates.io yet: until then, `--path` is needed.
     ");
     assert_snapshot!(folder.help(&["serve"]).await, @r#"
-    Serve one of the examples. Alone: list them
+    Serve an example. Without arguments, list the examples
 
     Usage: antiphon serve [OPTIONS] [EXAMPLE]
 
     Arguments:
-      [EXAMPLE]  Which one
+      [EXAMPLE]  The example to serve
 
     Options:
-          --http <ADDRESS>  Serve over HTTP, at this address [default: over standard input and output]
-          --store <URL>     What replicas share: memory:, postgres://…, redis://… or nats://… [default:
-                            memory:]
-          --keys <KEYS>     The encryption keys that all processes with this store share: 1=<64 hex
-                            digits>. Needed with every store but memory:
-          --database <URL>  The database of `institutions`: postgres://…
+          --http <ADDRESS>  Serve over HTTP at this address [default: standard input and output]
+          --store <URL>     Set the store that replicas share: memory:, postgres://…, redis://… or
+                            nats://… [default: memory:]
+          --keys <KEYS>     Set the encryption keys that all processes with this store share: 1=<64 hex
+                            digits>. Required for every store except memory:
+          --database <URL>  Set the database of `institutions`: postgres://…
       -h, --help            Print help
 
     Model:
-          --model <PROVIDER:NAME>  The model that answers samples, `provider:name`: openai, anthropic,
-                                   gemini, ollama or compatible
-          --model-url <URL>        Where the provider is, for example `http://127.0.0.1:8080/v1`
-                                   [default: its own address]
-          --model-key-env <NAME>   The environment variable with the provider's key [default: the
-                                   provider's usual one]
+          --model <PROVIDER:NAME>  Answer sampling requests with this model. Providers: openai,
+                                   anthropic, gemini, ollama, compatible
+          --model-url <URL>        Set the provider's base URL, for example `http://127.0.0.1:8080/v1`
+                                   [default: the provider's standard URL]
+          --model-key-env <NAME>   Read the provider's API key from this environment variable [default:
+                                   the provider's standard variable]
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Examples:
       antiphon serve
@@ -490,29 +500,30 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon call "antiphon serve checkout" checkout --item tea --price 300
     "#);
     assert_snapshot!(folder.help(&["seal", "inspect"]).await, @r#"
-    Open a seal, and say what travels in it
+    Decrypt a sealed state and show its contents
 
     Usage: antiphon seal inspect [OPTIONS] --server <SERVER> --tool <TOOL> <STATE>
 
     Arguments:
-      <STATE>  The `requestState`; `-` reads standard input
+      <STATE>  The `requestState`. `-` reads standard input
 
     Options:
-          --keys <KEYS>            The server's keys, `1=<64 hex digits>`, several with commas. Better
-                                   in the environment than on the command line [env: ANTIPHON_KEYS]
-          --server <SERVER>        The server's name, or its `SealConfig::with_audience`
-          --tool <TOOL>            The tool that was called; of a prompt its name, of a resource its URI
-          --arguments <ARGUMENTS>  The arguments of the call, as JSON [default: {}]
-          --principal <PRINCIPAL>  Who called, where the server tells callers apart
-          --method <METHOD>        What was called [default: tools/call]
-          --values                 Show the values, too. They may be secrets of the caller's
+          --keys <KEYS>            Set the server's encryption keys, as `1=<64 hex digits>`, separated
+                                   by commas. Prefer the environment variable [env: ANTIPHON_KEYS]
+          --server <SERVER>        Set the server's name, or its `SealConfig::with_audience`
+          --tool <TOOL>            Set the tool of the call. For a prompt, use its name. For a resource,
+                                   use its URI
+          --arguments <ARGUMENTS>  Set the arguments of the call, as JSON [default: {}]
+          --principal <PRINCIPAL>  Set the principal of the call, if the server authenticates callers
+          --method <METHOD>        Set the method of the call [default: tools/call]
+          --values                 Show the values too. They can contain secrets of the caller
       -h, --help                   Print help
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Example:
       ANTIPHON_KEYS=1=<64 hex digits> antiphon seal inspect "$STATE" --server shop --tool checkout
@@ -521,21 +532,21 @@ async fn help_of_the_commands_is_as_it_should_be() {
     A seal is bound to its call, so all of the call must be given as it was made.
     "#);
     assert_snapshot!(folder.help(&["completions"]).await, @"
-    Print completions for a shell
+    Print a completion script for a shell
 
     Usage: antiphon completions [OPTIONS] <SHELL>
 
     Arguments:
-      <SHELL>  The shell [possible values: bash, elvish, fish, powershell, zsh]
+      <SHELL>  The shell to complete commands for [possible values: bash, elvish, fish, powershell, zsh]
 
     Options:
       -h, --help  Print help
 
     Everywhere:
-          --json             Print JSON, for programs to read
-          --config <FOLDER>  The folder with `config.toml` and `servers.json` [default: the platform's
-                             usual place] [env: ANTIPHON_CONFIG_DIR]
-      -v, --verbose          Show what servers write to their log and to standard error
+          --json             Print JSON instead of text
+          --config <FOLDER>  Set the folder of `config.toml` and `servers.json` [default: the platform's
+                             configuration folder] [env: ANTIPHON_CONFIG_DIR]
+      -v, --verbose          Show the log messages and the standard error output of servers
 
     Example:
       antiphon completions bash > ~/.local/share/bash-completion/completions/antiphon

@@ -33,7 +33,7 @@ async fn rows_are_paged_and_sorted_in_a_table() {
     let beyond = folder.run(&["results", &url, "--offset", "9000"]).await;
     assert!(beyond.err.contains("no rows from 9,000 on; there are 2,500"), "{beyond:?}");
     for (arguments, part) in [
-        (&["--columns", "zebra"][..], "there is no column `zebra`; there are id, name, size"),
+        (&["--columns", "zebra"][..], "column `zebra` does not exist; the columns are id, name, size"),
         (&["--sort", "id:up"], "`up` is no order"),
     ] {
         let wrong = folder.run(&[&["results", &url], arguments].concat()).await;

@@ -286,7 +286,7 @@ async fn what_is_wanted_is_said_as_the_server_understands_it() {
     );
     for (arguments, part) in [
         (&["--format", "xlsx"][..], "not written as xlsx; there are ndjson, csv, parquet"),
-        (&["--columns", "zebra"], "there is no column `zebra`; there are id, name"),
+        (&["--columns", "zebra"], "column `zebra` does not exist; the columns are id, name"),
         (&["--filter", "id=many"], "`id` is a number, and `many` is none"),
         (&["--filter", "id"], "is not null"),
         (&["--sort", "a,b,c,d,e"], "by 4 columns"),

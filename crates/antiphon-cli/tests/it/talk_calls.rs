@@ -119,18 +119,18 @@ async fn wrong_use_says_what_is_wanted() {
           --rest <JSON>             [JSON]
 
     Options:
-          --json               Print JSON, for programs to read
-          --arguments <JSON>   The arguments as JSON: an object, `@file.json`, or `-` for standard
-                               input. Flags go over it
-          --form               Ask for every argument that was not given, not only for those that are
-                               missing
-          --detach             Make it a task, print its id, and do not wait for it
-          --timeout <TIME>     How long each answer of the server may take, for example 500ms, 30s or 5m
-                               [default: without end]
-          --log-level <LEVEL>  Which lines of the server's log are shown: those at least as bad as this
-                               [default: info] [possible values: debug, info, notice, warning, error,
+          --json               Print JSON instead of text
+          --arguments <JSON>   Pass the arguments as JSON: an object, `@file.json`, or `-` for standard
+                               input. Flags override it
+          --form               Ask for all arguments that you did not pass, not only for the required
+                               ones
+          --detach             Run the call as a task, print its ID, and do not wait for the result
+          --timeout <TIME>     Set the maximum time for each response of the server, for example 500ms,
+                               30s or 5m [default: none]
+          --log-level <LEVEL>  Show log messages of this severity or higher [default: info, or debug
+                               with --verbose] [possible values: debug, info, notice, warning, error,
                                critical, alert, emergency, off]
-          --save <FOLDER>      Where to keep images, audio and other files of the result
+          --save <FOLDER>      Save images, audio and other files of the result in this folder
       -h, --help               Show this
 
     Only with --arguments: odd name
@@ -171,7 +171,7 @@ async fn tool_that_wants_a_model_where_there_is_none_says_how_to_choose_one() {
     let said = antiphon(&["call", &url, "say"]).await.ended(1);
     insta::assert_snapshot!(said.err, @"
     hint: the tool wants a model; choose one with `--model` or `--model-url`
-    error: the server answered with error -32021: the client has not declared `sampling`, so it cannot be asked, and the server has no model of its own
+    error: the server answered with error -32021: the client has not declared `sampling`, and the server has no model; add one with `ServerBuilder::with_model`
     ");
 }
 

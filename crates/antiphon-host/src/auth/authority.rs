@@ -1,4 +1,4 @@
-//! Comes by tokens when a server asks for them.
+//! Requests tokens when a server requires them.
 
 use std::{
     fmt,
@@ -24,18 +24,18 @@ use crate::{
     legacy_tasks_http::LegacyTasksHttp,
 };
 
-/// Who comes by tokens for one endpoint, and all its connections.
+/// The source of tokens for one endpoint and all its connections.
 pub(crate) struct Authority {
     url: String,
     config: AuthConfig,
     client: OnceCell<AuthClient<LegacyTasksHttp>>,
-    /// Locked while somebody authorizes: a person is sent to one page at a time.
+    /// Locked during an authorization, so that the user is sent to one page at a time.
     known: Mutex<Known>,
-    /// How often somebody authorized. Who was refused with an older token only has to try again.
+    /// The number of authorizations. A request that was rejected with an older token only needs a retry.
     grants: AtomicU64,
 }
 
-/// What is remembered of the last authorization.
+/// The state of the last authorization.
 #[derive(Default)]
 struct Known {
     issuer: Option<String>,
@@ -43,12 +43,12 @@ struct Known {
     requested: Vec<String>,
 }
 
-/// Why nobody is authorized.
+/// Why an authorization failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
     OAuth(#[from] AuthError),
-    #[error("nobody came back from the authorization page with a code")]
+    #[error("the authorization page did not return a code in time")]
     Person(#[source] BoxError),
     #[error("the authorization server said no: {0}")]
     Denied(String),
@@ -60,7 +60,7 @@ pub(crate) enum Failure {
     #[cfg(feature = "auth-enterprise")]
     #[error("the authorization server does not say who it is")]
     NoIssuer,
-    #[error("`{0}` is no address")]
+    #[error("`{0}` is not a valid URL")]
     BadUrl(String),
     #[error("`{0}` must be an `https` address with a path to be a client's id")]
     BadClientMetadata(String),
@@ -71,7 +71,7 @@ impl Authority {
         Self { url, config, client: OnceCell::new(), known: Mutex::default(), grants: AtomicU64::new(0) }
     }
 
-    /// Begins something that the server may refuse until somebody authorizes it.
+    /// Starts an attempt that the server can reject until it is authorized.
     pub(crate) fn attempt(self: &Arc<Self>) -> Attempt {
         Attempt {
             seen: self.grants.load(Ordering::Acquire),
@@ -81,7 +81,7 @@ impl Authority {
         }
     }
 
-    /// The client whose requests carry tokens. Made once, so that all connections share them.
+    /// Returns the HTTP client that sends tokens. It is created once, so that all connections share the tokens.
     pub(crate) async fn client(&self) -> Result<AuthClient<LegacyTasksHttp>> {
         let made = self.client.get_or_try_init(|| async {
             let mut manager = self.manager().await?;
@@ -89,7 +89,7 @@ impl Authority {
                 && let Grant::Person(Person { redirect_uri, registered: Some(client), .. }) =
                     &self.config.grant
             {
-                // The store knows the client, but not its secret, without which nothing is refreshed.
+                // The store contains the client ID, but not the secret that is required to refresh tokens.
                 manager.configure_client(known_client(&client.id, client.secret.as_ref(), redirect_uri))?;
             }
             let http = crate::http::client().map_err(AuthError::InternalError)?;
@@ -112,8 +112,7 @@ impl Authority {
         Error::Authorization { endpoint: self.url.clone(), source: Box::new(failure) }
     }
 
-    /// Answers a challenge with a new token, unless one came since `seen`. Says whether it is worth
-    /// trying again.
+    /// Answers a challenge with a new token, unless there is a new token since `seen`. Returns whether to retry.
     async fn answer(&self, challenge: &str, seen: u64) -> Result<bool> {
         let client = self.client().await?;
         let mut known = self.known.lock().await;
@@ -130,7 +129,7 @@ impl Authority {
         Ok(true)
     }
 
-    /// Whether the server refuses although it names nothing that was not granted already.
+    /// Returns whether the server requires scopes that are all granted already.
     fn is_hopeless(&self, challenge: &str, granted: &[String]) -> bool {
         let Ok(url) = Url::parse(&self.url) else { return true };
         let challenge = WWWAuthenticateParams::parse(challenge, &url);
@@ -145,7 +144,7 @@ impl Authority {
         manager.set_metadata(metadata.clone());
         self.check_issuer(&metadata, known)?;
         if metadata.issuer.is_none() || metadata.issuer != known.issuer {
-            // Nothing of one authorization server is for another.
+            // The state of one authorization server must not be used for another.
             *known = Known { issuer: metadata.issuer.clone(), ..Known::default() };
         }
         let scopes = self.scopes(challenge, &manager, known).await;
@@ -169,7 +168,7 @@ impl Authority {
         Ok(manager)
     }
 
-    /// A client that somebody registered by hand is known to one authorization server.
+    /// Checks the issuer. A client that was registered by hand belongs to one authorization server.
     fn check_issuer(&self, metadata: &AuthorizationMetadata, known: &Known) -> Result<(), Failure> {
         let registers = matches!(&self.config.grant, Grant::Person(Person { registered: None, .. }));
         let first = known.issuer.as_ref().filter(|_| !registers);
@@ -181,7 +180,7 @@ impl Authority {
         Err(Failure::OtherIssuer { expected: expected.clone(), found })
     }
 
-    /// What was asked for before, and what the server asks for now.
+    /// Returns the scopes of earlier requests, and the scopes that the server requires now.
     async fn scopes(&self, challenge: &str, manager: &AuthorizationManager, known: &Known) -> Vec<String> {
         let mut scopes = known.requested.clone();
         let mut add = |more: Vec<String>| {
@@ -195,7 +194,7 @@ impl Authority {
             add(self.config.scopes.clone());
         }
         if known.requested.is_empty() && wants_more(challenge) {
-            // Granted to an earlier life of this program.
+            // These scopes were granted to an earlier process.
             let stored = self.config.store.load().await.ok().flatten();
             add(stored.map(|stored| stored.granted_scopes).unwrap_or_default());
         }
@@ -230,7 +229,7 @@ impl Authority {
         Ok(())
     }
 
-    /// By a metadata document, or by registering, once for each authorization server.
+    /// Returns a client with a metadata document, or registers one for each authorization server.
     async fn become_client(
         &self,
         person: &Person,
@@ -256,13 +255,13 @@ impl Authority {
     }
 }
 
-/// Whether a challenge is to a token that is valid but not good enough.
+/// Returns whether the token is valid but lacks a scope.
 fn wants_more(challenge: &str) -> bool {
     challenge.contains("insufficient_scope")
 }
 
-/// Exchanges a client's credentials for a token, on a thread of its own: the SDK's future, where it can
-/// sign, cannot move between threads, and ours has to.
+/// Exchanges a client's credentials for a token, on a blocking thread. If the SDK can sign, its future is not `Send`,
+/// but the future of this function must be.
 async fn exchange(
     manager: AuthorizationManager,
     credentials: ClientCredentialsConfig,
@@ -284,9 +283,9 @@ fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthC
     }
 }
 
-/// What the authorization server has against it, if it sent the person back with an error.
+/// Returns the error that the authorization server put into its redirect, or `None`.
 fn denial(back: &str) -> Result<Option<String>, Failure> {
-    // The address may hold a code, so it is not repeated.
+    // The URL can contain a code, so the error does not repeat it.
     let url = Url::parse(back).map_err(|_| Failure::BadUrl("what the person was sent back to".into()))?;
     let value = |name: &str| {
         let found = url.query_pairs().find(|(key, _)| key == name);
@@ -335,7 +334,7 @@ impl From<super::SigningAlgorithm> for rmcp::transport::auth::JwtSigningAlgorith
     }
 }
 
-/// One connection or request, which the server may refuse more than once.
+/// One connection or request, which the server can reject more than once.
 pub(crate) struct Attempt {
     authority: Arc<Authority>,
     seen: u64,
@@ -344,14 +343,15 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Does what `error` asks for, so that the same can be tried again.
+    /// Resolves an authorization error, so that the caller can retry.
     ///
-    /// A refused request was not carried out, so making it again repeats nothing. A token that is
-    /// refused although it is new is not replaced by yet another one.
+    /// The server did not execute a rejected request, so a retry repeats no work. If the server rejects a new token,
+    /// the host does not request another one.
     ///
     /// # Errors
     ///
-    /// `error` itself, when it asks for nothing or when it would lead nowhere.
+    /// Returns `error` if it is not an authorization error, or if a retry cannot succeed. Returns
+    /// `Error::Authorization` if the authorization fails.
     pub(crate) async fn overcome(&mut self, error: Error) -> Result<()> {
         let Error::Unauthorized { challenge, .. } = &error else { return Err(error) };
         if wants_more(challenge) {

@@ -1,4 +1,4 @@
-//! Authorization that the identity provider of an enterprise manages.
+//! Authorization by the identity provider of an enterprise.
 
 use std::{
     fmt,
@@ -18,10 +18,10 @@ use serde_json::json;
 use super::{BoxError, authority::Failure};
 use crate::form::BoxFuture;
 
-/// An enterprise: its identity provider, and the host's clients there and at the authorization server.
+/// The identity provider of an enterprise, and the host's clients there and at the authorization server.
 ///
-/// The identity provider is given the person's ID token and, if its policy says so, vouches for them
-/// at the server's authorization server.
+/// The host sends the user's ID token to the identity provider. If its policy allows it, the identity provider issues
+/// an identity assertion for the server's authorization server.
 #[derive(Clone)]
 pub struct Enterprise {
     issuer: String,
@@ -32,8 +32,8 @@ pub struct Enterprise {
 }
 
 impl Enterprise {
-    /// An identity provider, by its issuer and token endpoint; `id_token` is asked for the token of
-    /// whom it has signed in, every time one is needed.
+    /// Creates the settings for an identity provider, from its issuer and its token endpoint. The host calls
+    /// `id_token` each time it needs the ID token of the user who is signed in.
     pub fn new(issuer: impl Into<String>, token_endpoint: impl Into<String>, id_token: impl IdToken) -> Self {
         Self {
             issuer: issuer.into(),
@@ -44,23 +44,25 @@ impl Enterprise {
         }
     }
 
-    /// Sets which client the host is at the identity provider.
+    /// Sets the host's client ID and secret at the identity provider. Default: an empty ID without a secret.
     #[must_use]
     pub fn with_idp_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         self.idp_client = (id.into(), secret.into());
         self
     }
 
-    /// Sets which client the host is at the server's authorization server. Its secret goes to the
-    /// one the server names, unless [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer) says
-    /// which it must be.
+    /// Sets the host's client ID and secret at the server's authorization server. Default: an empty ID without a
+    /// secret.
+    ///
+    /// The host sends the secret to the authorization server that the server names. To allow only one, set
+    /// [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer).
     #[must_use]
     pub fn with_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         self.client = (id.into(), secret.into());
         self
     }
 
-    /// Comes by a token and leaves it in `store`.
+    /// Requests a token and saves it in `store`.
     pub(super) async fn exchange(
         &self,
         resource: &str,
@@ -89,7 +91,7 @@ impl Enterprise {
         let scopes = token.scopes.into_iter().collect();
         let stored = StoredCredentials::new(self.client.0.clone(), Some(response), scopes, Some(now))
             .with_issuer(Some(issuer));
-        // There is no refresh token: when this one is over, the identity provider is asked again.
+        // This flow has no refresh token. After the token has expired, the host uses the identity provider again.
         manager.configure_client(OAuthClientConfig::new(self.client.0.clone(), resource))?;
         store.save(stored).await?;
         Ok(())
@@ -112,14 +114,14 @@ impl fmt::Debug for Enterprise {
     }
 }
 
-/// Who knows the ID token of the person that the identity provider has signed in. Every
-/// `Fn() -> impl Future<Output = Result<String, _>>` is one.
+/// A source of ID tokens for the user who is signed in at the identity provider. All closures
+/// `Fn() -> impl Future<Output = Result<String, _>>` implement it.
 pub trait IdToken: Send + Sync + 'static {
     /// Returns a token that is still valid.
     ///
     /// # Errors
     ///
-    /// When nobody is signed in.
+    /// Returns an error if no user is signed in.
     fn id_token(&self) -> BoxFuture<'_, Result<String, Box<dyn std::error::Error + Send + Sync>>>;
 }
 

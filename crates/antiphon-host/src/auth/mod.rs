@@ -1,4 +1,4 @@
-//! OAuth for servers behind streamable HTTP: who authorizes, and as which client.
+//! OAuth for servers over streamable HTTP: who authorizes, and with which client.
 
 mod authority;
 #[cfg(feature = "auth-enterprise")]
@@ -17,16 +17,15 @@ pub(crate) use self::authority::{Attempt, Authority};
 pub use self::enterprise::{Enterprise, IdToken};
 use crate::form::BoxFuture;
 
-/// What a person, or whoever stands in for them, may run into.
+/// An error of a handler that the application provides.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How a host comes by the right to use a server.
+/// How a host authorizes at a server.
 ///
-/// Nothing is asked for until the server wants it. Then its authorization server is found (RFC 9728,
-/// RFC 8414), the host becomes a client of it, and whoever may authorizes: a person at a page with
-/// [`person`](Self::person), the client itself with [`client_secret`](Self::client_secret). Tokens
-/// are refreshed silently where that is possible. A call that needs more than was granted asks for
-/// that much more, and is then made again.
+/// The host does nothing until the server requires authorization. Then it finds the authorization server (RFC 9728,
+/// RFC 8414) and becomes its client. With [`person`](Self::person), a user authorizes on a web page. With
+/// [`client_secret`](Self::client_secret), the client authorizes itself. The host refreshes tokens without the user
+/// where possible. If a call needs further scopes, the host requests them and retries the call.
 ///
 /// ```no_run
 /// use antiphon_host::{AuthConfig, Host, HttpEndpoint};
@@ -43,7 +42,7 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 /// # }
 /// ```
 ///
-/// No secret is in its `Debug` output.
+/// Its `Debug` output contains no secrets.
 #[derive(Clone)]
 pub struct AuthConfig {
     pub(crate) grant: Grant,
@@ -54,7 +53,7 @@ pub struct AuthConfig {
     pub(crate) store: Arc<dyn CredentialStore>,
 }
 
-/// Who authorizes.
+/// The party that authorizes.
 #[derive(Clone)]
 pub(crate) enum Grant {
     Person(Person),
@@ -63,7 +62,7 @@ pub(crate) enum Grant {
     Enterprise(Enterprise),
 }
 
-/// A person at a page.
+/// A user on a web page.
 #[derive(Clone)]
 pub(crate) struct Person {
     pub(crate) redirect_uri: String,
@@ -73,7 +72,7 @@ pub(crate) struct Person {
     pub(crate) registered: Option<Registered>,
 }
 
-/// A client the authorization server knows beforehand.
+/// A client that is already registered at the authorization server.
 #[derive(Clone)]
 pub(crate) struct Registered {
     pub(crate) id: String,
@@ -95,7 +94,7 @@ pub(crate) enum ClientKey {
     },
 }
 
-/// With which algorithm a client signs.
+/// The algorithm that a client signs with.
 #[cfg(feature = "auth-key")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -113,11 +112,12 @@ pub enum SigningAlgorithm {
 }
 
 impl AuthConfig {
-    /// A person authorizes. `authorize` sends them to a page and says where that sent them back to,
-    /// which begins with `redirect_uri`.
+    /// Creates a configuration for users who authorize on a web page. `authorize` opens the page and returns the URL
+    /// that it redirects to, which starts with `redirect_uri`.
     ///
-    /// As which client, the authorization server decides: one it [knows](Self::with_client), one with
-    /// [metadata](Self::with_client_metadata) it can fetch, or else one that registers itself.
+    /// The host uses a [registered client](Self::with_client) if it has one. Otherwise it uses its
+    /// [metadata](Self::with_client_metadata) if the authorization server can fetch it. Otherwise it registers a
+    /// client.
     pub fn person(redirect_uri: impl Into<String>, authorize: impl Authorize) -> Self {
         Self::new(Grant::Person(Person {
             redirect_uri: redirect_uri.into(),
@@ -128,18 +128,19 @@ impl AuthConfig {
         }))
     }
 
-    /// The host itself is authorized, with a secret: for programs without a person.
+    /// Creates a configuration for a host that authorizes itself with a secret. Use it for programs without a user.
     pub fn client_secret(id: impl Into<String>, secret: impl Into<String>) -> Self {
         Self::new(Grant::Client(ClientKey::Secret { id: id.into(), secret: secret.into() }))
     }
 
-    /// The host itself is authorized, with a private key in PEM: for programs without a person.
+    /// Creates a configuration for a host that authorizes itself with a private key in PEM format. Use it for
+    /// programs without a user.
     #[cfg(feature = "auth-key")]
     pub fn client_key(id: impl Into<String>, pem: impl Into<Vec<u8>>, algorithm: SigningAlgorithm) -> Self {
         Self::new(Grant::Client(ClientKey::Private { id: id.into(), pem: pem.into(), algorithm }))
     }
 
-    /// The identity provider of an enterprise authorizes whom it has signed in; nobody is asked.
+    /// Creates a configuration for users whom the identity provider of an enterprise authorizes. Users are not asked.
     #[cfg(feature = "auth-enterprise")]
     pub fn enterprise(enterprise: Enterprise) -> Self {
         Self::new(Grant::Enterprise(enterprise))
@@ -156,8 +157,8 @@ impl AuthConfig {
         }
     }
 
-    /// Sets what people call the host when it registers itself. Default: `Antiphon`. Only with
-    /// [`person`](Self::person).
+    /// Sets the client name for the registration of the host. Users can see it. Default: `Antiphon`. It applies only
+    /// to [`person`](Self::person).
     #[must_use]
     pub fn with_client_name(mut self, name: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -166,8 +167,8 @@ impl AuthConfig {
         self
     }
 
-    /// Says where the host's client metadata document is: an `https` address that is the client's id
-    /// with authorization servers that fetch such documents. Only with [`person`](Self::person).
+    /// Sets the URL of the host's client metadata document. The `https` URL is the client ID at authorization servers
+    /// that fetch such documents. Default: none. It applies only to [`person`](Self::person).
     #[must_use]
     pub fn with_client_metadata(mut self, url: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -176,11 +177,11 @@ impl AuthConfig {
         self
     }
 
-    /// Makes the host a client that the authorization server knows already. Only with
+    /// Sets a client that is already registered at the authorization server. Default: none. It applies only to
     /// [`person`](Self::person).
     ///
-    /// Such a client belongs to one authorization server: say which with
-    /// [`with_issuer`](Self::with_issuer), or the first one the server names is it.
+    /// Such a client belongs to one authorization server. Set it with [`with_issuer`](Self::with_issuer). Without
+    /// that, the host accepts only the first one that the server names.
     #[must_use]
     pub fn with_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -189,38 +190,38 @@ impl AuthConfig {
         self
     }
 
-    /// Accepts this authorization server and no other. Without it the server's word is taken; with a
-    /// secret that is worth stealing, do not.
+    /// Accepts only this authorization server. Default: the one that the server names. Set it if the host has a
+    /// client secret, so that the secret is not sent to another one.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Asks for these scopes, and not for those the server names. What a call needs beyond them is
-    /// still asked for.
+    /// Requests these scopes. Default: the scopes that the server names. If a call needs further scopes, the host
+    /// requests them too.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets how often one call may ask for more than was granted. Default: 2.
+    /// Sets how often one call can request further scopes. Default: 2.
     #[must_use]
     pub fn with_step_ups(mut self, step_ups: u32) -> Self {
         self.step_ups = step_ups;
         self
     }
 
-    /// Follows a server on the open network to an authorization server on a private one. Off by
-    /// default, because whoever runs a server could have the host knock at doors behind the firewall.
+    /// Allows a server on a public address to name an authorization server on a private address. Default: not
+    /// allowed. A malicious server could otherwise make the host send requests behind a firewall.
     #[must_use]
     pub fn with_private_addresses(mut self) -> Self {
         self.private_addresses = true;
         self
     }
 
-    /// Keeps tokens here. One store is for one server. Default: in memory, until the endpoint is
+    /// Stores tokens in `store`. Use a separate store for each server. Default: in memory, until the endpoint is
     /// dropped.
     #[must_use]
     pub fn with_store(mut self, store: impl CredentialStore + 'static) -> Self {
@@ -245,16 +246,15 @@ impl fmt::Debug for AuthConfig {
     }
 }
 
-/// Who sends the person to the authorization page. Every
-/// `Fn(String) -> impl Future<Output = Result<String, _>>` is one.
+/// A handler that sends the user to the authorization page. All closures
+/// `Fn(String) -> impl Future<Output = Result<String, _>>` implement it.
 pub trait Authorize: Send + Sync + 'static {
-    /// Shows the person the page at `url`, waits until it has sent them back, and returns the address
-    /// it sent them to, whole: the code is in its query, and what proves that the answer is to this
-    /// question.
+    /// Shows the page at `url` to the user and returns the complete URL that it redirects to. Its query contains the
+    /// authorization code and the `state` of this request.
     ///
     /// # Errors
     ///
-    /// When they would rather not, or nobody came back; the connection or the call fails with it.
+    /// Returns an error if the user declines or does not come back. The connection or the call fails with it.
     fn authorize(&self, url: String) -> BoxFuture<'_, Result<String, Box<dyn StdError + Send + Sync>>>;
 }
 
@@ -270,8 +270,8 @@ where
     }
 }
 
-/// Asks for the page itself and takes the redirect it answers with: for tests, and for authorization
-/// servers that ask nobody.
+/// An [`Authorize`] handler that requests the page and returns its redirect, without a user. Use it for tests, and
+/// for authorization servers that show no page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unattended;
 

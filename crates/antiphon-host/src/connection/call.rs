@@ -1,4 +1,4 @@
-//! A call of a tool.
+//! A tool call.
 
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     form::BoxFuture,
 };
 
-/// A call of a tool, not yet made. `.await` makes it; [`as_task`](Self::as_task) makes it a task.
+/// A tool call that is not yet sent. `.await` sends it, and [`as_task`](Self::as_task) runs it as a task.
 #[must_use = "a tool is called when the call is awaited"]
 pub struct Call<'a> {
     pub(crate) connection: &'a Connection,
@@ -22,31 +22,32 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Is told how the call comes along.
+    /// Calls `listener` with the progress of the call.
     pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.options.progress = Some(Arc::new(listener));
         self
     }
 
-    /// Is told of each round of the call, when the server has answered.
+    /// Calls `listener` after each round of the call.
     pub fn rounds(mut self, listener: impl Fn(Round) + Send + Sync + 'static) -> Self {
         self.options.rounds = Some(Arc::new(listener));
         self
     }
 
-    /// Bounds how long each answer may take.
+    /// Sets the maximum time for each response. Default: the timeout of [`HostLimits`](crate::HostLimits).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// Asks a 2026-07-28 server for its log while the call runs: `debug` to `emergency`.
+    /// Requests the log of a 2026-07-28 server during the call, from this level: `debug` to `emergency`. Default:
+    /// none.
     pub fn log_level(mut self, level: impl Into<String>) -> Self {
         self.options.log_level = Some(level.into());
         self
     }
 
-    /// What is sent.
+    /// Returns the parameters of the request.
     pub(crate) fn params(&self) -> Result<Value> {
         let arguments = self.arguments.clone().map_err(Error::Misuse)?;
         Ok(json!({"name": self.tool, "arguments": arguments}))

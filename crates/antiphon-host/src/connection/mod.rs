@@ -1,4 +1,4 @@
-//! A server, connected.
+//! A connection to a server.
 
 mod call;
 mod request;
@@ -30,11 +30,11 @@ use crate::{
     host::HostLimits,
 };
 
-/// A server, connected. Cloning it clones the handle; the last one closes the connection.
+/// A connection to a server. A clone is a handle to the same connection. The connection closes when the last handle
+/// is dropped.
 ///
-/// When the connection is lost, requests that were under way fail with [`Error::Lost`], because
-/// nobody knows whether they were carried out; those that only read are made again. The next request
-/// connects again.
+/// If the connection is lost, in-flight requests fail with [`Error::Lost`], because it is unknown whether the server
+/// executed them. Requests that only read are sent again. The next request reconnects.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -55,19 +55,19 @@ struct Live {
     watching: Watching,
 }
 
-/// What a server said of itself.
+/// Information that a server sends about itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// Its name, if it said one.
+    /// The name, if the server sends it.
     pub name: Option<String>,
-    /// Its version, if it said one.
+    /// The version, if the server sends it.
     pub version: Option<String>,
-    /// How it wants to be used.
+    /// The instructions for using the server.
     pub instructions: Option<String>,
-    /// The revision that is spoken.
+    /// The negotiated protocol revision.
     pub revision: String,
-    /// What it can do, as it came.
+    /// The capabilities, as the server sends them.
     pub capabilities: Value,
 }
 
@@ -99,7 +99,7 @@ impl Connection {
         &self.inner.results
     }
 
-    /// What the server said of itself.
+    /// Returns the information that the server sent about itself.
     pub async fn server(&self) -> ServerInfo {
         let live = self.inner.live.lock().await;
         let info = live.running.peer().peer_info();
@@ -115,62 +115,61 @@ impl Connection {
         }
     }
 
-    /// Its tools, all pages of them.
+    /// Lists the tools of the server, from all pages.
     pub async fn tools(&self) -> Result<Vec<Tool>> {
         let tools = self.list("tools/list", "tools").await?;
         self.inner.answering.events.tasks().learn(&tools);
         Ok(tools)
     }
 
-    /// Its prompts, all pages of them.
+    /// Lists the prompts of the server, from all pages.
     pub async fn prompts(&self) -> Result<Vec<Prompt>> {
         self.list("prompts/list", "prompts").await
     }
 
-    /// Its resources, all pages of them.
+    /// Lists the resources of the server, from all pages.
     pub async fn resources(&self) -> Result<Vec<Resource>> {
         self.list("resources/list", "resources").await
     }
 
-    /// Its resource templates, all pages of them.
+    /// Lists the resource templates of the server, from all pages.
     pub async fn resource_templates(&self) -> Result<Vec<ResourceTemplate>> {
         self.list("resources/templates/list", "resourceTemplates").await
     }
 
-    /// Calls a tool, answering what it asks on the way. That the tool failed is in the result; see
-    /// `is_error`.
+    /// Calls a tool and answers its questions. If the tool failed, `is_error` of the result is set.
     ///
-    /// If the server makes a task of the call, the task is followed to its end; to have it in hand
-    /// instead, see [`Call::as_task`].
+    /// If the server turns the call into a task, the host waits for the result of the task. To get a handle to the
+    /// task instead, use [`Call::as_task`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it tells the server that the call is cancelled, and so is its task.
+    /// If the future is dropped, the host cancels the call, or its task, at the server.
     pub fn call(&self, tool: &str, arguments: impl Serialize) -> Call<'_> {
         let arguments = serde_json::to_value(arguments)
             .map_err(|error| format!("the arguments of `{tool}` cannot be written as JSON: {error}"));
         Call { connection: self, tool: tool.to_owned(), arguments, options: Options::default() }
     }
 
-    /// Gets a prompt, answering what it asks on the way.
+    /// Gets a prompt and answers its questions.
     pub async fn prompt(&self, name: &str, arguments: Value) -> Result<GetPromptResult> {
         let params = json!({"name": name, "arguments": arguments});
         self.converse("prompts/get", params, &Options::default()).await
     }
 
-    /// Reads a resource, answering what it asks on the way.
+    /// Reads a resource and answers its questions.
     pub async fn read(&self, uri: &str) -> Result<ReadResourceResult> {
         self.converse("resources/read", json!({"uri": uri}), &Options::default()).await
     }
 
-    /// Completes an argument of a prompt or of a resource template; `reference` says of which, as
-    /// MCP writes it: `{"type": "ref/prompt", "name": "…"}`.
+    /// Completes an argument of a prompt or of a resource template. `reference` names it in the format of MCP:
+    /// `{"type": "ref/prompt", "name": "…"}`.
     pub async fn complete(&self, reference: Value, argument: &str, value: &str) -> Result<CompleteResult> {
         let params = json!({"ref": reference, "argument": {"name": argument, "value": value}});
         parse("completion/complete", self.send_again("completion/complete", params).await?)
     }
 
-    /// Tells `listener` when the resource changes, until [`unsubscribe`](Self::unsubscribe).
+    /// Calls `listener` when the resource changes, until [`unsubscribe`](Self::unsubscribe).
     pub async fn subscribe(&self, uri: &str, listener: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         self.inner.answering.events.watch(uri, Arc::new(listener));
         self.watch_again("resources/subscribe", uri).await
@@ -182,7 +181,7 @@ impl Connection {
         self.watch_again("resources/unsubscribe", uri).await
     }
 
-    /// Makes what is listened to known to the server: as a whole on 2026-07-28, by `method` before.
+    /// Sends the subscriptions to the server: all of them on 2026-07-28, and only this change with `method` before.
     async fn watch_again(&self, method: &str, uri: &str) -> Result<()> {
         let running = self.running().await?;
         if is_modern(running.peer()) {
@@ -193,23 +192,23 @@ impl Connection {
         self.send(method, json!({"uri": uri}), &Options::default()).await.map(drop)
     }
 
-    /// Sets how much of its log a 2025-11-25 server sends: `debug` to `emergency`. On 2026-07-28 each
-    /// call says so for itself ([`Call::log_level`]).
+    /// Sets the minimum level of the log messages that a 2025-11-25 server sends: `debug` to `emergency`. On
+    /// 2026-07-28, use [`Call::log_level`].
     pub async fn set_log_level(&self, level: &str) -> Result<()> {
         self.send("logging/setLevel", json!({"level": level}), &Options::default()).await.map(drop)
     }
 
-    /// Asks whether the server is there.
+    /// Checks whether the server responds.
     pub async fn ping(&self) -> Result<()> {
         self.send_again("ping", json!({})).await.map(drop)
     }
 
-    /// Makes a request that MCP does not know, and returns its result as it is.
+    /// Sends a request that is not part of MCP, and returns its result unchanged.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         self.send(method, params, &Options::default()).await
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub async fn close(self) {
         let live = self.inner.live.lock().await;
         live.running.cancellation_token().cancel();
@@ -223,7 +222,7 @@ impl Connection {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let mut page = self.send_again(method, params).await?;
             all.extend(parse::<Vec<T>>(method, page[field].take())?);
-            // A server whose pages go round in circles would keep us forever.
+            // Stop at a repeated cursor, because the pages of a faulty server can form a cycle.
             match page["nextCursor"].as_str() {
                 Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
                 _ => return Ok(all),
@@ -231,7 +230,7 @@ impl Connection {
         }
     }
 
-    /// The connection, made again if it was lost.
+    /// Returns the connection, and reconnects if it was lost.
     async fn running(&self) -> Result<Arc<Running>> {
         let inner = &*self.inner;
         let mut live = inner.live.lock().await;
@@ -243,7 +242,7 @@ impl Connection {
         let running = loop {
             match inner.endpoint.connect(&inner.answering, inner.lifecycle).await {
                 Ok(running) => break Arc::new(running),
-                // Who was turned away is turned away again, and a person is not asked five times.
+                // Do not retry after a failed authorization, so that the user is not asked several times.
                 Err(error @ (Error::Unauthorized { .. } | Error::Authorization { .. })) => return Err(error),
                 Err(error) => {
                     tries += 1;
@@ -274,7 +273,7 @@ impl Connection {
         Ok(running)
     }
 
-    /// Which of the two kinds of revision is spoken: 2026-07-28 and later, or before.
+    /// Returns whether the connection uses 2026-07-28 or later.
     pub(crate) async fn speaks_modern(&self) -> Result<bool> {
         Ok(is_modern(self.running().await?.peer()))
     }
@@ -296,14 +295,14 @@ impl Connection {
         loop {
             let running = self.running().await?;
             match request(running.peer(), method, params.clone(), options, &self.inner).await {
-                // Refused is not carried out, so it can be asked again.
+                // The server did not execute a rejected request, so it can be sent again.
                 Err(error @ Error::Unauthorized { .. }) => attempt.overcome(error).await?,
                 answered => return answered,
             }
         }
     }
 
-    /// A request that only reads: made once more if the connection was lost under it.
+    /// Sends a request that only reads, and sends it once more if the connection was lost.
     async fn send_again(&self, method: &str, params: Value) -> Result<Value> {
         match self.send(method, params.clone(), &Options::default()).await {
             Err(Error::Lost { .. }) => self.send(method, params, &Options::default()).await,
@@ -312,7 +311,7 @@ impl Connection {
     }
 }
 
-/// A random part less than `wait`, so that a thousand hosts do not come back at the same moment.
+/// Shortens `wait` by a random part, so that many hosts do not reconnect at the same time.
 pub(crate) fn jittered(wait: Duration) -> Duration {
     let mut byte = [0; 1];
     let _ = getrandom::fill(&mut byte);

@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! One request and its response.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -17,25 +17,25 @@ use crate::{
     event::{Event, Listening, Progress, Round},
 };
 
-/// How a request is made.
+/// Options of a request.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     pub(crate) timeout: Option<Duration>,
     pub(crate) progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
     pub(crate) rounds: Option<Arc<dyn Fn(Round) + Send + Sync>>,
     pub(crate) log_level: Option<String>,
-    /// That the answer may take as long as it likes, whatever the limits say.
+    /// Whether to wait for the response without a timeout.
     pub(crate) patient: bool,
 }
 
-/// What a server answered.
+/// The response of a server.
 pub(crate) struct Answer {
     pub(crate) value: Value,
-    /// Who hears of the request's progress. If a task came of it, that goes on after the answer.
+    /// The registration of the progress listener. If the response is a task, it stays registered after the response.
     pub(crate) listening: Listening,
 }
 
-/// Makes one request and waits for its answer.
+/// Sends one request and waits for its response.
 pub(super) async fn request(
     peer: &Peer<RoleClient>,
     method: &str,
@@ -88,7 +88,7 @@ async fn exchange(
         error => malformed(&error),
     };
     let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
-    // A call that nobody listens to by itself is heard of as an event.
+    // Without a listener for this call, progress is reported as an event.
     let events = inner.answering.events.clone();
     let listener = options
         .progress
@@ -102,7 +102,7 @@ async fn exchange(
     Ok(Answer { value, listening })
 }
 
-/// What MCP calls a method that goes by another name inside, because the SDK would misread it.
+/// Returns the MCP name of a method that has another internal name, because the SDK would parse it wrongly.
 fn official(method: &str) -> &str {
     match method.strip_prefix("antiphon/") {
         Some("tasks/call") => "tools/call",
@@ -111,7 +111,7 @@ fn official(method: &str) -> &str {
     }
 }
 
-/// Tells the server that nobody waits any more, if that is how it ends.
+/// Cancels the request at the server on drop, if the caller no longer waits for the response.
 struct Abandoned {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,

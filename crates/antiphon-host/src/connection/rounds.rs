@@ -1,4 +1,4 @@
-//! Drives a request to its end: rounds of questions, and pages to visit first.
+//! Drives a request to its end: answers the questions of each round, and opens required web pages.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::{
     page::{PAGES_REQUIRED, Page},
 };
 
-/// How often pages are visited for one request: a server that wants them again and again is not
-/// going to be satisfied.
+/// The maximum number of times that web pages are opened for one request. If the server still requires them, further
+/// visits do not help.
 const VISITS: u32 = 3;
 
-/// The error code of a request whose headers do not say what its body says. It was not carried out.
+/// The error code for a request whose headers contradict its body. The server did not execute it.
 const HEADER_MISMATCH: i32 = -32020;
 
 impl Connection {
-    /// Makes a request and answers what it asks until it is done.
+    /// Sends a request and answers its questions until it is complete.
     pub(super) async fn converse<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -32,7 +32,7 @@ impl Connection {
         parse(method, self.conclude(method, params, options).await?.value)
     }
 
-    /// The same, and the answer as it is: that of a tool may be a task.
+    /// Like `converse`, but returns the raw response, because the response of a tool can be a task.
     pub(crate) async fn conclude(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let mut visits = 0;
         loop {
@@ -80,7 +80,8 @@ impl Connection {
                 retry["requestState"] = state.clone();
             }
             if requests.is_empty() {
-                // It only wants to be asked again. Not at once, or two programs talk each other hot.
+                // The server only asks for a retry. Wait before it, so that the two programs do not loop at full
+                // speed.
                 let wait = Duration::from_millis(50 << empty_rounds.min(3)).min(Duration::from_millis(250));
                 empty_rounds += 1;
                 tokio::time::sleep(wait).await;
@@ -92,8 +93,8 @@ impl Connection {
         Err(Error::Rounds(limits.rounds))
     }
 
-    /// Makes a request whose arguments may have to travel in headers as well. Which do is in the
-    /// tool's schema, and the transport knows those of tools that were listed over it.
+    /// Sends a request whose arguments can also be required in headers. The schema of a tool defines these arguments,
+    /// and the transport stores the schemas of tools that were listed over it.
     async fn send_with_headers(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let again = (method == "tools/call").then(|| params.clone());
         match (self.ask(method, params, options).await, again) {
@@ -105,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Answers the questions of a round, several at a time.
+    /// Answers the questions of a round, several at the same time.
     async fn answer_all(&self, requests: Map<String, Value>) -> Result<Map<String, Value>> {
         let answering = &self.inner.answering;
         let answers = requests.into_iter().map(|(key, request)| async move {
@@ -121,8 +122,8 @@ impl Connection {
         Ok(given)
     }
 
-    /// Sends the person to pages, and waits until the server says that the visits are over. Says
-    /// whether they agreed to go and it did.
+    /// Opens web pages for the user, and waits until the server reports the end of each visit. Returns whether the
+    /// user agreed and the visits ended.
     async fn visit(&self, pages: &[Page]) -> bool {
         let answering = &self.inner.answering;
         let Some(handler) = answering.pages.as_ref().filter(|_| !pages.is_empty()) else { return false };
@@ -145,7 +146,7 @@ impl Connection {
     }
 }
 
-/// There are no errors among the answers of a round: what cannot be answered ends the call.
+/// Converts an error of an answer. The answers of a round cannot contain errors, so it ends the call.
 fn refused(error: ErrorData) -> Error {
     Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
 }

@@ -1,4 +1,4 @@
-//! Hears of changes on 2026-07-28, where a client has to ask for them.
+//! Subscribes to changes on 2026-07-28, where a client must request them.
 
 use rmcp::{
     model::{ServerNotification, ServerPeerInfo, SubscriptionFilter},
@@ -9,12 +9,12 @@ use tokio::task::AbortHandle;
 use super::is_modern;
 use crate::{answering::Answering, endpoint::Running, event::Event};
 
-/// A stream of changes, ended when it is dropped.
+/// A stream of changes. Drop ends it.
 #[derive(Debug, Default)]
 pub(super) struct Watching(Option<AbortHandle>);
 
 impl Watching {
-    /// Asks for the changes that somebody listens to. In a session they come by themselves.
+    /// Requests the changes that have a listener. In a session, the server sends them without a request.
     pub(super) async fn begin(running: &Running, answering: &Answering) -> Self {
         if !is_modern(running.peer()) {
             return Self(None);

@@ -1,4 +1,4 @@
-//! How tasks come to be: a server makes one of a call, or is asked to.
+//! Creates tasks: the server runs a call as a task, or the host requests a task.
 
 use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
@@ -17,20 +17,20 @@ use crate::{
     form::BoxFuture,
 };
 
-/// What a server of 2025-11-25 says if a tool can only be a task and was called otherwise.
+/// The error code of a 2025-11-25 server for a plain call of a tool that requires a task.
 const METHOD_NOT_FOUND: i32 = -32601;
 
 impl<'a> Call<'a> {
-    /// Makes the call a task: awaited, it returns a handle as soon as the task exists.
+    /// Runs the call as a task. `.await` returns a handle as soon as the task exists.
     ///
-    /// A 2025-11-25 server is asked for a task if the tool can be one. A 2026-07-28 server decides for
-    /// itself. Where no task is made, the call is made as usual, and the handle has its result.
+    /// On 2025-11-25 the host requests a task if the tool supports it. On 2026-07-28 the server decides. If the
+    /// server creates no task, the call runs as usual, and the handle contains its result.
     pub fn as_task(self) -> TaskCall<'a> {
         TaskCall { call: self, ttl: None }
     }
 }
 
-/// A call to be made as a task. `.await` makes it.
+/// A call that runs as a task. `.await` sends it.
 #[must_use = "a tool is called when the call is awaited"]
 pub struct TaskCall<'a> {
     call: Call<'a>,
@@ -38,8 +38,8 @@ pub struct TaskCall<'a> {
 }
 
 impl TaskCall<'_> {
-    /// Asks a 2025-11-25 server to keep the task for this long after its making. The server may
-    /// decide otherwise: see [`TaskInfo::ttl`]. On 2026-07-28 it decides alone.
+    /// Requests a 2025-11-25 server to keep the task for this long after its creation. The server can choose another
+    /// time, which is in [`TaskInfo::ttl`]. On 2026-07-28 the server decides.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -71,7 +71,7 @@ impl fmt::Debug for TaskCall<'_> {
     }
 }
 
-/// Makes a call, and follows the task it may become.
+/// Makes a call, and waits for its task if the call becomes one.
 pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     let handle = match plain(&call).await? {
         TaskHandle { held: Held::Result(result), .. } => return Ok(Arc::unwrap_or_clone(result)),
@@ -79,8 +79,8 @@ pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     };
     let mut abandoned = Abandoned(Some(handle.clone()));
     let result = handle.wait().await;
-    // Only a task that goes on, and that nobody knows of any more, is cancelled. Who gets its id in
-    // the error can pick it up again.
+    // Cancel a running task only if the caller does not receive its ID. With the ID in the error, the caller can wait
+    // for it again.
     if matches!(
         result,
         Ok(_)
@@ -94,12 +94,12 @@ pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     result
 }
 
-/// Makes a call as it is. A tool that can only be a task is made one all the same.
+/// Makes a plain call. If the tool requires a task, requests a task.
 async fn plain(call: &Call<'_>) -> Result<TaskHandle> {
     let connection = call.connection;
     match connection.conclude("tools/call", call.params()?, &call.options).await {
         Err(error @ Error::Server { code: METHOD_NOT_FOUND, .. }) => {
-            // It was not carried out, so it can be asked for otherwise.
+            // The server did not execute the call, so it can be sent again as a task.
             if connection.speaks_modern().await? || connection.support(&call.tool).await? != Support::Required
             {
                 return Err(error);
@@ -115,7 +115,7 @@ async fn plain(call: &Call<'_>) -> Result<TaskHandle> {
     }
 }
 
-/// Asks a 2025-11-25 server for a task.
+/// Requests a task from a 2025-11-25 server.
 async fn make(
     connection: &Connection,
     mut params: Value,
@@ -129,17 +129,17 @@ async fn make(
     let answer = connection.conclude("antiphon/tasks/call", params, options).await?;
     match TaskInfo::read(&answer.value) {
         Some(info) => Ok(begun(connection, info, answer, options)),
-        // The SDK takes any answer with `_meta` for a tool's result, and what it does not know is gone.
+        // The SDK parses every response with `_meta` as a tool's result, and drops unknown fields.
         None if is_hollow(&answer.value) => Err(Error::Malformed {
             method: "tools/call".into(),
             problem: "there is neither a task nor a result in it".into(),
         }),
-        // A server may pass over the wish.
+        // A server can ignore the request for a task.
         None => finished(connection, answer.value),
     }
 }
 
-/// Whether a tool's result says nothing.
+/// Returns whether a tool's result is empty.
 fn is_hollow(result: &Value) -> bool {
     result["content"].as_array().is_none_or(Vec::is_empty)
         && result.get("structuredContent").is_none()
@@ -163,7 +163,7 @@ fn finished(connection: &Connection, result: Value) -> Result<TaskHandle> {
 }
 
 impl Connection {
-    /// Whether a 2025-11-25 server can make a task of a call of this tool.
+    /// Returns whether a 2025-11-25 server can run this tool as a task.
     async fn support(&self, tool: &str) -> Result<Support> {
         let capabilities = self.server().await.capabilities;
         if capabilities["experimental"]["antiphon/tasks"]["requests"]["tools"].get("call").is_none() {
@@ -177,7 +177,7 @@ impl Connection {
     }
 }
 
-/// Cancels the task of a call that nobody waits for any more.
+/// Cancels the task on drop, if the caller no longer waits for it.
 struct Abandoned(Option<TaskHandle>);
 
 impl Drop for Abandoned {

@@ -18,20 +18,20 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Somebody who follows a task.
+/// A follower of a task.
 pub(super) struct Follow<'a> {
     connection: &'a Connection,
     task: &'a Arc<Task>,
     timeout: Option<Duration>,
     losses: Losses,
-    /// How often a server could not wait with us.
+    /// How often the server returned an error for `tasks/result` while the task was running.
     refused: Losses,
 }
 
-/// A task, as it was seen.
+/// The state of a task at one poll.
 pub(super) struct Seen {
     pub(super) info: TaskInfo,
-    /// All that the server said: on 2026-07-28 the questions and the result too.
+    /// The complete response. On 2026-07-28 it also contains the questions and the result.
     detail: Value,
     modern: bool,
 }
@@ -42,7 +42,7 @@ impl<'a> Follow<'a> {
         Self { connection, task, timeout, losses: losses(), refused: losses() }
     }
 
-    /// Looks at the task, again if the connection was lost.
+    /// Polls the task, and retries if the connection was lost.
     pub(super) async fn look(&mut self) -> Result<Seen> {
         let (detail, modern) = match self.say_again("get", id_of(self.task)).await {
             Err(Error::Server { code: INVALID_PARAMS, .. }) => {
@@ -54,7 +54,7 @@ impl<'a> Follow<'a> {
         Ok(Seen { info, detail, modern })
     }
 
-    /// Waits for the result as long as the limits allow.
+    /// Waits for the result within the limits.
     pub(super) async fn finish(mut self) -> Result<CallToolResult> {
         if let Some(result) = self.task.result.get() {
             return Ok(result.clone());
@@ -94,7 +94,7 @@ impl<'a> Follow<'a> {
                         return Err(Error::TaskStuck { id: task.id.clone(), keys });
                     }
                 }
-                // On 2025-11-25 a task asks its questions, and says how it ended, in `tasks/result`.
+                // On 2025-11-25, `tasks/result` delivers the questions and the result of a task.
                 TaskStatus::InputRequired | TaskStatus::Completed | TaskStatus::Failed => {
                     if let Some(result) = self.result().await? {
                         return Ok(result);
@@ -112,19 +112,19 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Waits in `tasks/result`, while the server asks what it has to ask. None if the connection was
-    /// lost: then it has to be looked at anew.
+    /// Waits for `tasks/result`, during which the server asks its questions. Returns `None` if the connection was
+    /// lost. Then the task must be polled again.
     async fn result(&mut self) -> Result<Option<CallToolResult>> {
-        // People are asked while this is under way, so it is not bounded.
+        // Users answer questions during this request, so it has no timeout.
         let options = Options { patient: true, ..Options::default() };
         match self.connection.send("antiphon/tasks/result", id_of(self.task), &options).await {
             Ok(result) => parse("tasks/result", unwrapped_result(result)).map(Some),
             Err(Error::Lost { .. }) => Ok(None),
-            // What a cancelled task answers here is not said anywhere; and what the call came to may
-            // be the same error as that of an unknown task.
+            // The specification does not define the response for a cancelled task. And the error of the call can be
+            // the same as the error for an unknown task.
             Err(error @ Error::Server { .. }) => match self.look().await?.info.status {
                 TaskStatus::Cancelled => Err(Error::TaskCancelled { id: self.task.id.clone() }),
-                // It goes on, so this is not how it ended.
+                // The task is still running, so this error is not its result.
                 TaskStatus::Working | TaskStatus::InputRequired => {
                     self.refused.bear(error).await.map(|()| None)
                 }
@@ -134,9 +134,9 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Gives the server an answer. That may be said twice: it takes only the first.
+    /// Sends an answer to the server. It can be sent twice, because the server accepts only the first.
     async fn give(&mut self, claim: Claim, answer: Result<Value, ErrorData>) -> Result<()> {
-        // There are no errors among the answers of a task: what cannot be answered ends the wait.
+        // The answers of a task cannot contain errors, so an error ends the wait.
         let answer = answer.map_err(|error| Error::Server {
             code: error.code.0,
             message: error.message.into_owned(),
@@ -145,13 +145,13 @@ impl<'a> Follow<'a> {
         let mut responses = Map::new();
         responses.insert(claim.key.clone(), answer.clone());
         let params = json!({"taskId": self.task.id, "inputResponses": responses});
-        // Until the server has it, it is kept: nobody is asked twice because a connection was lost.
+        // Keep the answer until the server has received it, so that a lost connection does not repeat the question.
         let unsaid = claim.keep(answer);
         match self.say_again("update", params).await {
             Ok(_) => unsaid.given(),
             Err(error @ Error::Server { code: INVALID_PARAMS, .. }) => {
                 unsaid.forget();
-                // It may have ended while somebody was asked.
+                // The task can have ended while the user answered.
                 if !self.look().await?.info.status.is_finished() {
                     return Err(error);
                 }
@@ -163,18 +163,18 @@ impl<'a> Follow<'a> {
 
     pub(super) async fn cancel(mut self) -> Result<TaskInfo> {
         match self.say_again("cancel", id_of(self.task)).await {
-            // 2025-11-25 says how far it is then.
+            // 2025-11-25 returns the state of the task.
             Ok((value, false)) if TaskInfo::read(&value).is_some() => {
                 Ok(self.task.complete(read("tasks/cancel", &value)?))
             }
-            // On 2026-07-28 it has to be looked at; and 2025-11-25 has the same error for what has
-            // ended as for what is not known.
+            // 2026-07-28 returns no state, so poll the task. 2025-11-25 returns the same error for a task that has
+            // ended and for an unknown task.
             Ok(_) | Err(Error::Server { code: INVALID_PARAMS, .. }) => Ok(self.look().await?.info),
             Err(error) => Err(error),
         }
     }
 
-    /// Says something that may be said twice, in the words of the revision, until it is answered.
+    /// Sends an idempotent request, in the format of the revision, until the server responds.
     async fn say_again(&mut self, verb: &str, params: Value) -> Result<(Value, bool)> {
         let options = Options { timeout: self.timeout, ..Options::default() };
         loop {
@@ -191,7 +191,7 @@ impl<'a> Follow<'a> {
     }
 }
 
-/// What a task asks for.
+/// Returns the questions of a task.
 fn requests_in(detail: &Value) -> Map<String, Value> {
     match field(detail, "inputRequests") {
         Value::Object(requests) => requests,
@@ -199,12 +199,12 @@ fn requests_in(detail: &Value) -> Map<String, Value> {
     }
 }
 
-/// A part of a task, wrapped or not.
+/// Returns a field of a task, which can be wrapped.
 fn field(detail: &Value, name: &str) -> Value {
     unwrapped(detail).get(name).cloned().unwrap_or_default()
 }
 
-/// Why a task of 2026-07-28 failed.
+/// Returns the error of a failed task on 2026-07-28.
 fn failure(seen: &Seen) -> Error {
     let error = &unwrapped(&seen.detail)["error"];
     let message = error["message"].as_str().or(seen.info.message.as_deref()).unwrap_or("the task failed");

@@ -1,4 +1,4 @@
-//! What a server says of a task, in either revision's words.
+//! The state of a task, in the format of either revision.
 
 use std::time::Duration;
 
@@ -6,25 +6,24 @@ use serde_json::Value;
 
 use crate::event::trace_in;
 
-/// How far a task has come.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// It is under way.
+    /// The task is running.
     Working,
-    /// It asks for something, and goes on when it has it. [`TaskHandle::wait`](crate::TaskHandle::wait)
-    /// answers.
+    /// The task waits for input. [`TaskHandle::wait`](crate::TaskHandle::wait) answers it.
     InputRequired,
-    /// It has a result, be it that the tool failed.
+    /// The task has a result. The result can be an error of the tool.
     Completed,
-    /// It failed.
+    /// The task failed.
     Failed,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// Whether nothing will change any more.
+    /// Returns whether the status is final.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -41,36 +40,37 @@ impl TaskStatus {
     }
 }
 
-/// What a server says of a task.
+/// The state of a task, as the server sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The task's id. Empty if the server answered the call at once, without a task.
+    /// The ID of the task. Empty if the server returned the result without a task.
     pub id: String,
-    /// How far it has come.
+    /// The status.
     pub status: TaskStatus,
-    /// The same in words, for people.
+    /// The status as text for users.
     pub message: Option<String>,
-    /// When it was made, in ISO 8601, if the server says so.
+    /// The time of creation in ISO 8601, if the server sends it.
     pub created: Option<String>,
-    /// When it last changed, in ISO 8601, if the server says so.
+    /// The time of the last change in ISO 8601, if the server sends it.
     pub last_updated: Option<String>,
-    /// How long after its making the server keeps it. None: without end, or the server does not say.
+    /// How long the server keeps the task after its creation. `None` if it never expires, or if the server
+    /// sends no time.
     pub ttl: Option<Duration>,
-    /// How long the server would like to be left alone between two looks.
+    /// The interval between polls that the server suggests.
     pub poll_interval: Option<Duration>,
-    /// What its run has done so far, if the server tells: see [`Round::trace`](crate::Round::trace).
+    /// The actions of the run so far, if the server sends them. See [`Round::trace`](crate::Round::trace).
     pub trace: Option<Value>,
 }
 
 impl TaskInfo {
-    /// Reads a task, flat or wrapped as `{"task": {…}}`, with `ttl` or `ttlMs` or neither.
+    /// Parses a task, flat or wrapped as `{"task": {…}}`, with `ttl`, with `ttlMs`, or without both.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let task = unwrapped(value);
         let text = |field: &str| task[field].as_str().map(str::to_owned);
         let millis = |of_2026: &str, of_2025: &str| {
             let said = task.get(of_2026).or_else(|| task.get(of_2025))?;
-            // JavaScript writes some of its whole numbers with a point.
+            // JavaScript writes some whole numbers with a decimal point.
             let whole = said.as_u64().or_else(|| {
                 Duration::try_from_secs_f64(said.as_f64()? / 1e3).ok()?.as_millis().try_into().ok()
             })?;
@@ -88,7 +88,7 @@ impl TaskInfo {
         })
     }
 
-    /// A call that needed no task.
+    /// Returns the state of a call that needed no task.
     pub(super) fn finished() -> Self {
         Self {
             id: String::new(),
@@ -102,14 +102,14 @@ impl TaskInfo {
         }
     }
 
-    /// Whether `self` says nothing that `other` did not.
+    /// Returns whether the status, the message and the time of the last change are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (self.status, &self.message, &self.last_updated)
             == (other.status, &other.message, &other.last_updated)
     }
 }
 
-/// The task in an answer; some servers wrap it.
+/// Returns the task in a response. Some servers wrap it.
 pub(super) fn unwrapped(value: &Value) -> &Value {
     match value.get("task") {
         Some(task) if task.is_object() && value.get("taskId").is_none() => task,
@@ -117,7 +117,7 @@ pub(super) fn unwrapped(value: &Value) -> &Value {
     }
 }
 
-/// The result of a tool in the answer to `tasks/result`; some servers wrap it.
+/// Returns the result of a tool in the response to `tasks/result`. Some servers wrap it.
 pub(super) fn unwrapped_result(mut value: Value) -> Value {
     match value.get_mut("result") {
         Some(result) if result.is_object() => result.take(),

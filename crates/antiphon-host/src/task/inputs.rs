@@ -1,4 +1,4 @@
-//! What a task of 2026-07-28 asks for, and who is being asked.
+//! Asks the questions of a 2026-07-28 task.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,35 +16,35 @@ use crate::{answering::Answering, form::BoxFuture};
 
 type Answered = (Claim, Result<Value, ErrorData>);
 
-/// The questions of a task that are being asked. They are asked while the task is looked at further,
-/// because it may ask for more, or not need an answer any more.
+/// The open questions of a task. The task is polled while they are open, because it can ask further questions or
+/// withdraw some.
 pub(super) struct Inputs<'a> {
     answering: &'a Answering,
     task: &'a Arc<Task>,
     asking: FuturesUnordered<Abortable<BoxFuture<'a, Answered>>>,
-    /// How to withdraw what is being asked.
+    /// Handles to withdraw open questions.
     withdraw: BTreeMap<String, Withdraw>,
     permits: Arc<Semaphore>,
 }
 
 struct Withdraw {
     question: AbortHandle,
-    /// How many looks in a row did not find it.
+    /// The number of polls in a row without this question.
     missed: u8,
 }
 
-/// A question that this many looks in a row do not find is not wanted any more. One is not enough: a
-/// server of many replicas may show what was.
+/// A question is withdrawn after this number of polls without it. One poll is not enough, because a server with
+/// several replicas can return an old state.
 const MISSED: u8 = 2;
 
-/// What a look at the questions of a task came to.
+/// The outcome of a check of a task's questions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// There were new ones.
+    /// The task asks new questions.
     New,
-    /// Somebody is being asked.
+    /// A question is still open.
     Pending,
-    /// There are only those that were answered.
+    /// The task asks only questions that are already answered.
     OnlyGiven,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Inputs<'a> {
         Self { answering, task, asking: FuturesUnordered::new(), withdraw: BTreeMap::new(), permits }
     }
 
-    /// Begins to ask for what is new among `requests`, and withdraws what is not there any more.
+    /// Asks the new questions in `requests`, and withdraws the questions that are missing in it.
     pub(super) fn ask(&mut self, requests: Map<String, Value>) -> Asked {
         self.withdraw.retain(|key, withdraw| {
             withdraw.missed = if requests.contains_key(key) { 0 } else { withdraw.missed + 1 };
@@ -84,7 +84,7 @@ impl<'a> Inputs<'a> {
             if let Some(answer) = claim.answer.clone() {
                 return (claim, Ok(answer));
             }
-            // It is never closed; without a permit there would just be one more asked at a time.
+            // The semaphore is never closed. Without a permit, one more question would be asked at the same time.
             let _permit = permits.acquire_owned().await;
             let method = request["method"].as_str().unwrap_or_default();
             let answer = answering.answer(method, &request["params"], Some(&claim.key)).await;
@@ -93,11 +93,11 @@ impl<'a> Inputs<'a> {
         self.asking.push(Abortable::new(question, registration));
     }
 
-    /// The next answer. Waits forever if nobody is being asked.
+    /// Returns the next answer. Waits forever if no question is open.
     ///
     /// # Cancel safety
     ///
-    /// Safe: no answer is lost.
+    /// This method is cancel safe: no answer is lost.
     pub(super) async fn next(&mut self) -> Answered {
         loop {
             match self.asking.next().await {
@@ -105,7 +105,7 @@ impl<'a> Inputs<'a> {
                     self.withdraw.remove(&claim.key);
                     return (claim, answer);
                 }
-                // Withdrawn.
+                // The question was withdrawn.
                 Some(Err(_)) => {}
                 None => std::future::pending().await,
             }

@@ -1,4 +1,4 @@
-//! The tasks that somebody has in hand, and who is told of them.
+//! The tasks that have handles, and their listeners.
 
 use std::{
     collections::BTreeMap,
@@ -12,32 +12,32 @@ use serde_json::Value;
 
 use super::info::TaskInfo;
 
-/// What is known of a task. All handles of a connection for the same task share it, so that a
-/// question is asked once, however many wait.
+/// The state of a task. All handles of a connection for the same task share it, so that a question is asked once,
+/// even if several handles wait.
 pub(crate) struct Task {
     pub(super) id: String,
     inputs: Mutex<BTreeMap<String, Input>>,
     said: Mutex<Said>,
-    /// How it ended, once that is known. It cannot end otherwise.
+    /// The result, after the task has ended. It does not change.
     pub(super) result: OnceLock<CallToolResult>,
 }
 
-/// What a server once said, and the SDK loses when the server says it again: it reads a working task
-/// of 2025-11-25 as one of 2026-07-28, whose fields have other names.
+/// Values that a server sent once, and that the SDK drops later. The SDK parses a working 2025-11-25 task as a
+/// 2026-07-28 task, whose fields have other names.
 #[derive(Default)]
 struct Said {
     ttl: Option<Duration>,
     poll_interval: Option<Duration>,
 }
 
-/// How far a question of a task has come.
+/// The state of a question.
 #[derive(PartialEq, Eq)]
 enum Input {
-    /// Somebody is being asked.
+    /// The question is open.
     Asked,
-    /// There is an answer, and the server may not have it yet.
+    /// The question has an answer, but the server has possibly not received it.
     Kept(Value),
-    /// The server has the answer. It is never given another.
+    /// The server has received the answer. No other answer is sent.
     Given,
 }
 
@@ -46,7 +46,7 @@ impl Task {
         Self { id: id.to_owned(), inputs: Mutex::default(), said: Mutex::default(), result: OnceLock::new() }
     }
 
-    /// Completes `info` with what was said before.
+    /// Fills in missing values of `info` from earlier responses.
     pub(super) fn complete(&self, mut info: TaskInfo) -> TaskInfo {
         let mut said = lock(&self.said);
         said.ttl = info.ttl.or(said.ttl);
@@ -55,13 +55,13 @@ impl Task {
         info
     }
 
-    /// Whether the server has the answer for `key`.
+    /// Returns whether the server has received the answer for `key`.
     pub(super) fn is_given(&self, key: &str) -> bool {
         lock(&self.inputs).get(key) == Some(&Input::Given)
     }
 
-    /// Takes it on to answer `key`, unless somebody else did. If there was an answer already, it comes
-    /// along.
+    /// Claims the question `key`, unless it is already claimed or answered. If an answer exists, the claim contains
+    /// it.
     pub(super) fn claim(self: &Arc<Self>, key: &str) -> Option<Claim> {
         let mut inputs = lock(&self.inputs);
         let answer = match inputs.get_mut(key) {
@@ -74,27 +74,27 @@ impl Task {
     }
 }
 
-/// A question that somebody has taken on. Dropped before the answer is given, it is anybody's again.
+/// A claimed question. If it is dropped before the answer is sent, another handle can claim the question.
 pub(super) struct Claim {
     task: Arc<Task>,
     pub(super) key: String,
-    /// An answer there already was, for the server to have.
+    /// An existing answer that the server has not received.
     pub(super) answer: Option<Value>,
 }
 
 impl Claim {
-    /// Keeps the answer for whoever takes the question on next, should the server not get it now.
+    /// Keeps the answer for the next claim, in case the server does not receive it now.
     pub(super) fn keep(mut self, answer: Value) -> Self {
         self.answer = Some(answer);
         self
     }
 
-    /// The server does not want the answer.
+    /// Discards the answer, because the server rejected it.
     pub(super) fn forget(mut self) {
         self.answer = None;
     }
 
-    /// The server has the answer.
+    /// Records that the server has received the answer.
     pub(super) fn given(self) {
         lock(&self.task.inputs).insert(self.key.clone(), Input::Given);
     }
@@ -112,7 +112,7 @@ impl Drop for Claim {
     }
 }
 
-/// Whether a tool of 2025-11-25 can be a task.
+/// Whether a 2025-11-25 tool can run as a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Support {
     #[default]
@@ -149,7 +149,7 @@ struct Inner {
 }
 
 impl Tasks {
-    /// The task with this id: the same for all who have it in hand.
+    /// Returns the task with this ID. All handles share it.
     pub(super) fn pick_up(&self, id: &str) -> Arc<Task> {
         let mut inner = lock(&self.inner);
         if let Some(task) = inner.known.get(id).and_then(Weak::upgrade) {
@@ -161,7 +161,7 @@ impl Tasks {
         task
     }
 
-    /// Tells `listener` what the server tells of a task, until the guard is dropped.
+    /// Calls `listener` with the notifications about a task, until the guard is dropped.
     pub(super) fn listen(&self, id: &str, listener: Listener) -> TaskListening {
         let mut inner = lock(&self.inner);
         inner.listeners += 1;
@@ -183,19 +183,19 @@ impl Tasks {
         if let Some(task) = task {
             task.complete(info.clone());
         }
-        // Not under the lock: a listener may well listen to something else.
+        // Call the listeners without the lock, because a listener can register another one.
         for listener in listeners {
             listener(info);
         }
     }
 
-    /// Remembers which tools can be tasks.
+    /// Stores which tools can run as tasks.
     pub(crate) fn learn(&self, tools: &[Tool]) {
         let tools = tools.iter().map(|tool| (tool.name.to_string(), Support::of(tool))).collect();
         lock(&self.inner).tools = tools;
     }
 
-    /// Forgets it: the tools have changed.
+    /// Clears this information after the tools have changed.
     pub(crate) fn unlearn(&self) {
         lock(&self.inner).tools.clear();
     }
@@ -205,7 +205,7 @@ impl Tasks {
     }
 }
 
-/// Hears of a task. Dropped, it ends.
+/// The registration of a listener for a task. Drop ends it.
 #[must_use = "nothing is heard any more when this is dropped"]
 pub struct TaskListening {
     tasks: Tasks,

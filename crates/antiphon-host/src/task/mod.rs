@@ -1,7 +1,7 @@
-//! Tasks: calls that outlive their connection, in both revisions.
+//! Tasks: calls that outlive their connection, on both revisions.
 //!
-//! 2025-11-25 and 2026-07-28 know tasks by the same names and little else. Here is the one way to use
-//! them: [`begin`] has how they are made, [`follow`] how they are driven to their end.
+//! The tasks of 2025-11-25 and of 2026-07-28 have the same name, but different protocols. This module has one API for
+//! both: [`begin`] creates tasks, and [`follow`] drives them to their end.
 
 mod begin;
 mod follow;
@@ -30,13 +30,13 @@ use crate::{
     event::Listening,
 };
 
-/// What servers say to a task they do not know, and to a cancellation that comes too late.
+/// The error code of a server for an unknown task, and for a cancellation that is too late.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
 
-/// A task, in hand. Cloning it clones the handle.
+/// A handle to a task. A clone is a handle to the same task.
 ///
-/// A task lives at its server, and goes on when the handle is dropped or the connection is lost. Its
-/// id is all that is needed to pick it up again, from another process too.
+/// A task runs at its server, and continues if the handle is dropped or the connection is lost. The ID is enough to
+/// get another handle, also in another process.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -56,16 +56,16 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 pub struct TaskHandle {
     connection: Connection,
     held: Held,
-    /// How long each look may take.
+    /// The maximum time for each poll.
     timeout: Option<Duration>,
-    /// Hears of the call's progress as long as there is a handle.
+    /// The registration of the progress listener, which lives as long as the handle.
     _listening: Option<Arc<Listening>>,
 }
 
 #[derive(Clone)]
 enum Held {
     Task(Arc<Task>),
-    /// The server answered at once.
+    /// The server returned the result without a task.
     Result(Arc<CallToolResult>),
 }
 
@@ -74,8 +74,8 @@ impl TaskHandle {
         Self { connection: connection.clone(), held, timeout: None, _listening: None }
     }
 
-    /// The task's id, to be kept by whoever may have to pick it up again. None if the server answered
-    /// the call at once: then there is no task, and [`wait`](Self::wait) has the result.
+    /// Returns the ID of the task. Store it if you need another handle later. Returns `None` if the server returned
+    /// the result without a task. Then [`wait`](Self::wait) returns it.
     pub fn id(&self) -> Option<&str> {
         match &self.held {
             Held::Task(task) => Some(&task.id),
@@ -83,11 +83,11 @@ impl TaskHandle {
         }
     }
 
-    /// How far it has come.
+    /// Returns the current state of the task.
     ///
     /// # Errors
     ///
-    /// [`Error::TaskUnknown`] if the server has no such task, or none any more.
+    /// Returns [`Error::TaskUnknown`] if the server does not have the task, or has deleted it.
     pub async fn status(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.follow(task).look().await.map(|seen| seen.info),
@@ -95,35 +95,34 @@ impl TaskHandle {
         }
     }
 
-    /// Waits for the result, and answers what the task asks on the way with what the host was given.
+    /// Waits for the result, and answers the questions of the task with the handlers of the host.
     ///
-    /// It looks at the task as often as the server suggests, and sooner when the server tells of it.
-    /// Lost connections are made again. Each question is asked once, however many wait, and an answer
-    /// that was given is not given again.
+    /// It polls the task at the interval that the server suggests, and earlier after a notification. It reconnects
+    /// after a lost connection. Each question is asked once, even if several handles wait. An answer that the server
+    /// has received is not sent again.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves the task alone. A question that somebody was just asked is asked again by
-    /// the next to wait.
+    /// If the future is dropped, the task continues. The next call asks a question again that was open.
     ///
     /// # Errors
     ///
-    /// - [`Error::Server`] if the task failed, or asks for what this host does not answer.
-    /// - [`Error::TaskCancelled`], [`Error::TaskUnknown`].
-    /// - [`Error::TaskUnfinished`], [`Error::TaskStuck`]: the task goes on, and
-    ///   can be waited for again.
+    /// - Returns [`Error::Server`] if the task failed, or asks for input that this host cannot provide.
+    /// - Returns [`Error::TaskCancelled`] if the task was cancelled, and [`Error::TaskUnknown`] if it does not exist.
+    /// - Returns [`Error::TaskUnfinished`] or [`Error::TaskStuck`] if a limit is reached. The task continues, and you
+    ///   can wait for it again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {
-            // A task's whole story is in there; whoever waits for it need not carry that around.
+            // The future is large, so it is boxed. The future of the caller then stays small.
             Held::Task(task) => Box::pin(self.follow(task).finish()).await,
             Held::Result(result) => Ok((**result).clone()),
         }
     }
 
-    /// Asks the server to end it, and says how far it is then.
+    /// Requests the cancellation of the task, and returns its state.
     ///
-    /// A task that had ended stays as it ended: look at the status. On 2026-07-28 it may still be
-    /// under way, and even complete: the server is only told that nobody wants it any more.
+    /// A task that has already ended keeps its status. On 2026-07-28 the server receives only a request, so the task
+    /// can still be running, and can even complete.
     pub async fn cancel(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.follow(task).cancel().await,
@@ -131,10 +130,10 @@ impl TaskHandle {
         }
     }
 
-    /// How it comes along: first how it is now, then every change, until it is finished or an error
-    /// ends it. Answers nothing; that is what [`wait`](Self::wait) does, at the same time if you like.
+    /// Returns a stream of the task's states: the current one, then every change, until the task has ended or an
+    /// error occurs. It answers no questions. [`wait`](Self::wait) does, and can run at the same time.
     ///
-    /// Changes that come close together may be told as one.
+    /// Changes that are close together can be returned as one.
     pub fn updates(&self) -> impl Stream<Item = Result<TaskInfo>> + Send + use<> {
         updates::updates(self.clone())
     }
@@ -145,17 +144,17 @@ impl TaskHandle {
 }
 
 impl Connection {
-    /// Picks up a task by its id: after a restart, in another process, over another connection.
-    /// Whether the server knows it is not asked before the handle is used.
+    /// Returns a handle to a task by its ID: after a restart, in another process, or over another connection. This
+    /// sends no request. If the server does not have the task, the first use of the handle fails.
     pub fn task(&self, id: &str) -> TaskHandle {
         TaskHandle::new(self, Held::Task(self.answering().events.tasks().pick_up(id)))
     }
 
-    /// This host's tasks at the server, all pages of them.
+    /// Lists the tasks of this host at the server, from all pages.
     ///
     /// # Errors
     ///
-    /// [`Error::Misuse`] on 2026-07-28, which has no such list: keep the ids.
+    /// Returns [`Error::Misuse`] on 2026-07-28, which has no such list. Store the IDs instead.
     pub async fn tasks(&self) -> Result<Vec<TaskInfo>> {
         if self.speaks_modern().await? {
             return Err(Error::Misuse("2026-07-28 has no list of tasks; keep their ids".into()));
@@ -164,8 +163,8 @@ impl Connection {
         tasks.iter().map(|task| read("tasks/list", task)).collect()
     }
 
-    /// Tells `listener` what the server tells of a task by itself, until the guard is dropped. No
-    /// server has to; [`TaskHandle::updates`] looks as well.
+    /// Calls `listener` with the notifications about a task, until the guard is dropped. Servers do not have to send
+    /// any. [`TaskHandle::updates`] also polls.
     pub fn on_task(&self, id: &str, listener: impl Fn(&TaskInfo) + Send + Sync + 'static) -> TaskListening {
         self.answering().events.tasks().listen(id, Arc::new(listener))
     }
@@ -178,7 +177,7 @@ fn read(method: &str, value: &Value) -> Result<TaskInfo> {
     })
 }
 
-/// The beginning of a value, for an error.
+/// Returns the start of a value, for an error message.
 fn shortened(value: &Value) -> String {
     value.to_string().chars().take(200).collect()
 }

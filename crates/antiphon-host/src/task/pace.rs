@@ -1,4 +1,4 @@
-//! How often a task is looked at, and how lost connections are borne.
+//! The interval between the polls of a task, and the retries after lost connections.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,14 +17,14 @@ use crate::{
     host::HostLimits,
 };
 
-/// No server is asked more often than this, whatever it suggests.
+/// The minimum interval between polls, even if the server suggests a shorter one.
 const FLOOR: Duration = Duration::from_millis(50);
-/// The first wait where a server suggests none; each is twice as long, until the task changes.
+/// The first interval if the server suggests none. It doubles until the task changes.
 const FIRST: Duration = Duration::from_millis(200);
-/// The longest of those.
+/// The longest of these intervals.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Says when a task is looked at again: after a while, or when the server tells of it.
+/// The timer for the polls of a task. It ends after an interval, or after a notification.
 pub(super) struct Pace {
     longest: Duration,
     own: Duration,
@@ -41,7 +41,7 @@ impl Pace {
         Self { longest: limits.longest_poll.max(FLOOR), own: FIRST, seen: None, told, _listening: listening }
     }
 
-    /// Waits until it is time to look again. The returned future may be dropped and made anew.
+    /// Waits until the next poll. The returned future can be dropped and created again.
     pub(super) fn rest(&mut self, info: &TaskInfo) -> impl Future<Output = ()> + use<> {
         let wait = self.wait(info);
         let now = Instant::now();
@@ -49,7 +49,7 @@ impl Pace {
         async move {
             tokio::select! {
                 () = sleep_until(now + wait) => {}
-                // A server that tells a lot is still not asked more often than any other.
+                // Many notifications do not cause polls more often than `FLOOR`.
                 () = told.notified() => sleep_until(now + FLOOR).await,
             }
         }
@@ -61,7 +61,7 @@ impl Pace {
             self.seen = Some(info.clone());
         }
         if let Some(suggested) = info.poll_interval {
-            // Up to a tenth later, never earlier: a thousand hosts do not ask at the same moment.
+            // Add up to a tenth of the interval, so that many hosts do not poll at the same time.
             let spread = suggested / 5;
             let later = jittered(spread).saturating_sub(spread / 2);
             return suggested.saturating_add(later).clamp(FLOOR, self.longest);
@@ -72,16 +72,16 @@ impl Pace {
     }
 }
 
-/// What servers say that cannot look just now: their store is away, or they have too much to do. How a task
-/// ended is never said like this in answer to what [`Losses`] bears.
+/// The error code of a server that cannot respond now, because its store is unavailable or it is overloaded. Requests
+/// that [`Losses`] retries never return it as the outcome of a task.
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 
-/// Whether the same may go better in a moment.
+/// Returns whether a retry can succeed.
 pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error, Error::Lost { .. } | Error::Timeout { .. } | Error::Server { code: INTERNAL_ERROR, .. })
 }
 
-/// Bears lost connections: what only reads, or may be said twice, is said again.
+/// Retries after lost connections, for requests that only read or are idempotent.
 pub(super) struct Losses {
     limits: HostLimits,
     borne: u32,
@@ -92,8 +92,7 @@ impl Losses {
         Self { limits: limits.clone(), borne: 0 }
     }
 
-    /// Waits until the same can be tried again; or returns the error, if it is another, or one too
-    /// many.
+    /// Waits until the request can be retried. Returns the error if a retry cannot succeed or the limit is reached.
     pub(super) async fn bear(&mut self, error: Error) -> Result<()> {
         if !is_passing(&error) || self.borne >= self.limits.reconnects {
             return Err(error);
@@ -104,7 +103,7 @@ impl Losses {
         Ok(())
     }
 
-    /// The server has answered: what was lost before does not count any more.
+    /// Resets the number of retries after a response.
     pub(super) fn over(&mut self) {
         self.borne = 0;
     }

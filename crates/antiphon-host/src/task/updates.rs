@@ -1,4 +1,4 @@
-//! How a task comes along, as a stream.
+//! The states of a task as a stream.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -8,18 +8,17 @@ use tokio::sync::mpsc;
 use super::{Held, TaskHandle, info::TaskInfo, known::TaskListening, pace::Pace};
 use crate::error::Result;
 
-/// More than this is not kept of what a server tells and nobody takes. What is missed is seen at the
-/// next look.
+/// The maximum number of stored notifications. If one is dropped, the next poll returns the current state.
 const TOLD: usize = 64;
 
-/// Somebody who watches a task.
+/// A watcher of a task.
 struct Watch {
     handle: TaskHandle,
     pace: Option<Pace>,
-    /// What the server tells by itself.
+    /// The notifications of the server.
     told: mpsc::Receiver<TaskInfo>,
     _listening: Option<TaskListening>,
-    /// What was learned and not yet handed on, oldest first.
+    /// States that were received but not yet returned, oldest first.
     learned: VecDeque<TaskInfo>,
     last: Option<TaskInfo>,
     over: bool,
@@ -67,7 +66,7 @@ impl Watch {
         None
     }
 
-    /// Waits until there may be something to learn, and learns it.
+    /// Waits until the state can have changed, and stores the new states.
     async fn learn(&mut self) -> Result<()> {
         if let (Some(last), Some(pace)) = (&self.last, &mut self.pace) {
             tokio::select! {
@@ -80,7 +79,7 @@ impl Watch {
             }
         }
         let info = self.handle.status().await?;
-        // What was told while it was looked at was told before.
+        // Notifications that arrived during the poll are older than its result.
         while let Ok(info) = self.told.try_recv() {
             self.learned.push_back(info);
         }

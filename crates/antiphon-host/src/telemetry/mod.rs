@@ -1,8 +1,7 @@
-//! What a host tells of itself: spans of `tracing`, metrics of OpenTelemetry.
+//! The telemetry of a host: spans of `tracing` and metrics of OpenTelemetry.
 //!
-//! A request is a span, and tells the server where it belongs; so does what a server asks on the way, the other way
-//! round. One call is one tree, however many rounds it takes. Without the feature, `off` has the same names with nothing
-//! in them.
+//! Each request has a span and sends its trace context to the server. Requests of the server send theirs to the host.
+//! So a call is one trace, with any number of rounds. Without the feature, `off` has the same names and does nothing.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;

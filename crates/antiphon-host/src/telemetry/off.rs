@@ -1,4 +1,4 @@
-//! The same names as with the feature, with nothing in them.
+//! The same names as in `on`, which do nothing.
 
 use std::{future::Future, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Nobody is told.
+/// Disabled telemetry.
 #[derive(Clone, Default)]
 pub(crate) struct Telling(());
 

@@ -13,17 +13,17 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::error::Error;
 
-/// How long requests took. A histogram of OpenTelemetry's conventions for MCP.
+/// The duration of requests. A histogram of OpenTelemetry's conventions for MCP.
 const OPERATION: &str = "mcp.client.operation.duration";
 
-/// The bounds that the conventions give, in seconds.
+/// The bucket bounds of the conventions, in seconds.
 const SECONDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// What a host tells of itself, and to whom.
+/// The telemetry of a host: metrics and spans.
 ///
-/// Metrics go to a meter provider of OpenTelemetry's. Spans are `tracing`'s, of the target `antiphon`, and become
-/// OpenTelemetry's where the program has a layer of `tracing-opentelemetry`; then servers are told in `_meta` where what
-/// they do belongs. What is said, and what is answered, is in neither.
+/// Metrics are sent to a meter provider of OpenTelemetry. Spans are `tracing` spans with the target `antiphon`. With
+/// a layer of `tracing-opentelemetry`, they become OpenTelemetry spans, and the host sends their trace context to
+/// servers in `_meta`. Neither contains the contents of requests and responses.
 ///
 /// ```
 /// use antiphon_host::{Host, Telemetry};
@@ -37,12 +37,12 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// To a meter provider of your own.
+    /// Creates telemetry that uses this meter provider.
     pub fn new(meters: &impl MeterProvider) -> Self {
         Self { meter: meters.meter_with_scope(scope()) }
     }
 
-    /// To the program's global meter provider. What is set after this is not told.
+    /// Creates telemetry that uses the global meter provider. A provider that is set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()) }
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// Whoever is told. Nobody, unless the application wants it.
+/// The telemetry, if the application enabled it.
 #[derive(Clone, Default)]
 pub(crate) struct Telling(Option<Arc<Instruments>>);
 
@@ -79,7 +79,7 @@ impl Telling {
         Self(Some(Arc::new(Instruments { meter, operation })))
     }
 
-    /// Has a model tell of itself.
+    /// Wraps a model, so that its requests are recorded.
     pub(crate) fn model(&self, model: Arc<dyn Model>) -> Arc<dyn Model> {
         match &self.0 {
             Some(telling) => Arc::new(Observed::new(model, &telling.meter)),
@@ -87,7 +87,7 @@ impl Telling {
         }
     }
 
-    /// One call, with all its rounds and whatever becomes of it.
+    /// Returns the span of a call, with all its rounds and its task.
     pub(crate) fn call(&self, tool: &str) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());
@@ -101,7 +101,7 @@ impl Telling {
         ))
     }
 
-    /// One request. Its `_meta` tells the server where it belongs.
+    /// Returns the span of a request, and writes its trace context into `_meta`.
     pub(crate) fn request(&self, method: &str, params: &mut Value) -> RequestSpan {
         let Some(telling) = &self.0 else { return RequestSpan(None) };
         let name = match method {
@@ -134,7 +134,7 @@ impl Telling {
         RequestSpan(Some(Box::new(RequestSpanInner { telling, span, about, began: Instant::now() })))
     }
 
-    /// Something that a server asks. It belongs where the server says.
+    /// Returns the span of a server's request. Its parent is the span that the server sent.
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());
@@ -147,7 +147,7 @@ impl Telling {
             mcp.method.name = method,
         );
         if let Some(place) = params.get("_meta").and_then(Value::as_object).and_then(trace::read) {
-            // Where no layer listens there is nothing to place.
+            // This fails if no OpenTelemetry layer is installed. Then no parent is needed.
             let _ = span.set_parent(Context::new().with_remote_span_context(place));
         }
         Spanned(span)
@@ -164,7 +164,7 @@ fn put_place(span: &Span, params: &mut Value) {
     }
 }
 
-/// A part of what a host does. Most often nothing.
+/// A span of the host, disabled without telemetry.
 pub(crate) struct Spanned(Span);
 
 impl Spanned {
@@ -173,7 +173,7 @@ impl Spanned {
     }
 }
 
-/// A request that is told of.
+/// The span of a request.
 pub(crate) struct RequestSpan(Option<Box<RequestSpanInner>>);
 
 struct RequestSpanInner {
@@ -208,7 +208,7 @@ impl RequestSpan {
     }
 }
 
-/// The error in a word. Its text may be the server's, and about anything.
+/// Returns the kind of an error. The message can be any text of the server, so it is not recorded.
 fn kind(error: &Error) -> String {
     match error {
         Error::Server { code, .. } => return code.to_string(),

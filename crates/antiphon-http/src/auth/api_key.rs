@@ -6,17 +6,18 @@ use subtle::ConstantTimeEq as _;
 use super::Identity;
 use crate::MIN_SECRET_BYTES;
 
-/// A secret that names its bearer: for deployments too small for an authorization server.
+/// An API key: a secret that identifies its bearer. Use it for deployments that are too small for an
+/// authorization server.
 ///
-/// It is brought as `Authorization: Bearer <key>`, which every MCP client can send. Only its SHA-256 is kept, and that is
-/// enough for a secret that nobody chose: make one with `openssl rand -hex 32`.
+/// Clients send it as `Authorization: Bearer <key>`, which every MCP client supports. The server stores only
+/// its SHA-256 digest. That is enough for a random secret, so create one with `openssl rand -hex 32`.
 ///
 /// ```
 /// use antiphon_http::auth::ApiKey;
 ///
 /// # let (secret, digest) = ("0f".repeat(32), "5a".repeat(32));
 /// let ada = ApiKey::new("ada", &secret).with_scopes(["reports:read"]);
-/// // So that a configuration has no secret in it; `printf %s "$KEY" | sha256sum` prints it.
+/// // Keeps the secret out of the configuration. `printf %s "$KEY" | sha256sum` prints the digest.
 /// let nightly = ApiKey::hashed("nightly", &digest).with_scopes(["reports:read", "reports:write"]);
 /// # let _ = (ada, nightly);
 /// ```
@@ -29,7 +30,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Whoever brings `secret` is `principal`.
+    /// Creates a key: callers that send `secret` are authenticated as `principal`.
     pub fn new(principal: impl Into<String>, secret: &str) -> Self {
         let principal = principal.into();
         let problem = (secret.len() < MIN_SECRET_BYTES).then(|| {
@@ -38,7 +39,8 @@ impl ApiKey {
         Self { digest: Sha256::digest(secret).into(), identity: Identity::new(principal), problem }
     }
 
-    /// Whoever brings a secret with this SHA-256, in 64 hex digits, is `principal`.
+    /// Creates a key from the SHA-256 digest of its secret, in 64 hex digits. Callers that send the secret
+    /// are authenticated as `principal`.
     pub fn hashed(principal: impl Into<String>, sha256: &str) -> Self {
         let principal = principal.into();
         let (digest, problem) = match hex(sha256) {
@@ -48,7 +50,7 @@ impl ApiKey {
         Self { digest, identity: Identity::new(principal), problem }
     }
 
-    /// Sets what they may do.
+    /// Sets the scopes of the key. Default: none.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.identity = self.identity.with_scopes(scopes);
         self
@@ -65,7 +67,8 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Whose key it is. All keys are looked at, each from its first byte to its last: the time it takes tells nothing.
+/// Returns the identity of a key. It compares all keys in constant time, so that the duration reveals
+/// nothing.
 pub(super) fn find(keys: &[ApiKey], secret: &str) -> Option<Identity> {
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let mut found = None;

@@ -12,14 +12,14 @@ use super::{
     refusal::Challenge,
 };
 
-/// Why an [`Auth`] could not be put together.
+/// The error of [`AuthBuilder::build`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     problems: Vec<String>,
 }
 
 impl BuildError {
-    /// All that is wrong, one line each.
+    /// Returns all problems, one line for each.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -35,7 +35,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// `main` shows this to people.
+/// Same text as `Display`, because `main` prints errors with `Debug`.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -44,7 +44,7 @@ impl fmt::Debug for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// An [`Auth`] being put together. [`build`](Self::build) reports all that is wrong with it.
+/// A builder for an [`Auth`]. [`build`](Self::build) reports all problems at once.
 #[must_use = "a builder does nothing until it is built"]
 pub struct AuthBuilder {
     resource: String,
@@ -89,44 +89,44 @@ impl AuthBuilder {
         }
     }
 
-    /// Takes the signed tokens of this authorization server. There may be several.
+    /// Accepts the signed tokens of this authorization server. You can add several.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
         self.issuers.push(issuer);
         self
     }
 
-    /// Asks this authorization server about tokens that say nothing by themselves.
+    /// Checks opaque tokens with this authorization server. Default: none.
     pub fn with_introspection(mut self, introspection: Introspection) -> Self {
         self.introspection = Some(introspection);
         self
     }
 
-    /// Takes these keys.
+    /// Accepts these API keys.
     pub fn with_api_keys(mut self, keys: impl IntoIterator<Item = ApiKey>) -> Self {
         self.keys.extend(keys);
         self
     }
 
-    /// Takes keys in this header, too: `x-api-key`, say.
+    /// Also accepts API keys in this header, for example `x-api-key`. Default: only in `Authorization`.
     pub fn with_api_key_header(mut self, header: impl Into<String>) -> Self {
         self.key_header = Some(header.into());
         self
     }
 
-    /// Takes this proxy's word for whose certificate it has checked.
+    /// Accepts the identity of a client certificate that this proxy has checked. Default: no proxy.
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = Some(proxy);
         self
     }
 
-    /// Sets what every request needs. Default: nothing but to be somebody.
+    /// Sets the scopes that every request needs. Default: none, but callers must authenticate.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets what requests of one MCP method need beside that: `resources/read`, `prompts/get`, `tasks/cancel`. What one
-    /// tool needs, `Tool::with_scopes` of `antiphon` says.
+    /// Sets additional scopes for the requests of one MCP method, such as `resources/read`, `prompts/get` or
+    /// `tasks/cancel`. For the scopes of a tool, use `Tool::with_scopes` of `antiphon`.
     pub fn with_operation_scopes(
         mut self,
         method: impl Into<String>,
@@ -136,17 +136,18 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the scopes that the metadata name: what a client asks for that was told of none. Default: what every request
-    /// needs. Clients ask for more when a call needs more.
+    /// Sets the scopes in the metadata. A client requests them if the challenge names no scopes. Default: the
+    /// scopes that every request needs. Clients request more scopes when a call needs them.
     pub fn with_supported_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.supported = Some(scopes.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Names callers otherwise than by `<issuer>#<subject>`: by a claim of their token, say. `None` turns them away.
+    /// Sets a function that returns the principal of a caller, for example from a claim of the token. If it
+    /// returns `None`, the request is rejected. Default: `<issuer>#<subject>`.
     ///
-    /// All that is bound to a caller is bound to this name. Two people must never have the same, and nobody may choose
-    /// their own.
+    /// The server binds all data of a caller to this name. Two users must never have the same name, and a
+    /// user must not be able to choose it.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
@@ -155,56 +156,59 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the name that people see in the metadata.
+    /// Sets the resource name that users see in the metadata. Default: none.
     pub fn with_resource_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Says in the metadata where developers read about the resource.
+    /// Sets the URL of the developer documentation in the metadata. Default: none.
     pub fn with_documentation(mut self, url: impl Into<String>) -> Self {
         self.documentation = Some(url.into());
         self
     }
 
-    /// Whether the metadata are at `/.well-known/oauth-protected-resource` itself, too, and not only after it at the path
-    /// of the resource. Default: yes. Of several resources on one host, only one can be there.
+    /// Sets whether the metadata are also served at `/.well-known/oauth-protected-resource` itself, and not
+    /// only with the path of the resource appended. Default: yes. If a host has several resources, only one
+    /// of them can use that address.
     pub fn with_root_metadata(mut self, root: bool) -> Self {
         self.root_metadata = root;
         self
     }
 
-    /// Talks to authorization servers with this client: for certificates and proxies of your own.
+    /// Sets the HTTP client for authorization servers. Use it if you need special certificates or proxies.
+    /// Default: a client with a timeout of 5 seconds that follows no redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the longest token or key, in bytes. Default: 16 KiB.
+    /// Sets the longest accepted token or key, in bytes. Default: 16 KiB.
     pub fn with_max_token_bytes(mut self, bytes: usize) -> Self {
         self.max_token_bytes = bytes;
         self
     }
 
-    /// Sets how often the credentials of an open WebSocket or event stream are checked again, and at least at the end of
-    /// the token. If they are no longer valid, or grant other scopes, the connection is closed. Default: 30 seconds.
+    /// Sets how often the credentials of an open WebSocket or event stream are checked again. They are also
+    /// checked when the token expires. If they have become invalid, or grant other scopes, the server closes
+    /// the connection. Default: 30 seconds.
     pub fn with_recheck(mut self, interval: Duration) -> Self {
         self.recheck = interval.max(Duration::from_millis(10));
         self
     }
 
-    /// Sets how long a WebSocket or an event stream stays open at most, whatever its credentials say. The client
-    /// connects again. `None` sets no limit. Default: 12 hours.
+    /// Sets how long a WebSocket or an event stream can stay open, regardless of its credentials. The client
+    /// must then connect again. `None` sets no limit. Default: 12 hours.
     pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_connection = limit.into();
         self
     }
 
-    /// Puts it together. Nothing is fetched before the first token comes.
+    /// Builds the [`Auth`]. Nothing is fetched before the first token arrives.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, one line each.
+    /// Returns a [`BuildError`] with all problems, one line for each.
     pub fn build(self) -> Result<Auth, BuildError> {
         let mut problems = self.problems();
         let url = Url::parse(&self.resource).ok();
@@ -217,8 +221,8 @@ impl AuthBuilder {
             given => given,
         };
         let (Some(url), true) = (url, problems.is_empty()) else { return Err(BuildError { problems }) };
-        // With another crate's features turned on, the JWT library would not know which of two to take, and panic. If
-        // somebody has decided before, that stands.
+        // If another crate enables a second crypto provider, the JWT library cannot choose and panics. A
+        // provider that was installed before stays.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let audiences = audiences(&self.resource, &url);
         let mut issuers: Vec<String> = self.issuers.iter().map(|issuer| issuer.name.clone()).collect();
@@ -280,7 +284,7 @@ impl AuthBuilder {
         for (at, issuer) in self.issuers.iter().enumerate() {
             problems.extend(issuer.problems());
             if self.issuers[..at].iter().any(|other| other.name == issuer.name) {
-                problems.push(format!("the issuer `{}` is there twice", issuer.name));
+                problems.push(format!("duplicate issuer `{}`; add each issuer once", issuer.name));
             }
         }
         problems.extend(self.introspection.iter().flat_map(Introspection::problems));
@@ -298,8 +302,8 @@ impl AuthBuilder {
     }
 }
 
-/// What a token for the resource may call it: as it was given, in canonical form, and, of a whole host, with the slash that
-/// some clients add.
+/// Returns the audiences that a token for the resource can have: the resource as given, and its canonical
+/// form. For a whole host, the form without the trailing slash is valid too.
 fn audiences(resource: &str, url: &Url) -> Vec<String> {
     let mut audiences = vec![resource.to_owned(), url.to_string()];
     if url.path() == "/" {

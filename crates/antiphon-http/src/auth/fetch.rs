@@ -1,4 +1,4 @@
-//! What is asked of authorization servers, over HTTP and within bounds.
+//! Requests to authorization servers, with time and size limits.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::{Host, Url};
 
-/// Why nothing came back, for the log.
+/// The reason why a request failed, for the log.
 pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long an authorization server may take.
+/// How long an authorization server can take to respond.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest answer that is read, in bytes. Metadata and a dozen keys are a tenth of it.
+/// The longest response that is read, in bytes. Metadata and a dozen keys need a tenth of it.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// A client that goes where it is told and nowhere else.
+/// Creates an HTTP client that does not follow redirects.
 pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
     reqwest::Client::builder()
         .timeout(PATIENCE)
         .connect_timeout(PATIENCE)
-        // Where an authorization server is, the operator has said. Nobody else has a say in it.
+        // Only the operator decides the address of an authorization server.
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("antiphon/", env!("CARGO_PKG_VERSION")))
         .build()
 }
 
-/// The answer to a request, as JSON. `None` where there is nothing.
+/// Sends a request, and parses the response as JSON. Returns `None` if the status is 404.
 pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<Option<T>, Failed> {
-    // A client of the operator's own may be patient without end.
+    // The operator's own client may have no timeout.
     let request = request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json");
     let mut response = request.send().await?;
     let status = response.status();
@@ -48,12 +48,12 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
     Ok(Some(serde_json::from_slice(&bytes)?))
 }
 
-/// What an authorization server says of itself (RFC 8414, or `OpenID` Connect Discovery).
+/// Fetches the metadata of an authorization server (RFC 8414, or `OpenID` Connect Discovery).
 pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Value, Failed> {
     let mut last: Failed = format!("{issuer} has no metadata").into();
     for address in places(issuer)? {
         match json::<Value>(http.get(address.clone())).await {
-            // Somebody else's metadata, wherever they came from, are of no use (RFC 8414, section 3.3).
+            // Metadata of another issuer must not be used (RFC 8414, section 3.3).
             Ok(Some(metadata)) if metadata["issuer"] == *issuer => return Ok(metadata),
             Ok(Some(metadata)) => {
                 last = format!("{address} is about another issuer: {}", metadata["issuer"]).into();
@@ -65,7 +65,7 @@ pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Val
     Err(last)
 }
 
-/// Where an issuer's metadata may be, in the order in which MCP has them looked for.
+/// Returns the addresses of an issuer's metadata, in the order that MCP requires.
 fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     let issuer = Url::parse(issuer)?;
     let path = issuer.path().trim_end_matches('/').to_owned();
@@ -84,7 +84,7 @@ fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     Ok(places)
 }
 
-/// Whether what is sent to `address` stays between us: over TLS, or on this machine.
+/// Returns whether data sent to `address` stays private: over TLS, or on this machine.
 pub(super) fn is_private(address: &str) -> bool {
     let Ok(address) = Url::parse(address) else { return false };
     match (address.scheme(), address.host()) {

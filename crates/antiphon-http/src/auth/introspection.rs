@@ -19,35 +19,37 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// How many tokens that were never good are asked about at a time. Whoever floods the server with tokens of their own
-/// making does not flood the authorization server.
+/// How many unknown tokens are checked at the same time. A flood of invented tokens then does not flood the
+/// authorization server.
 const AT_ONCE: usize = 32;
 
-/// How many of those can come from one address, so that a flood from there leaves turns for others.
+/// How many of those checks one address can use, so that a flood from one address leaves capacity for others.
 const PER_PEER: usize = 16;
 
-/// How many tokens that were good before are asked about at a time. A flood of others takes none of these turns.
+/// How many previously valid tokens are checked at the same time. A flood of other tokens does not use this
+/// capacity.
 const MAX_RECHECKS: usize = 16;
 
-/// How long a token that was good has a turn of its own, and how many of them do.
+/// How long a valid token uses this separate capacity.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
+/// The most tokens that are remembered as previously valid.
 const REMEMBERED_TOKENS: u64 = 100_000;
 
-/// How long the address of the endpoint is known, where the metadata say it.
+/// How long the address of the endpoint is cached, if it comes from the metadata.
 const ENDPOINT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a token waits to be asked about.
+/// How long a token waits for its check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it is known that a token is not good.
+/// How long a negative result is cached.
 const BAD: Duration = Duration::from_secs(5);
 
-/// An authorization server that is asked about tokens which say nothing by themselves (RFC 7662).
+/// Token introspection: an authorization server that checks opaque tokens (RFC 7662).
 ///
-/// What it says is known for [a short while](Self::with_cache), under the token's digest; a token that is taken back is
-/// good for that long.
+/// Its result is cached for [a short time](Self::with_cache), under the token's digest. A revoked token stays
+/// valid for that time.
 ///
-/// No secret is in its `Debug` output.
+/// The `Debug` output contains no secret.
 ///
 /// ```
 /// use antiphon_http::auth::Introspection;
@@ -72,7 +74,8 @@ pub struct Introspection {
 }
 
 impl Introspection {
-    /// Asks the authorization server with this identifier, as this client of its. Where, its metadata say.
+    /// Checks tokens at the authorization server with this identifier, with these client credentials. The
+    /// server's metadata contain the endpoint.
     pub fn new(issuer: impl Into<String>, client: impl Into<String>, secret: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),
@@ -88,50 +91,53 @@ impl Introspection {
         }
     }
 
-    /// Says where to ask, for an authorization server without metadata.
+    /// Sets the introspection endpoint, for an authorization server without metadata. Default: from the
+    /// metadata.
     pub fn with_endpoint(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// Sends the client's secret in the body, where the authorization server does not take it in a header.
+    /// Sets whether the client secret is sent in the body, for an authorization server that does not accept
+    /// it in a header. Default: no.
     pub fn with_secret_in_body(mut self, in_body: bool) -> Self {
         self.in_body = in_body;
         self
     }
 
-    /// Takes tokens for this audience, too.
+    /// Also accepts tokens for this audience.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Takes tokens whatever they are for. Only for an authorization server that says nothing of audiences, and gives
-    /// tokens to nobody but the clients of this very server: a token for another one opens this one, too.
+    /// Sets whether tokens for any audience are accepted. Default: no. A token for another service is then
+    /// valid here too. Use it only if the authorization server reports no audiences and issues tokens only to
+    /// clients of this server.
     pub fn with_any_audience(mut self, any: bool) -> Self {
         self.any_audience = any;
         self
     }
 
-    /// Sets by how much clocks may differ. Default: 1 minute.
+    /// Sets the tolerated clock difference. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Sets for how long an answer is known. Default: 30 seconds, and never past the token's end.
+    /// Sets how long a result is cached. Default: 30 seconds, and never longer than the token is valid.
     pub fn with_cache(mut self, cache: Duration) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Sets how many answers are known at a time. Default: 10,000.
+    /// Sets how many results are cached. Default: 10,000.
     pub fn with_cached_tokens(mut self, tokens: u64) -> Self {
         self.cached = tokens;
         self
     }
 
-    /// What is wrong with it.
+    /// Returns the problems of the configuration.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.issuer;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -153,7 +159,7 @@ impl fmt::Debug for Introspection {
     }
 }
 
-/// Asks about tokens.
+/// Checks opaque tokens.
 pub(super) struct Inquirer {
     config: Introspection,
     audiences: Vec<String>,
@@ -163,18 +169,18 @@ pub(super) struct Inquirer {
     known: Cache<Digest, Arc<Answer>>,
 }
 
-/// The SHA-256 of a token: what is kept opens nothing.
+/// The SHA-256 digest of a token. Stored digests cannot be used as credentials.
 type Digest = [u8; 32];
 
-/// What is known of a token, and for how long.
+/// The cached result of a check.
 struct Answer {
     result: Result<Identity, Refusal>,
-    /// When the token ends, in seconds since 1970.
+    /// The expiry of the token, in seconds since 1970.
     end: Option<u64>,
     good_for: Duration,
 }
 
-/// Each answer has a life of its own.
+/// Each cached result has its own lifetime.
 struct Lives;
 
 impl Expiry<Digest, Arc<Answer>> for Lives {
@@ -183,17 +189,17 @@ impl Expiry<Digest, Arc<Answer>> for Lives {
     }
 }
 
-/// Whose turn it is to be asked about.
+/// Limits the concurrent checks.
 struct Turns {
-    /// For tokens that were good.
+    /// For tokens that were valid before.
     again: Arc<Semaphore>,
     good: Cache<Digest, ()>,
-    /// For all others, and each address's part of them.
+    /// For all other tokens, in total and for each address.
     first: Arc<Semaphore>,
     peers: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// A turn, until it is dropped.
+/// The permits for one check, until they are dropped.
 type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Turns {
@@ -214,7 +220,7 @@ impl Turns {
         if self.good.contains_key(digest) {
             return Ok((Arc::clone(&self.again).acquire_owned().await?, None));
         }
-        // Who waits for a turn of its address takes none of the others'.
+        // A request that waits for the limit of its address does not use the shared capacity.
         let own = match peer {
             Some(peer) => Some(self.peer(peer).acquire_owned().await?),
             None => None,
@@ -225,14 +231,14 @@ impl Turns {
     fn peer(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= MANY_PEERS && !peers.contains_key(&peer) {
-            // Those that nobody holds are as good as new ones.
+            // Unused semaphores can be created again later.
             peers.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
         Arc::clone(peers.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(PER_PEER))))
     }
 }
 
-/// From so many addresses on, those are forgotten of which nobody waits.
+/// The number of addresses at which unused ones are removed.
 const MANY_PEERS: usize = 1024;
 
 impl Inquirer {
@@ -251,7 +257,7 @@ impl Inquirer {
         &self.config.issuer
     }
 
-    /// Whose token it is. However many ask about one at a time, the authorization server is asked once.
+    /// Returns the identity of a token. Concurrent requests with the same token share one check.
     pub(super) async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
         let digest: Digest = Sha256::digest(token).into();
         let answered = self.known.try_get_with(digest, self.ask(token, digest, peer)).await;
@@ -282,11 +288,11 @@ impl Inquirer {
         };
         let mut request = self.http.post(&endpoint);
         if !*in_body {
-            // RFC 6749, section 2.3.1: both are encoded before they are joined.
+            // RFC 6749, section 2.3.1: both values are encoded before they are joined.
             let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
             request = request.basic_auth(encode(client), Some(encode(secret)));
         }
-        // In a block: what makes a form is not `Send`, and what follows waits.
+        // In a block, because the serializer is not `Send` and must be dropped before the next `await`.
         let form = {
             let mut form = form_urlencoded::Serializer::new(String::new());
             form.append_pair("token", token).append_pair("token_type_hint", "access_token");
@@ -298,7 +304,9 @@ impl Inquirer {
         let request =
             request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form);
         let said: Option<Map<String, Value>> = fetch::json(request).await?;
-        let said = said.ok_or_else(|| format!("there is nothing at {endpoint}"))?;
+        let said = said.ok_or_else(|| {
+            format!("the introspection request to `{endpoint}` failed with status 404; check the URL")
+        })?;
         let answer = self.read(said);
         if answer.result.is_ok() {
             self.turns.remember(digest).await;
@@ -306,7 +314,7 @@ impl Inquirer {
         Ok(Arc::new(answer))
     }
 
-    /// What an answer means.
+    /// Converts a response of the authorization server to a cached result.
     fn read(&self, said: Map<String, Value>) -> Answer {
         let time = |name: &str| said.get(name).and_then(seconds);
         let (now, leeway) = (now(), self.config.leeway.as_secs());
@@ -321,7 +329,8 @@ impl Inquirer {
         }
         let is_ours = said.get("iss").is_none_or(|issuer| *issuer == *self.config.issuer);
         let began = time("nbf").is_none_or(|begin| begin <= now + leeway);
-        // Nobody here checks that the client has the key that a token is bound to.
+        // The server does not check proof of possession, so it rejects tokens that are bound to a client's
+        // key (`cnf`).
         if !is_ours || !began || !self.is_for_us(said.get("aud")) || said.contains_key("cnf") {
             tracing::debug!(issuer = self.config.issuer, "a token was refused that is not for us");
             return refuse(NOT_VALID);
@@ -347,7 +356,7 @@ impl Inquirer {
     }
 }
 
-/// A moment as JWTs have it. Some write fractions.
+/// Reads a JWT timestamp. Some issuers write fractions.
 pub(super) fn seconds(value: &Value) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -358,7 +367,7 @@ pub(super) fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(rounded)
 }
 
-/// The first moment at which a token with this `exp` is rejected.
+/// Returns the first moment at which a token with this `exp` is rejected.
 pub(super) fn end_of(exp: u64, leeway: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(exp.saturating_add(leeway).saturating_add(1)))
 }

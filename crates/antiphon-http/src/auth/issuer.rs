@@ -11,14 +11,15 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// An authorization server whose signed tokens (JSON Web Tokens, RFC 9068) are good here.
+/// An authorization server whose signed tokens (JSON Web Tokens, RFC 9068) are accepted.
 ///
-/// Its keys are fetched when the first token comes, kept, and fetched again after [a while](Self::with_refresh) and when
-/// a token names a key that is not among them. So it may rotate them whenever it likes.
+/// The server fetches the keys when the first token arrives, and caches them. It fetches them again after [a
+/// while](Self::with_refresh), and when a token names an unknown key. So the issuer can rotate its keys at
+/// any time.
 ///
-/// A token is good if one of these keys has signed it, with a public-key algorithm; if it names this issuer, and this
-/// resource as its audience; and if it has begun and not expired. It must not be bound to a key of the client's (`cnf`),
-/// because nobody here would check that.
+/// A token is valid if one of these keys has signed it with a public-key algorithm. It must name this issuer,
+/// and this resource as its audience, and its validity period must include the current time. It must not be
+/// bound to a key of the client (`cnf`), because the server does not check proof of possession.
 ///
 /// ```
 /// use antiphon_http::auth::Issuer;
@@ -39,8 +40,8 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// The authorization server with this identifier, letter by letter as its tokens have it in `iss`. Where its keys are,
-    /// its metadata say.
+    /// Accepts tokens of the authorization server with this identifier. It must be exactly equal to `iss` in
+    /// the tokens. The server's metadata contain the address of its keys.
     pub fn new(issuer: impl Into<String>) -> Self {
         let issuer = issuer.into();
         Self {
@@ -54,53 +55,53 @@ impl Issuer {
         }
     }
 
-    /// Says where its keys are, for an issuer without metadata.
+    /// Sets the address of the keys, for an issuer without metadata. Default: from the metadata.
     pub fn with_jwks_url(mut self, url: impl Into<String>) -> Self {
         self.source = Source::At(url.into());
         self
     }
 
-    /// Gives its keys, for a server that reaches nobody. They never change.
+    /// Sets the keys, for a server without network access to the issuer. They are never refreshed.
     pub fn with_jwks(mut self, jwks: Value) -> Self {
         self.source = Source::Given(jwks);
         self
     }
 
-    /// Takes tokens for this audience, too: for an issuer that does not know resource indicators (RFC 8707) and calls the
-    /// resource by another name.
+    /// Also accepts tokens for this audience. Use it for an issuer that does not support resource indicators
+    /// (RFC 8707) and uses another name for the resource.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Sets by how much clocks may differ. Default: 1 minute.
+    /// Sets the tolerated clock difference. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Takes only what says that it is an access token (`typ: at+jwt`), as RFC 9068 wants it. Default: what says nothing of
-    /// its type, or `JWT`, will do.
+    /// Sets whether only tokens with the type `at+jwt` are accepted, as RFC 9068 requires. Default: no, so
+    /// tokens without a type or with `JWT` are accepted too.
     pub fn with_typed_tokens(mut self, typed: bool) -> Self {
         self.typed = typed;
         self
     }
 
-    /// Sets after how long keys are fetched anew. Default: 10 minutes. A key that the issuer has taken away is good for
-    /// that long; while its keys cannot be fetched, for six times as long.
+    /// Sets after how long keys are fetched again. Default: 10 minutes. A key that the issuer has removed
+    /// stays valid for that long. If the keys cannot be fetched, it stays valid for six times as long.
     pub fn with_refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// Sets how long keys are not fetched again after they were fetched for the sake of a token, or could not be: whoever
-    /// sends tokens of their own making does not decide how often. Default: 10 seconds.
+    /// Sets how long the server waits after a fetch that failed, or that an unknown key caused. Senders of
+    /// invented tokens then cannot cause frequent fetches. Default: 10 seconds.
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// What is wrong with it.
+    /// Returns the problems of the configuration.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.name;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -119,12 +120,13 @@ impl Issuer {
     }
 }
 
-/// Whether this can name an authorization server, and nothing else: names of people are made with it.
+/// Returns whether this is a valid identifier of an authorization server. Principals contain it, so it must
+/// not contain `#`.
 pub(super) fn is_issuer(issuer: &str) -> bool {
     is_private(issuer) && !issuer.contains(['?', '#']) && !issuer.contains(char::is_whitespace)
 }
 
-/// Judges the tokens of one issuer.
+/// Validates the tokens of one issuer.
 pub(super) struct Judge {
     issuer: String,
     typed: bool,
@@ -133,7 +135,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// A judge of tokens for any of `audiences`, beside those that the issuer has by itself.
+    /// Creates a judge for tokens with any of `audiences`, or of the issuer's own audiences.
     pub(super) fn new(issuer: Issuer, audiences: &[String], http: reqwest::Client) -> Self {
         let Issuer { name: issuer, source, audiences: own, leeway, typed, refresh, pause } = issuer;
         let audiences: Vec<_> = audiences.iter().chain(&own).collect();
@@ -150,10 +152,11 @@ impl Judge {
         &self.issuer
     }
 
-    /// Whose token it is.
+    /// Returns the identity of a token.
     pub(super) async fn judge(&self, token: &str) -> Result<Identity, Refusal> {
         let header = decode_header(token).map_err(|_| NOT_VALID)?;
-        // What must be understood (`crit`) is not understood here, and a secret is nobody's signature.
+        // The server supports no critical extensions (`crit`). It rejects HMAC, because a shared secret is
+        // not a signature of the issuer.
         let is_strange = header.crit.is_some() || header.alg.family() == AlgorithmFamily::Hmac;
         if is_strange || !is_access_token(header.typ.as_deref(), self.typed) {
             return Err(NOT_VALID);
@@ -177,7 +180,7 @@ impl Judge {
     }
 }
 
-/// The issuer that a token names, whatever that is worth.
+/// Returns the issuer that a token names, without validation.
 pub(super) fn named(token: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -188,7 +191,7 @@ pub(super) fn named(token: &str) -> Option<String> {
 
 fn is_access_token(typ: Option<&str>, typed: bool) -> bool {
     let Some(typ) = typ else { return !typed };
-    // Media types may leave out `application/`, and have no case.
+    // Media types can omit `application/`, and are case-insensitive.
     let is = |name: &str| {
         let bare =
             typ.get(..12).filter(|prefix| prefix.eq_ignore_ascii_case("application/")).map(|_| &typ[12..]);

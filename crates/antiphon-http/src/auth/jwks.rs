@@ -1,5 +1,5 @@
-//! The keys of an authorization server: fetched once, kept for a while, and fetched again when a token names one that is
-//! not there.
+//! The keys of an authorization server. They are fetched on first use, cached, and fetched again when a token
+//! names an unknown key.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -19,19 +19,19 @@ use super::{
     fetch::{self, Failed},
 };
 
-/// More keys of one issuer than this are not kept.
+/// The most keys of one issuer that are kept.
 const MAX_KEYS: usize = 100;
 
-/// For how many times [`Keys::refresh`] keys are good that cannot be fetched anew.
+/// How long keys stay valid if they cannot be refreshed, as a multiple of [`Keys::refresh`].
 const STALE: u32 = 6;
 
-/// Where an issuer's keys come from.
+/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// The issuer's metadata say where they are.
+    /// The issuer's metadata contain their address.
     Discovered(String),
     At(String),
-    /// They were given, and never change.
+    /// The operator set the keys. They never change.
     Given(Value),
 }
 
@@ -39,12 +39,12 @@ pub(super) enum Source {
 pub(super) struct Keys {
     source: Source,
     http: reqwest::Client,
-    /// After how long they are fetched anew.
+    /// After how long the keys are fetched again.
     refresh: Duration,
-    /// How long there is no other fetch after one that failed, or that was made for the sake of a token.
+    /// How long to wait after a fetch that failed, or that an unknown key caused.
     pause: Duration,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// When that pause began. Held by whoever fetches them.
+    /// The start of that pause. Locked during a fetch.
     paused: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -73,7 +73,7 @@ impl Keys {
         Arc::new(Self { source, http, refresh, pause, loaded: RwLock::new(given), paused: Arc::default() })
     }
 
-    /// The key with which a token of this header was signed. `None` if the issuer has no such key.
+    /// Returns the key that signed a token with this header. Returns `None` if the issuer has no such key.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -90,7 +90,7 @@ impl Keys {
         }
         let turn = match Arc::clone(&self.paused).try_lock_owned() {
             Ok(turn) => turn,
-            // Somebody is fetching; who has a key that will do need not wait for that.
+            // Another request is fetching. A request with a usable key need not wait for it.
             Err(_) if found.is_some() && self.is_usable(age) => return Ok(found),
             Err(_) => Arc::clone(&self.paused).lock_owned().await,
         };
@@ -109,7 +109,7 @@ impl Keys {
         age.is_some_and(|age| age < self.refresh * STALE)
     }
 
-    /// Fetches the keys, unless somebody did since they were `seen`, or there is a pause.
+    /// Fetches the keys, unless another request did so since `seen`, or during a pause.
     async fn renew(self: &Arc<Self>, seen: Option<Arc<Loaded>>, mut turn: OwnedMutexGuard<Option<Instant>>) {
         let is_news = match (self.loaded(), seen) {
             (Some(now), Some(seen)) => !Arc::ptr_eq(&now, &seen),
@@ -119,10 +119,12 @@ impl Keys {
             return;
         }
         let keys = Arc::clone(self);
-        // Fresh keys are fetched anew only because a token names another; how often that is, whoever sends tokens of their
-        // own making must not decide. The first time is free, so that a rotation is followed at once.
+        // Fresh keys are fetched again only because a token names an unknown key. Senders of invented tokens
+        // must not decide how often that happens. The first such fetch has no pause before it, so that a
+        // rotation takes effect at once.
         let for_a_token = self.loaded().is_some_and(|loaded| loaded.at.elapsed() < self.refresh);
-        // A caller that hangs up must not take the fetch with it: those who wait would have to pause for nothing.
+        // Spawned, because a caller that disconnects must not cancel the fetch for the other waiting
+        // requests.
         let fetched = tokio::spawn(async move {
             let fetched = keys.fetch().await;
             *turn = (for_a_token || fetched.is_err()).then(Instant::now);
@@ -135,7 +137,7 @@ impl Keys {
                 Err(error) => tracing::warn!(%error, "the keys of an issuer cannot be fetched"),
             }
         });
-        // It panics only if a task of ours does; then there are no new keys, and that is found out next.
+        // This fails only if the task panics. Then the keys stay unchanged, and `find` reports the result.
         let _ = fetched.await;
     }
 
@@ -154,7 +156,12 @@ impl Keys {
             }
         };
         let set = fetch::json(self.http.get(&address)).await?;
-        set.ok_or_else(|| format!("there is nothing at {address}").into())
+        set.ok_or_else(|| {
+            format!(
+                "the request for signing keys to `{address}` failed with status 404; check the issuer URL"
+            )
+            .into()
+        })
     }
 }
 
@@ -164,7 +171,7 @@ impl Loaded {
         let found = if let Some(id) = id {
             fits.find(|key| key.id.as_deref() == Some(id))?
         } else {
-            // A token that names no key has the only one that it can have been signed with, or none.
+            // A token that names no key is accepted only if exactly one key fits its algorithm.
             let only = fits.next()?;
             if fits.next().is_some() {
                 return None;
@@ -180,7 +187,7 @@ struct Set {
     keys: Vec<Value>,
 }
 
-/// The keys of a set that can be used here. A set may have others, and that is no fault of its own.
+/// Returns the usable keys of a set. Other keys in the set are ignored.
 fn read(set: &Value) -> Vec<Key> {
     let Ok(Set { keys }) = Set::deserialize(set) else {
         tracing::warn!("an issuer's keys are no JSON Web Key Set");
@@ -198,7 +205,8 @@ fn read(set: &Value) -> Vec<Key> {
     keys.collect()
 }
 
-/// The algorithms that a key is for: public ones alone. A secret in a set is anybody's who can read the set.
+/// Returns the algorithms of a key. Only public-key algorithms are allowed, because everyone who can read the
+/// set can read a secret in it.
 fn algorithms(jwk: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let common = &jwk.common;

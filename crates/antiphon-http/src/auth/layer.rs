@@ -14,8 +14,8 @@ use super::{
     lease::{Credentials, Opens},
 };
 
-/// Lets requests pass that show who is calling, with an [`Identity`](super::Identity) in their extensions, and answers all
-/// others with a challenge. Made by [`Auth::layer`].
+/// A tower layer that authenticates requests. It adds an [`Identity`](super::Identity) to the extensions of
+/// each accepted request, and answers all others with a challenge. Created by [`Auth::layer`].
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     auth: Auth,
@@ -27,7 +27,7 @@ impl AuthLayer {
         Self { auth, scopes: Arc::default() }
     }
 
-    /// Asks for these scopes, too.
+    /// Requires these scopes in addition. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
@@ -67,7 +67,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (auth, scopes) = (self.auth.clone(), Arc::clone(&self.scopes));
-        // The one that said it was ready; its clone is ready for nothing yet.
+        // Call the service that reported readiness. Its clone is not ready yet.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
@@ -76,7 +76,7 @@ where
                 Ok(identity) => identity,
                 Err(refusal) => return Ok(auth.respond(&refusal)),
             };
-            // Who was admitted by the same auth before is watched there, with the credentials that came.
+            // If the same `Auth` has admitted the request before, the outer layer watches its credentials.
             let opens = if auth.has_admitted(&parts) { Opens::Nothing } else { Opens::of(&parts) };
             let credentials =
                 (opens != Opens::Nothing).then(|| Credentials::of(auth.clone(), &parts, scopes));

@@ -1,4 +1,4 @@
-//! Connections that outlive the check of their credentials: closed when the credentials end.
+//! Closes long-lived connections when their credentials expire.
 
 use std::{
     sync::Arc,
@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use super::{Auth, Identity, Refusal};
 
-/// What a request may open.
+/// The kind of connection that a request opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opens {
-    /// Nothing that lasts longer than the work on it.
+    /// Nothing that outlives the request.
     Nothing,
-    /// A stream of events that ends when its client likes.
+    /// An event stream, which lasts until its client closes it.
     Stream,
     /// A WebSocket.
     Socket,
@@ -37,7 +37,7 @@ impl Opens {
     }
 }
 
-/// What a request has shown, to be looked at again.
+/// The credentials of a request, to check them again.
 pub(super) struct Credentials {
     auth: Auth,
     parts: Parts,
@@ -45,7 +45,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a request, before they are removed from it.
+    /// Copies the credentials of a request before they are removed from it.
     pub(super) fn of(auth: Auth, parts: &Parts, scopes: Arc<[String]>) -> Self {
         let (mut kept, ()) = Request::new(()).into_parts();
         kept.headers.clone_from(&parts.headers);
@@ -55,14 +55,14 @@ impl Credentials {
         Self { auth, parts: kept, scopes }
     }
 
-    /// A lease that ends with them.
+    /// Creates a lease that ends when the credentials expire.
     pub(super) fn lease(self, identity: Identity) -> Lease {
         let (lease, watch) = Lease::new();
         tokio::spawn(self.watch(identity, watch));
         lease
     }
 
-    /// The response, whose events end with them.
+    /// Limits the response's event stream to the lifetime of the credentials.
     pub(super) fn limit(self, response: Response, identity: Identity) -> Response {
         let kind = response.headers().get(header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
@@ -75,7 +75,7 @@ impl Credentials {
         })
     }
 
-    /// Ends the lease when the credentials are no longer good.
+    /// Ends the lease when the credentials are no longer valid.
     async fn watch(self, mut identity: Identity, watch: LeaseWatch) {
         let limit = self.auth.inner.max_connection.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -91,7 +91,7 @@ impl Credentials {
             }
             match self.auth.admit(&self.parts, &self.scopes).await {
                 Ok(again) if again.is_same(&identity) && !again.is_over() => identity = again,
-                // Nobody can tell: what is known of the credentials goes on for as long as they last.
+                // The check is not available, so the last result stays valid until the credentials expire.
                 Err(Refusal::Unavailable) if !identity.is_over() => {}
                 _ => {
                     tracing::debug!("a connection is closed: its credentials are no longer good");
@@ -102,7 +102,7 @@ impl Credentials {
     }
 }
 
-/// How long until then. Not nothing: at that moment itself they are over.
+/// Returns the time until `ends`, plus 1 millisecond, so that the credentials have expired after it.
 fn left(ends: SystemTime) -> Duration {
     ends.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_millis(1)
 }

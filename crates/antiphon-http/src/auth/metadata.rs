@@ -1,4 +1,4 @@
-//! What the resource says of itself (RFC 9728).
+//! The protected resource metadata (RFC 9728).
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use http::{HeaderValue, header};
 use serde_json::json;
 use url::Url;
 
-/// Where metadata are, before the path of the resource.
+/// The well-known path of the metadata, before the path of the resource.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// How long a client may remember them.
+/// How long a client can cache the metadata.
 const REMEMBERED: &str = "max-age=3600";
 
-/// What goes into them.
+/// The content of the metadata.
 pub(super) struct Described<'a> {
     pub(super) resource: &'a str,
     pub(super) issuers: Vec<&'a str>,
@@ -23,11 +23,11 @@ pub(super) struct Described<'a> {
     pub(super) documentation: Option<&'a str>,
 }
 
-/// A resource's metadata, as they are served.
+/// The metadata of a resource, ready to be served.
 pub(super) struct Metadata {
-    /// The path of the resource; empty for the root.
+    /// The path of the resource. Empty for the root.
     path: String,
-    /// Whether they are at the root, too.
+    /// Whether the metadata are also served at the root.
     root: bool,
     body: Bytes,
 }
@@ -52,8 +52,8 @@ impl Metadata {
         Self { path: path(url).to_owned(), root, body: body.to_string().into() }
     }
 
-    /// The routes they are at: after the path by which clients know the resource, after the path at which it is mounted if
-    /// a proxy makes that another one, and at the root.
+    /// Returns the routes of the metadata: with the public path of the resource, with its mount path, and at
+    /// the root. Behind a proxy, the public path and the mount path can differ.
     pub(super) fn router(&self, mounted: Option<&str>) -> Router {
         let mounted = mounted.map(|path| path.trim_end_matches('/').to_owned());
         let mut paths: BTreeSet<_> = mounted.into_iter().chain([self.path.clone()]).collect();
@@ -78,7 +78,7 @@ fn answer(body: Bytes) -> impl axum::response::IntoResponse {
     (headers, body)
 }
 
-/// Where clients find the metadata of the resource at `url`: after its host, before its path.
+/// Returns the public address of the metadata: the well-known path between the host and the path of `url`.
 pub(super) fn address(url: &Url) -> String {
     let mut address = url.clone();
     address.set_path(&format!("{WELL_KNOWN}{}", path(url)));

@@ -1,10 +1,11 @@
-//! Authentication over HTTP, and scopes.
+//! Authentication and scopes over HTTP.
 //!
-//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP has it: it says where tokens for it are to be had
-//! (RFC 9728), takes those that were made for it and no others, and says which scopes a call lacks. It never makes a token.
+//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. It publishes where
+//! clients get tokens for it (RFC 9728), and accepts only tokens that were issued for it. If a call lacks
+//! scopes, it reports them. It never issues tokens.
 //!
-//! [`Auth::layer`] works before any axum router. It answers requests without valid credentials, and puts an [`Identity`]
-//! into the extensions of all others:
+//! [`Auth::layer`] works with any axum router. It answers requests without valid credentials, and adds an
+//! [`Identity`] to the extensions of all others:
 //!
 //! ```no_run
 //! use antiphon_http::{
@@ -30,14 +31,19 @@
 //! # }
 //! ```
 //!
-//! A server of `antiphon` takes it with `ServerBuilder::with_auth`, which also checks the scopes of tools.
+//! A server of `antiphon` uses it with `ServerBuilder::with_auth`, which also checks the scopes of tools.
 //!
-//! Four things show who is calling, in any mixture: the signed tokens of an [`Issuer`], tokens that are asked about by
-//! [`Introspection`], an [`ApiKey`], and the word of a [`Proxy`] that has checked a certificate. They come to one
-//! [`Identity`], and its [`principal`](Identity::principal) is the name that seals, sessions, tasks, result sets and links
-//! are bound to.
+//! Callers can authenticate in four ways, which you can combine:
 //!
-//! Over standard input and output nobody is asked: whoever started the process is its user.
+//! - with a signed token of an [`Issuer`]
+//! - with an opaque token that [`Introspection`] checks
+//! - with an [`ApiKey`]
+//! - through a [`Proxy`] that has checked a client certificate
+//!
+//! Each of them results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links are bound
+//! to its [`principal`](Identity::principal).
+//!
+//! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
 
 mod api_key;
 mod builder;
@@ -82,9 +88,9 @@ use self::{
 };
 pub use antiphon_transport::identity::{Identity, Refusal};
 
-/// Finds out who is calling. Cloning it clones the handle.
+/// Authenticates callers. Cloning it clones the handle.
 ///
-/// The [module](self) has the tour.
+/// The [module](self) has an example.
 #[derive(Clone)]
 pub struct Auth {
     inner: Arc<Inner>,
@@ -99,18 +105,19 @@ struct Inner {
     proxy: Option<Proxy>,
     max_token_bytes: usize,
     principal: Option<PrincipalHook>,
-    /// What every request needs.
+    /// The scopes that every request needs.
     scopes: Vec<String>,
-    /// What requests of a method need beside that.
+    /// The additional scopes of each method.
     operations: BTreeMap<String, Vec<String>>,
     challenge: Challenge,
     metadata: Option<Metadata>,
-    /// How often the credentials of an open connection are checked again, and how long it stays open at most.
+    /// How often the credentials of an open connection are checked again.
     recheck: Duration,
+    /// How long a connection can stay open.
     max_connection: Option<Duration>,
 }
 
-/// What a layer has found out, for those behind it: the credentials themselves do not come that far.
+/// The result of an earlier layer. The credentials themselves do not reach the inner layers.
 #[derive(Clone)]
 struct Admitted {
     by: Arc<Inner>,
@@ -120,31 +127,33 @@ struct Admitted {
 type PrincipalHook = Box<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 
 impl Auth {
-    /// Begins with the resource: the address under which clients know the MCP endpoint, and for which they ask for tokens
-    /// (RFC 8707).
+    /// Creates a builder. `resource` is the public address of the MCP endpoint, for which clients request
+    /// tokens (RFC 8707).
     pub fn builder(resource: impl Into<String>) -> AuthBuilder {
         AuthBuilder::new(resource.into())
     }
 
-    /// The resource that tokens must be for.
+    /// Returns the resource that tokens must be issued for.
     pub fn resource(&self) -> &str {
         &self.inner.resource
     }
 
-    /// The same for routes of your own: a tower layer that lets nobody pass who does not show who they are.
+    /// Returns a tower layer that rejects unauthenticated requests, for your own routes.
     ///
-    /// `Server::router` of `antiphon` has it already. WebSocket and HTTP+SSE endpoints of `antiphon-transport` need it.
+    /// `Server::router` of `antiphon` already has it. The WebSocket and HTTP+SSE endpoints of
+    /// `antiphon-transport` need it.
     pub fn layer(&self) -> AuthLayer {
         AuthLayer::new(self.clone())
     }
 
-    /// The resource's metadata (RFC 9728), for an application of your own. `Server::router` of `antiphon` has them already.
-    /// Empty where no authorization server is named.
+    /// Returns the routes of the resource's metadata (RFC 9728), for your own application. `Server::router`
+    /// of `antiphon` already has them. The router is empty if the [`Auth`] has no authorization server.
     pub fn router(&self) -> Router {
         self.metadata(None)
     }
 
-    /// As [`router`](Self::router), for a resource that is mounted at `path`: the metadata are also found there.
+    /// Returns the metadata routes like [`router`](Self::router), and also serves them for the mount path
+    /// `path`.
     pub fn router_at(&self, path: &str) -> Router {
         self.metadata(Some(path))
     }
@@ -153,11 +162,11 @@ impl Auth {
         self.inner.metadata.as_ref().map_or_else(Router::new, |metadata| metadata.router(mounted))
     }
 
-    /// Who sends a request, whatever they may do.
+    /// Returns the identity of the caller, without a check of scopes.
     ///
     /// # Errors
     ///
-    /// Why nobody knows.
+    /// Returns a [`Refusal`] if the caller cannot be authenticated.
     pub async fn authenticate(&self, parts: &Parts) -> Result<Identity, Refusal> {
         if let Some(admitted) = self.admitted(parts) {
             return Ok(admitted.identity.clone());
@@ -168,11 +177,12 @@ impl Auth {
             None => proxy.as_ref().and_then(|proxy| proxy.identify(parts)).ok_or(Refusal::Missing)?,
         };
         let Some(rename) = principal else { return Ok(identity) };
-        let principal = rename(&identity).ok_or(Refusal::Invalid("nobody here knows whose this is"))?;
+        let principal = rename(&identity)
+            .ok_or(Refusal::Invalid("the token is valid, but its subject is not a known principal"))?;
         Ok(identity.with_principal(principal))
     }
 
-    /// What a layer of the same auth has found out before.
+    /// Returns the result of an earlier layer of the same [`Auth`].
     fn admitted<'a>(&self, parts: &'a Parts) -> Option<&'a Admitted> {
         let admitted = parts.extensions.get::<Admitted>()?;
         Arc::ptr_eq(&admitted.by, &self.inner).then_some(admitted)
@@ -182,19 +192,19 @@ impl Auth {
         self.admitted(parts).is_some()
     }
 
-    /// Who sends a request, if they may do what every request does, and what needs `more`.
+    /// Returns the identity of the caller if it has the scopes of every request and the scopes in `more`.
     async fn admit(&self, parts: &Parts, more: &[String]) -> Result<Identity, Refusal> {
         let identity = self.authenticate(parts).await?;
         scopes::hold(&identity, self.inner.scopes.iter().chain(more), &[])?;
         Ok(identity)
     }
 
-    /// The answer to a request that is turned away.
+    /// Returns the response to a rejected request.
     pub fn respond(&self, refusal: &Refusal) -> Response {
         self.inner.challenge.respond(refusal)
     }
 
-    /// What a request brings to show who sends it.
+    /// Returns the credential of a request.
     fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, Refusal> {
         let key = match &self.inner.key_header {
             Some(name) => single(headers, name)?,
@@ -214,13 +224,13 @@ impl Auth {
         Ok(Some(token))
     }
 
-    /// Whose credential it is.
+    /// Returns the identity of a credential.
     async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
         let Inner { judges, inquirer, keys, .. } = &*self.inner;
         if let Some(identity) = api_key::find(keys, token) {
             return Ok(identity);
         }
-        // What a token says of itself decides who judges it, and nothing else.
+        // The unverified issuer of a token only selects the validator.
         let issuer = issuer::named(token);
         if let Some(judge) = judges.iter().find(|judge| issuer.as_deref() == Some(judge.issuer())) {
             return judge.judge(token).await;
@@ -233,7 +243,8 @@ impl Auth {
         }
     }
 
-    /// Replaces the credentials of a request by what they have shown: no handler can read them and pass them on.
+    /// Removes the credentials from a request and adds the identity, so that no handler can read the
+    /// credentials or pass them on.
     fn accept(&self, parts: &mut Parts, identity: &Identity) {
         let proxy = self.inner.proxy.iter().flat_map(Proxy::headers);
         for name in self.inner.key_header.iter().chain([&header::AUTHORIZATION]).chain(proxy) {
@@ -245,12 +256,12 @@ impl Auth {
     }
 }
 
-/// The address that a request comes from.
+/// Returns the address that a request comes from.
 fn peer(parts: &Parts) -> Option<IpAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical())
 }
 
-/// The value of a header, if it is there. Of two, nobody knows which is meant.
+/// Returns the value of a header, if present. Rejects duplicate headers, because they are ambiguous.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -260,7 +271,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     value.to_str().map(Some).map_err(|_| Refusal::Malformed("the credential has characters that none has"))
 }
 
-/// What comes after `Bearer`. Another scheme shows nothing here.
+/// Returns the token after `Bearer`. Other schemes are ignored.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())

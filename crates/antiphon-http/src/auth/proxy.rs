@@ -10,18 +10,19 @@ use ipnet::IpNet;
 
 use super::Identity;
 
-/// The longest name that a proxy may give.
+/// The longest name that a proxy can send, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// A proxy that ends TLS, checks clients' certificates, and says in a header whose it was.
+/// A proxy that terminates TLS, checks client certificates, and sends the name of the certificate in a
+/// header.
 ///
-/// Its word is taken only if the connection comes from one of its networks; from anybody else the header is as if it were
-/// not there. So the proxy must remove the header from what clients send, and no client may reach the server from these
-/// networks past the proxy.
+/// The header counts only if the connection comes from one of the proxy's networks. From other addresses, it
+/// is ignored. So the proxy must remove the header from client requests, and no client in these networks may
+/// reach the server without the proxy.
 ///
-/// Whoever has a certificate is called `proxy#<name>`. Where connections come from is known to [`serve`](crate::serve) and
-/// to the methods of `antiphon::Server` that serve HTTP; an application that is served otherwise needs
-/// `into_make_service_with_connect_info::<SocketAddr>()`.
+/// The principal of a client with a certificate is `proxy#<name>`. [`serve`](crate::serve) and the HTTP
+/// methods of `antiphon::Server` provide the address of a connection. If you serve an application in another
+/// way, use `into_make_service_with_connect_info::<SocketAddr>()`.
 ///
 /// ```
 /// use antiphon_http::auth::Proxy;
@@ -45,7 +46,8 @@ pub struct Proxy {
 type NameHook = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Proxy {
-    /// A proxy in one of `networks` (`10.1.0.0/16`, `::1`) that names the client in `header`.
+    /// Creates a proxy in one of `networks` (`10.1.0.0/16`, `::1`) that sends the name of the client in
+    /// `header`.
     pub fn new(header: &str, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut problems = Vec::new();
         let mut read = Vec::new();
@@ -69,20 +71,21 @@ impl Proxy {
         proxy
     }
 
-    /// Believes the name only if this header has this value, too: for proxies that pass on certificates which they have not
-    /// checked, and say so.
+    /// Accepts the name only if this header has this value. Use it for proxies that also forward certificates
+    /// that they have not verified. Default: no such check.
     pub fn with_verified(mut self, header: &str, value: impl Into<String>) -> Self {
         self.verified = self.header_named(header).map(|header| (header, value.into()));
         self
     }
 
-    /// Reads the name out of the header's value, where that has more than the name. `None` is nobody.
+    /// Sets a function that extracts the name from the header value. If it returns `None`, the caller is not
+    /// authenticated. Default: the whole value, trimmed.
     pub fn with_name(mut self, name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.name = Some(Arc::new(name));
         self
     }
 
-    /// Sets what whoever has a certificate may do. Default: nothing that needs a scope.
+    /// Sets the scopes of clients with a certificate. Default: none.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
@@ -104,16 +107,16 @@ impl Proxy {
         &self.scopes
     }
 
-    /// The headers with which it names callers.
+    /// Returns the headers in which the proxy identifies callers.
     pub(super) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.header.iter().chain(self.verified.iter().map(|(header, _)| header))
     }
 
-    /// Whom the proxy names, if it is the proxy.
+    /// Returns the identity that the proxy sent, if the connection comes from the proxy.
     pub(super) fn identify(&self, parts: &Parts) -> Option<Identity> {
         let name = only(&parts.headers, self.header.as_ref()?)?;
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
-        // An IPv4 address may come as one of IPv6.
+        // An IPv4 address can arrive in its IPv6-mapped form.
         let peer = peer.map(|peer| peer.to_canonical());
         if !peer.is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer))) {
             tracing::info!(?peer, "a proxy's header came from somewhere else, and counts for nothing");
@@ -133,7 +136,7 @@ impl Proxy {
     }
 }
 
-/// The value of a header that is there once. Of two, one may be the client's own.
+/// Returns the value of a header that occurs exactly once. A second value could come from the client.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value: &HeaderValue = values.next()?;

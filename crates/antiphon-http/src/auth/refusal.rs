@@ -7,23 +7,24 @@ use serde_json::json;
 
 use super::Refusal;
 
-/// Said of every token with which something is wrong but its age: whoever tries to forge one learns nothing.
+/// The rejection of every invalid token that has not expired. An attacker who tries to forge a token learns
+/// nothing from it.
 pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not valid");
 
-/// Said of a token that was good once.
+/// The rejection of an expired token.
 pub(super) const EXPIRED: Refusal = Refusal::Invalid("the access token has expired");
 
-/// What a challenge says beside the error.
+/// The contents of a challenge, in addition to the error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Challenge {
-    /// Where the resource's metadata are (RFC 9728), if it has any.
+    /// The address of the resource's metadata (RFC 9728), if it has any.
     pub(super) metadata: Option<String>,
-    /// The scopes that whoever has none is to ask for.
+    /// The scopes that an unauthenticated client must request.
     pub(super) scopes: Vec<String>,
 }
 
 impl Challenge {
-    /// The answer to a request that is turned away.
+    /// Returns the response to a rejected request.
     pub(super) fn respond(&self, refusal: &Refusal) -> Response {
         let body = json!({"error": refusal.code(), "error_description": refusal.to_string()});
         let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
@@ -38,7 +39,8 @@ impl Challenge {
         response
     }
 
-    /// `WWW-Authenticate`, in the order of the specification's examples. `None` for what no credential would change.
+    /// Returns the `WWW-Authenticate` header, in the order of the examples in the specification. Returns
+    /// `None` if other credentials would not help.
     fn header(&self, refusal: &Refusal) -> Option<HeaderValue> {
         let mut said = Vec::new();
         let mut say = |name: &str, value: &str| said.push(format!("{name}=\"{value}\""));
@@ -68,7 +70,7 @@ impl Challenge {
             say("scope", &scopes.join(" "));
         }
         let said = if said.is_empty() { "Bearer".to_owned() } else { format!("Bearer {}", said.join(", ")) };
-        // Scopes and addresses were checked when the server was built: nothing in them ends a quoted string.
+        // Scopes and addresses were checked when the server was built, so they cannot end a quoted string.
         HeaderValue::try_from(said).ok()
     }
 }

@@ -1,4 +1,5 @@
-//! The routes of result sets know callers by the same names as the tools that made the sets.
+//! Authentication of the result set routes, with the same principals as the tools that created the result
+//! sets.
 
 use antiphon_results::{DualResponseError, Owner, rest::Authenticate};
 use async_trait::async_trait;
@@ -6,7 +7,7 @@ use http::request::Parts;
 
 use super::{Auth, Refusal};
 
-/// Whoever calls the routes of result sets owns what they had tools make.
+/// Makes callers of the result set routes the owners of the result sets that their tool calls created.
 ///
 /// ```
 /// use antiphon_http::auth::{ApiKey, Auth};

@@ -1,11 +1,11 @@
-//! What requests need, and whether whoever sends them may.
+//! The scopes that requests need, and their check.
 
 use super::{Auth, Identity, Inner, Refusal, refusal::EXPIRED};
 
-/// Whether `identity` may do what needs all of `needs`.
+/// Checks that `identity` has all scopes in `needs`.
 ///
-/// Who may not is told of all of them at once, and of those they have among `known`: a client of 2025-11-25 that asks for
-/// what it lacks, and for nothing else, would lose what it had.
+/// If not, the rejection names all of them, and also the scopes in `known` that the caller already has. A
+/// 2025-11-25 client that requested only the missing scopes would lose the others.
 pub(super) fn hold<'a>(
     identity: &Identity,
     needs: impl Iterator<Item = &'a String> + Clone,
@@ -25,7 +25,7 @@ pub(super) fn hold<'a>(
 }
 
 impl Inner {
-    /// What requests of a method need, and `more`.
+    /// Returns the scopes that requests of a method need, and `more`.
     fn needs<'a>(&'a self, method: &str, more: &'a [String]) -> impl Iterator<Item = &'a String> + Clone {
         let operation = self.operations.get(method).map(Vec::as_slice).unwrap_or_default();
         self.scopes.iter().chain(operation).chain(more)
@@ -33,15 +33,17 @@ impl Inner {
 }
 
 impl Auth {
-    /// Checks that an authenticated caller may send a request of an MCP method that needs `scopes`, beside those of every
-    /// request and of the method ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes)).
+    /// Checks that an authenticated caller can send a request of an MCP method that needs `scopes`. It also
+    /// checks the scopes of every request and of the method
+    /// ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes)).
     ///
-    /// `known` returns all scopes that the application uses. Those that the caller has are repeated in the challenge,
-    /// because some clients ask for exactly what a challenge names, and would lose the others.
+    /// `known` returns all scopes that the application uses. The challenge repeats the ones that the caller
+    /// has, because some clients request exactly the scopes of a challenge and would lose the others.
     ///
     /// # Errors
     ///
-    /// Returns [`Refusal::Scope`] if a scope is missing, and [`Refusal::Invalid`] if the credentials have ended.
+    /// Returns [`Refusal::Scope`] if a scope is missing, and [`Refusal::Invalid`] if the credentials have
+    /// expired.
     pub fn authorize<'a>(
         &'a self,
         identity: &Identity,
@@ -49,7 +51,7 @@ impl Auth {
         scopes: &'a [String],
         known: impl FnOnce() -> Vec<&'a str>,
     ) -> Result<(), Refusal> {
-        // Over a WebSocket the credentials are those that opened it.
+        // Over a WebSocket, the credentials are those that opened the connection.
         if identity.is_over() {
             return Err(EXPIRED);
         }
@@ -62,7 +64,7 @@ impl Auth {
         hold(identity, inner.needs(method, scopes), &known)
     }
 
-    /// Whether requests of some MCP method need scopes of their own.
+    /// Returns whether any MCP method needs additional scopes.
     pub fn has_operation_scopes(&self) -> bool {
         !self.inner.operations.is_empty()
     }

@@ -1,4 +1,4 @@
-//! One request over streamable HTTP, from who sends it to its answer.
+//! Handles one request over streamable HTTP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,29 +31,29 @@ use super::{
 };
 use crate::body::Held;
 
-/// What answers requests, with the sessions of one process or of all replicas.
+/// The endpoint, with sessions of this process or of all replicas.
 pub(super) struct Endpoint<S, M> {
     app: Arc<dyn Application>,
     services: Services<S, M>,
     sessions: Arc<M>,
     bodies: Bodies,
-    /// Whether a session is somebody's.
+    /// Whether a session belongs to the caller that began it.
     has_owners: bool,
     max_sessions: usize,
     stream_age: Option<Duration>,
 }
 
-/// The server takes no more requests of a kind.
+/// The error that the server accepts no more requests of a kind.
 struct Ended;
 
-/// What kind of answer a request gets.
+/// The kind of response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An answer, or what is left of one that is on its way.
+    /// A response, or the rest of a response that is being sent.
     Call,
-    /// A subscription of 2026-07-28. Its handler ends it when the server drains.
+    /// A 2026-07-28 subscription. Its handler ends it when the server drains.
     Subscription,
-    /// A stream of 2025-11-25 on which the client listens.
+    /// A 2025-11-25 stream on which the client listens.
     Listen,
 }
 
@@ -76,17 +76,18 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         }
     }
 
-    /// Counts a request as in flight, or says that the server has ended. A client that resumes the stream of a call, or
-    /// listens, is not counted: the call is.
+    /// Counts a request as in flight, or returns that the server has ended. A request that resumes the stream
+    /// of a call, or that listens, does not count. The call itself does.
     fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
         let drain = self.app.drain();
         let flight = (parts.method == Method::POST).then(|| drain.request());
-        // Looked at second: a server that stops in between has seen the request.
+        // Checked after counting, so that a server that stops in between has counted the request.
         let over = if kind == Kind::Call { &drain.stopped } else { &drain.draining };
         if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
     }
 
-    /// What kind of answer a request gets. `holds` says whether the call whose stream a client resumes runs here.
+    /// Returns the kind of response to a request. `holds` returns whether this process runs the call whose
+    /// stream the client resumes.
     fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
         if parts.method == Method::POST {
             let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
@@ -99,10 +100,11 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         Kind::Call
     }
 
-    /// A request as the SDK is to read it, if whoever sends it may.
+    /// Reads a request and checks whether its caller can send it. Returns the request for the SDK, or the
+    /// response to a rejected one.
     async fn prepare(&self, request: Request, said: Said) -> Result<Question, Response> {
         let read = request::read(request, &self.bodies).await?;
-        // Before it is revised: what it asks for is said in the client's words.
+        // Before the request is revised, because the check needs the client's original message.
         let challenge = self.app.challenge(&read, said.is_legacy);
         if let Some(challenge) = challenge
             && let Some(response) = challenge.await
@@ -113,7 +115,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
     }
 
     async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
-        // The router may have been made outside of a runtime.
+        // The router may have been created outside of a runtime.
         self.app.begin();
         let Question { mut request, asks, begins, room } = question;
         if begins && self.app.drain().draining.is_cancelled() {
@@ -135,7 +137,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
 }
 
 impl<S: ServerHandler> Endpoint<S, LocalSessions> {
-    /// With sessions in the memory of this process.
+    /// Creates an endpoint with sessions in the memory of this process.
     pub(super) fn alone(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
@@ -171,7 +173,7 @@ impl<S: ServerHandler> Endpoint<S, LocalSessions> {
 }
 
 impl<S: ServerHandler> Endpoint<S, Sessions> {
-    /// With sessions that all replicas share.
+    /// Creates an endpoint with sessions that all replicas share.
     pub(super) fn replicated(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
@@ -209,7 +211,7 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
         self.answer(question, kind, flight).await
     }
 
-    /// Lets a request in, unless it uses a session of somebody else's.
+    /// Rejects a request that uses a session of another caller.
     async fn admit(&self, parts: Parts, said: Said) -> Result<(Parts, Option<String>), Refused> {
         let failed = |error: antiphon_store::Error| {
             tracing::error!(%error, "what replicas share cannot be reached");
@@ -217,7 +219,8 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
         };
         let (parts, session) = session_of(parts, said);
         if !said.may_have_session {
-            // Only who listens needs the other replicas, and it must miss nothing once it is acknowledged.
+            // Without a session, only subscriptions need the other replicas. They must not miss a change
+            // after the acknowledgement.
             if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
                 self.app.hear_changes().await.map_err(failed)?;
             }
@@ -233,15 +236,15 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
     }
 }
 
-/// How the SDK serves. `Services` sets the tokens with which it ends.
+/// Returns the settings of the SDK. `Services` sets its cancellation tokens.
 fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     let mut settings = StreamableHttpServerConfig::default()
         .with_allowed_hosts(config.allowed_hosts.clone())
         .with_allowed_origins(config.allowed_origins.clone())
         .enforce_origin_validation()
         .with_sse_keep_alive(config.sse_keep_alive);
-    // Whether a stream begins with an event without data, and which, depends on its session, which the SDK does not
-    // look at.
+    // The session decides whether a stream begins with an empty event, and which. The SDK does not consider
+    // the session.
     settings.sse_retry = None;
     settings.legacy_session_mode = config.sessions;
     settings.json_response = config.json_response;
@@ -249,7 +252,8 @@ fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     settings
 }
 
-/// Says that a session has ended as the servers of other SDKs do: the SDK's 202 is a failure for some clients.
+/// Returns 200 for an ended session, like the servers of other SDKs. The SDK's 202 is an error for some
+/// clients.
 fn ended(mut response: Response, is_end: bool) -> Response {
     if is_end && response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::OK;
@@ -257,8 +261,8 @@ fn ended(mut response: Response, is_end: bool) -> Response {
     response
 }
 
-/// Tells whoever was refused, in HTTP's own words, when to come again. An answer that is a stream has begun before
-/// anybody knew; there, the error itself says it.
+/// Adds the status and `Retry-After` to a rejected request. If the response is a stream, it has already
+/// begun, and only the error contains the advice.
 fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     let Some((own, seconds)) = shed.get() else { return response };
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -270,14 +274,14 @@ fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     response
 }
 
-/// There is no room for one more session. Those that nobody uses are closed in a while.
+/// Returns the response if the process has too many sessions. Idle sessions are closed after a while.
 fn too_many_sessions() -> Response {
     let after = [(header::RETRY_AFTER, "30")];
     (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
         .into_response()
 }
 
-/// The server takes nothing new. Another replica, or the next process, does.
+/// Returns the response if the server accepts nothing new. Another replica or the next process will.
 fn shutting_down() -> Response {
     let headers = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, "Service Unavailable: the server is shutting down")
@@ -286,13 +290,13 @@ fn shutting_down() -> Response {
 
 type Refused = (StatusCode, &'static str);
 
-/// The SDK's own words for a session that is not there.
+/// The SDK's response for an unknown session.
 const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
 
-/// The session that a request belongs to.
+/// Returns the session that a request belongs to.
 ///
-/// Invariant: no session's id reaches the SDK with a request that was not judged by it. 2026-07-28 has no sessions, and
-/// says to ignore the header, so it is taken off.
+/// Invariant: a session ID reaches the SDK only with a request whose caller was checked against that session.
+/// 2026-07-28 has no sessions and requires servers to ignore the header, so it is removed.
 fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     if !said.may_have_session {
         parts.headers.remove(&SESSION);
@@ -302,13 +306,14 @@ fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     (parts, session)
 }
 
-/// What the headers of a request say of it.
+/// The facts that the headers of a request contain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
-    /// It is one of before 2026-07-28.
+    /// Whether the protocol revision is older than 2026-07-28.
     pub(super) is_legacy: bool,
-    /// It may belong to a session, or begin one. 2026-07-28 has none; but an `initialize` may name it, and the SDK takes
-    /// that for one of 2025-11-25 all the same. Of all requests of 2026-07-28 it alone may leave out what it is.
+    /// Whether the request can belong to a session, or begin one. 2026-07-28 has no sessions. But an
+    /// `initialize` request can name that revision, and the SDK treats it as 2025-11-25. It is the only such
+    /// request that can omit its method header.
     pub(super) may_have_session: bool,
 }
 

@@ -4,7 +4,7 @@ use antiphon_transport::weight::{MAX_PARSED_BYTES, MemoryBudget};
 
 use crate::ServeConfig;
 
-/// How a server is served over HTTP.
+/// Configuration of the HTTP endpoint.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub(crate) path: String,
@@ -60,19 +60,19 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the `Host` headers that are answered. Default: loopback.
+    /// Sets the accepted `Host` headers. Default: loopback.
     ///
-    /// Other ones are rejected, so that no web page can reach a local server under its own name. A public server lists its
-    /// own names.
+    /// Requests to other hosts are rejected, so that no web page can reach a local server under its own host
+    /// name. For a public server, list its host names.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the `Origin` headers that are answered. Default: loopback, any port.
+    /// Sets the accepted `Origin` headers. Default: loopback, any port.
     ///
-    /// Requests without this header are always answered.
+    /// Requests without this header are always accepted.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -86,29 +86,32 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the most memory that parsing one request body takes, in bytes. Default: 8 MiB, which is about 17,000 values.
+    /// Sets the most memory that parsing one request body can use, in bytes. Default: 8 MiB, which is about
+    /// 17,000 values.
     ///
-    /// It is estimated from the number of JSON values in the body. A body can always take 8 times its own length. A body that
-    /// needs more is answered with 413.
+    /// The server estimates it from the number of JSON values in the body. A body can always use 8 times its
+    /// own length. A body that needs more is answered with 413.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets the most memory that the requests to this endpoint take together, in bytes. Default: a budget of 64 MiB for all
-    /// endpoints of the process.
+    /// Sets the most memory that all requests to this endpoint can use together, in bytes. Default: a budget
+    /// of 64 MiB for all endpoints of the process.
     ///
-    /// A request beyond it is answered with 503. A quarter is reserved for requests that need up to 64 KiB.
+    /// A request that exceeds it is answered with 503. A quarter is reserved for requests that need up to 64
+    /// KiB.
     #[must_use]
     pub fn with_body_memory(mut self, bytes: usize) -> Self {
         self.bodies = MemoryBudget::new(bytes);
         self
     }
 
-    /// Sets the budget of memory that this endpoint shares with others. Default: one budget of 64 MiB for the process.
+    /// Sets the memory budget that this endpoint shares with others. Default: one budget of 64 MiB for the
+    /// process.
     ///
-    /// WebSocket and HTTP+SSE endpoints take the same type.
+    /// WebSocket and HTTP+SSE endpoints use the same type.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
@@ -122,16 +125,17 @@ impl HttpConfig {
         self
     }
 
-    /// Sets how many 2025-11-25 sessions this process keeps. One more is answered with 503. Default: 4096.
+    /// Sets how many 2025-11-25 sessions this process can have. Further ones are answered with 503. Default:
+    /// 4096.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets the limits of a connection. Default: those of [`ServeConfig`].
+    /// Sets the limits of connections. Default: those of [`ServeConfig`].
     ///
-    /// They apply if the server serves by itself (`Server::serve_http`, `Server::serve_listener`).
+    /// They apply if the server itself serves connections (`Server::serve_http`, `Server::serve_listener`).
     #[must_use]
     pub fn with_serve(mut self, serve: ServeConfig) -> Self {
         self.serve = serve;
@@ -140,23 +144,24 @@ impl HttpConfig {
 
     /// Sets whether 2025-11-25 clients get sessions. Default: yes.
     ///
-    /// A client without a session cannot be asked anything.
+    /// Tools cannot ask a client without a session any questions.
     #[must_use]
     pub fn with_sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
         self
     }
 
-    /// Sets after how long a session that nobody uses is closed. Default: 5 minutes.
+    /// Sets after how long an idle session is closed. Default: 5 minutes. `None` disables this.
     ///
-    /// A session in which a question waits for its answer is in use.
+    /// A session in which a question waits for its answer is not idle.
     #[must_use]
     pub fn with_session_idle(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.session_idle = idle.into();
         self
     }
 
-    /// Sets whether plain answers are sent as JSON instead of an event stream, if the client allows it. Default: yes.
+    /// Sets whether plain responses are sent as JSON instead of an event stream, if the client allows it.
+    /// Default: yes.
     ///
     /// It applies to requests outside of a session.
     #[must_use]
@@ -165,52 +170,55 @@ impl HttpConfig {
         self
     }
 
-    /// Sets how often an open event stream shows that it is alive. Default: 15 seconds.
+    /// Sets the interval of keep-alive comments on an open event stream. Default: 15 seconds. `None` disables
+    /// them.
     #[must_use]
     pub fn with_sse_keep_alive(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.sse_keep_alive = interval.into();
         self
     }
 
-    /// Sets after how long a stream ends on which a client listens. Default: 1 hour.
+    /// Sets how long a client can listen on one stream. Default: 1 hour.
     ///
-    /// Such a stream was opened with GET, or is a subscription of 2026-07-28. The client opens another one, perhaps at another
-    /// replica. Each stream ends at a random time in the last quarter, so that they do not end together. `None` lets them stay
-    /// open.
+    /// This applies to streams that were opened with GET, and to 2026-07-28 subscriptions. The client then
+    /// opens a new stream, perhaps at another replica. Each stream ends at a random time in the last quarter,
+    /// so that they do not end together. With `None`, they stay open.
     #[must_use]
     pub fn with_max_stream_age(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.max_stream_age = age.into();
         self
     }
 
-    /// Sets how many events of one stream are kept in the backend, so that it can be resumed at any replica. Default: 1000.
+    /// Sets how many events of one stream the backend keeps, so that any replica can resume it. Default:
+    /// 1000.
     ///
-    /// Beyond that, notifications reach only a client that is connected. A client that comes back is told that some are
-    /// missing. Questions and answers are always kept.
+    /// Further notifications reach only a connected client. A client that reconnects receives a message that
+    /// some are missing. Questions and responses are always kept.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
         self.stream_events = events;
         self
     }
 
-    /// Sets how many bytes of one stream are kept in the backend, in the same way. Default: 1 MiB.
+    /// Sets how many bytes of one stream the backend keeps. The same rules as for
+    /// [`with_stream_events`](Self::with_stream_events) apply. Default: 1 MiB.
     #[must_use]
     pub fn with_stream_bytes(mut self, bytes: usize) -> Self {
         self.stream_bytes = bytes;
         self
     }
 
-    /// The path of the endpoint.
+    /// Returns the path of the endpoint.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The limits of a connection.
+    /// Returns the limits of connections.
     pub fn serve(&self) -> &ServeConfig {
         &self.serve
     }
 
-    /// After how long a session that nobody uses is closed.
+    /// Returns after how long an idle session is closed.
     pub fn session_idle(&self) -> Option<Duration> {
         self.session_idle
     }

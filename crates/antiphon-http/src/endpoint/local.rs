@@ -1,4 +1,4 @@
-//! Sessions in the memory of this process, each of whoever began it.
+//! Sessions in the memory of this process. Each belongs to the caller that began it.
 
 use std::{
     collections::HashMap,
@@ -28,29 +28,29 @@ use antiphon_transport::{jitter, revision::SESSION};
 pub(super) type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
 type Result<T> = std::result::Result<T, LocalSessionManagerError>;
 
-/// The SDK's sessions, and whose they are.
+/// The SDK's sessions, with their owners.
 pub(super) struct LocalSessions {
     app: Arc<dyn Application>,
     sessions: LocalSessionManager,
     begun: RwLock<HashMap<SessionId, SessionStart>>,
 }
 
-/// What is known of a session since it began.
+/// The facts that are recorded when a session begins.
 #[derive(Clone, Debug)]
 struct SessionStart {
-    /// Who began it, if anybody knows.
+    /// The principal that began it, if known.
     owner: Option<String>,
-    /// Whether its streams begin with an event that has no data.
+    /// Whether its streams begin with an event without data.
     primes: bool,
 }
 
-/// Whether streams of a session that was begun with `version` begin with an event that has no data: 2025-11-25 is the
-/// first revision that has it, and clients of older ones take it for a message and fail.
+/// Returns whether the streams of a session with `version` begin with an event without data. 2025-11-25 is
+/// the first revision that has such events. Older clients parse them as messages and fail.
 pub(super) fn primes(version: &ProtocolVersion) -> bool {
     version.as_str() >= SESSION
 }
 
-/// The events, without those that have no data unless the client knows them.
+/// Removes events without data, unless `primes`.
 pub(super) fn primed(events: Events, primes: bool) -> Events {
     if primes { events } else { Box::pin(events.filter(|event| ready(event.message.is_some()))) }
 }
@@ -64,17 +64,18 @@ impl LocalSessions {
         Self { app, sessions, begun: RwLock::default() }
     }
 
-    /// How many there are.
+    /// Returns the number of sessions.
     pub(super) async fn count(&self) -> usize {
         self.sessions.sessions.read().await.len()
     }
 
-    /// Whether an event is of the stream of a request, which ends with its answer.
+    /// Returns whether an event belongs to the stream of a request, which ends with its response.
     pub(super) fn holds(last: &str) -> bool {
         last.contains('/')
     }
 
-    /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
+    /// Returns whether the sender of `parts` can use the session. Other callers get the same response as for
+    /// an unknown session.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
         begun.get(id).is_some_and(|begun| begun.owner == self.app.principal(parts))
@@ -115,7 +116,7 @@ impl SessionManager for LocalSessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<()> {
-        // The SDK closes every session in the end, whatever ended it.
+        // The SDK eventually calls this for every session, for any reason of its end.
         self.begun.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.sessions.close_session(id).await
     }
@@ -125,7 +126,7 @@ impl SessionManager for LocalSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // Boxed here and below, because it does not borrow from the sessions and its type says that it does.
+        // Boxed here and below, because the type borrows from the sessions although the value does not.
         let events: Events = Box::pin(self.sessions.create_stream(id, message).await?);
         Ok(primed(events, self.primes(id)))
     }
@@ -138,7 +139,7 @@ impl SessionManager for LocalSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // As the SDK begins such a stream, but with another time for each.
+        // The SDK begins such a stream in the same way, but with the same retry time for all.
         let first = stream::iter([ServerSseMessage::priming("0", jitter::reconnect())]);
         let events: Events = Box::pin(first.chain(self.sessions.create_standalone_stream(id).await?));
         Ok(primed(events, self.primes(id)))

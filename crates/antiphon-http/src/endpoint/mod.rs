@@ -22,51 +22,52 @@ use rmcp::{ServerHandler, model::Extensions};
 use self::{answer::Endpoint, shared::Sessions};
 pub use self::{config::HttpConfig, request::Received, shared::SharedSessions};
 
-/// The server that an endpoint belongs to: what the endpoint must know of it beyond the SDK's handler.
+/// The server that an endpoint belongs to: the information that the SDK's handler does not provide.
 pub trait Application: Send + Sync + 'static {
-    /// The phases in which the server ends.
+    /// Returns the shutdown phases of the server.
     fn drain(&self) -> &Drain;
 
-    /// Begins background work, unless it has begun. Called with every request. Default: nothing.
+    /// Starts background work, unless it has started. Called with every request. Default: does nothing.
     fn begin(&self) {}
 
-    /// Whether [`principal`](Self::principal) can name callers. If so, a session belongs to the caller who began it.
-    /// Default: no.
+    /// Returns whether [`principal`](Self::principal) can identify callers. If so, a session belongs to the
+    /// caller that began it. Default: `false`.
     fn has_principals(&self) -> bool {
         false
     }
 
-    /// Names the caller of a request. Default: `None`.
+    /// Returns the principal of a request. Default: `None`.
     fn principal(&self, parts: &Parts) -> Option<String> {
         let _ = parts;
         None
     }
 
-    /// Checks whether the caller can send a request, and returns the response if not. `None` means that nothing is to be
-    /// checked. `is_legacy` says whether the request is of 2025-11-25 or before. Default: `None`.
+    /// Checks whether the caller can send a request, and returns the response if not. `None` means that no
+    /// check is necessary. `is_legacy` is true for requests of 2025-11-25 or earlier. Default: `None`.
     fn challenge(&self, request: &Received, is_legacy: bool) -> Option<BoxFuture<'static, Option<Response>>> {
         let _ = (request, is_legacy);
         None
     }
 
-    /// The lists of the server that can change: `tools`, `prompts`, `resources`. A client whose replica ended is told that
-    /// they may have changed. Default: none.
+    /// Returns the lists of the server that can change: `tools`, `prompts`, `resources`. If a replica stops,
+    /// its clients receive notifications that these lists may have changed. Default: none.
     fn lists(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Waits until the server is told of changes at other replicas. Default: returns at once.
+    /// Waits until the server receives the changes of other replicas. Default: returns immediately.
     fn hear_changes(&self) -> BoxFuture<'_, antiphon_store::Result<()>> {
         Box::pin(ready(Ok(())))
     }
 }
 
-/// Makes the route of an MCP endpoint.
+/// Creates the route of an MCP endpoint.
 ///
-/// `service` makes a handler for each session, and for each request outside of one. With `sessions`, replicas share the
-/// sessions of 2025-11-25; without, each session is kept by the process where it began.
+/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`,
+/// replicas share the 2025-11-25 sessions. Without it, each session stays in the process where it began.
 ///
-/// A server of `antiphon` has it already: `Server::router`. This is for a handler of the SDK's own:
+/// A server of `antiphon` already has this route: `Server::router`. Use this function for a handler of the
+/// SDK:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,7 +100,7 @@ pub fn endpoint<S: ServerHandler>(
     sessions: Option<&SharedSessions>,
     config: &HttpConfig,
 ) -> MethodRouter {
-    // Routes are cloned for every request, so there is one handle in each.
+    // Axum clones routes for every request, so each route has only one handle.
     match sessions {
         Some(shared) if config.sessions => {
             let sessions = Sessions::new(Arc::clone(&app), shared.replicas(), config);
@@ -119,7 +120,7 @@ pub fn endpoint<S: ServerHandler>(
     }
 }
 
-/// Who sent a message: the caller of the HTTP request that it came with.
+/// Returns the principal of the HTTP request that a message came with.
 fn principal_of(app: &dyn Application, extensions: &Extensions) -> Option<String> {
     app.principal(extensions.get::<Parts>()?)
 }

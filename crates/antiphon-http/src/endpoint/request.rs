@@ -1,6 +1,8 @@
-//! Carries the tasks of 2025-11-25 past the SDK, over streamable HTTP.
+//! Request bodies over streamable HTTP: reads them within limits, and translates the tasks of 2025-11-25 for
+//! the SDK.
 //!
-//! What a message becomes is said in `antiphon_transport::legacy_tasks`; here are the bodies it comes in.
+//! `antiphon_transport::legacy_tasks` translates the messages. This module handles the bodies that contain
+//! them.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -23,18 +25,18 @@ use antiphon_transport::{
     streamable::Room,
 };
 
-/// A request as the SDK is to read it.
+/// A request for the SDK.
 pub(super) struct Question {
     pub(super) request: Request,
-    /// Whether [`answer`] must see what it is answered with.
+    /// Whether [`answer`] must process its response.
     pub(super) asks: bool,
-    /// Whether it begins a session.
+    /// Whether the request begins a session.
     pub(super) begins: bool,
-    /// The memory that its body takes.
+    /// The memory that its body uses.
     pub(super) room: Option<Room>,
 }
 
-/// How much of a body is read, for how long, and how much memory all of them can take.
+/// The limits of request bodies: length, memory and time of one body, and memory of all.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
     max_bytes: usize,
@@ -54,7 +56,7 @@ impl Bodies {
     }
 }
 
-/// A request whose body was read, if it has a message that can be read.
+/// A request whose body was read, if it contains a readable message.
 #[derive(Debug)]
 pub struct Received(Content);
 
@@ -65,11 +67,11 @@ enum Content {
         bytes: Bytes,
         room: Option<Room>,
     },
-    /// It has no message, or one that is too long or breaks off.
+    /// The request has no message, or one that is too long or incomplete.
     Not(Request),
 }
 
-/// Reads a request, or says why it is not answered.
+/// Reads a request, or returns the response to a rejected one.
 pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, Response> {
     if request.method() != Method::POST {
         return Ok(Received(Content::Not(request)));
@@ -78,7 +80,7 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, 
     let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > bodies.max_bytes as u64)
     {
-        // What is said to be too long is not waited for.
+        // The server does not wait for a body with an announced length over the limit.
         let why = format!("Payload Too Large: request body exceeds {} bytes", bodies.max_bytes);
         return Err((StatusCode::PAYLOAD_TOO_LARGE, [(header::CONNECTION, "close")], why).into_response());
     }
@@ -102,7 +104,7 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, 
 }
 
 impl Received {
-    /// The method of the HTTP request.
+    /// Returns the method of the HTTP request.
     pub fn method(&self) -> &Method {
         match &self.0 {
             Content::Whole { parts, .. } => &parts.method,
@@ -110,7 +112,7 @@ impl Received {
         }
     }
 
-    /// The headers of the HTTP request.
+    /// Returns the headers of the HTTP request.
     pub fn headers(&self) -> &HeaderMap {
         match &self.0 {
             Content::Whole { parts, .. } => &parts.headers,
@@ -118,7 +120,7 @@ impl Received {
         }
     }
 
-    /// The extensions of the HTTP request.
+    /// Returns the extensions of the HTTP request.
     pub fn extensions(&self) -> &Extensions {
         match &self.0 {
             Content::Whole { parts, .. } => &parts.extensions,
@@ -126,7 +128,8 @@ impl Received {
         }
     }
 
-    /// The HTTP request and its message. `None` if it has no message, or one that cannot be read.
+    /// Returns the HTTP request and its message. Returns `None` if it has no message, or one that cannot be
+    /// read.
     pub fn message(&self) -> Option<(&Parts, &Bytes)> {
         match &self.0 {
             Content::Whole { parts, bytes, .. } => Some((parts, bytes)),
@@ -141,7 +144,8 @@ impl Received {
         };
         let asks = || legacy_tasks::asks_for_capabilities(&bytes);
         if !said.is_legacy {
-            // A request of 2026-07-28 says in a header what it is; the SDK refuses one whose body says otherwise.
+            // A 2026-07-28 request has its method in a header. The SDK rejects a request whose body differs
+            // from it.
             let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
             let begins = said.may_have_session && has_none(&parts) && asks();
             let request = Request::from_parts(parts, Body::from(bytes));
@@ -160,19 +164,20 @@ impl Received {
     }
 }
 
-/// Whether it names no session.
+/// Returns whether the request names no session.
 fn has_none(parts: &Parts) -> bool {
     !parts.headers.contains_key(&SESSION)
 }
 
-/// What was read of a body.
+/// The result of reading a body.
 enum Collected {
     Whole(Bytes, Option<Room>),
-    /// It is too long or breaks off: the same body again. The SDK has words for those.
+    /// The body is too long or incomplete. Contains the same body again, because the SDK has the error
+    /// responses for it.
     Not(Body),
-    /// All bodies together take too much memory.
+    /// All bodies together use too much memory.
     NoRoom,
-    /// It would take too much memory by itself: the error, as JSON.
+    /// This body alone would use too much memory. Contains the error as JSON.
     TooHeavy(Vec<u8>),
 }
 
@@ -186,7 +191,8 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
             Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
                 weight.add(&chunk);
                 read.push(chunk);
-                // What only becomes too heavy when it is parsed holds no more than what is allowed until then.
+                // If a body would exceed the limit only after parsing, it reserves no more than the limit
+                // until then.
                 let holds = weight.parsed().min(bodies.max_parsed.max(weight.bytes() * FACTOR));
                 if !share.grow(holds) {
                     return Collected::NoRoom;
@@ -205,11 +211,11 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
     Collected::Whole(bytes, Some(Room::new(share, weight)))
 }
 
-/// The pieces of a body. Mostly there is one, and that is not copied.
+/// The chunks of a body. Usually there is only one, which is not copied.
 #[derive(Default)]
 struct Pieces {
     first: Bytes,
-    /// All of them, where there are more.
+    /// All chunks, if there are several.
     all: BytesMut,
 }
 
@@ -234,8 +240,8 @@ impl Pieces {
     }
 }
 
-/// The response to a question about capabilities, as the client is to read it. It ends by itself, so it
-/// need not stay a stream.
+/// Translates the response to a request for capabilities. The response is finite, so it need not stay a
+/// stream.
 pub(super) async fn answer(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
@@ -248,7 +254,7 @@ pub(super) async fn answer(response: Response) -> Response {
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     let revised = if is_stream { events(&bytes) } else { legacy_tasks::server_out(&bytes) };
     let bytes = revised.map_or(bytes, Bytes::from);
-    // The length is known to whoever sends the body; a stream of events is sent as one.
+    // The sender of the body sets the length. Events are sent as a stream.
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = if is_stream {
         Body::from_stream(stream::iter([Ok::<_, Infallible>(bytes)]))
@@ -258,7 +264,7 @@ pub(super) async fn answer(response: Response) -> Response {
     Response::from_parts(parts, body)
 }
 
-/// Revises each event. The SDK writes the data of one on one line.
+/// Translates each event. The SDK writes the data of an event on one line.
 fn events(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut revised = Vec::with_capacity(bytes.len());

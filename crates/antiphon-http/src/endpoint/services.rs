@@ -1,4 +1,5 @@
-//! The SDK's endpoint, twice: for streams that end when the server drains, and for requests that it completes.
+//! Two instances of the SDK's endpoint: one for streams that end when the server drains, and one for requests
+//! that it completes.
 
 use std::sync::Arc;
 
@@ -16,10 +17,11 @@ use rmcp::{
 
 use antiphon_transport::drain::Drain;
 
-/// Answers requests.
+/// The SDK's services for requests.
 ///
-/// The SDK has one token, and when it is cancelled a request in flight is answered with an error. Streams that have no
-/// request in flight must end when the server drains; every other request has until the server stops.
+/// The SDK has a single cancellation token. When it is cancelled, the SDK answers requests in flight with an
+/// error. Streams without a request in flight must end when the server drains. Other requests can finish
+/// until the server stops.
 pub(super) struct Services<S, M> {
     streams: StreamableHttpService<S, M>,
     calls: StreamableHttpService<S, M>,
@@ -40,12 +42,12 @@ impl<S: ServerHandler, M: SessionManager> Services<S, M> {
         }
     }
 
-    /// Answers a request that is in flight until it is answered.
+    /// Handles a request that is in flight until it is answered.
     pub(super) async fn call(&self, request: Request<Body>) -> Response {
         self.calls.handle(request).await.into_response()
     }
 
-    /// Answers a request for a stream on which the client only listens.
+    /// Handles a request for a stream on which the client only listens.
     pub(super) async fn listen(&self, request: Request<Body>) -> Response {
         self.streams.handle(request).await.into_response()
     }

@@ -1,4 +1,4 @@
-//! Who is connected, and who goes first when there is no more room.
+//! Tracks connections, and closes idle ones when the limit is reached.
 
 use std::{
     collections::BTreeMap,
@@ -21,30 +21,31 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct Seated {
-    /// Oldest first.
+    /// The connections, oldest first.
     connections: BTreeMap<u64, Arc<Connection>>,
     next: u64,
-    /// How many connections there are, with those that were asked to leave.
+    /// The number of connections, including those that are closing.
     here: usize,
 }
 
-/// A connection, as others see it.
+/// The state of a connection.
 pub(super) struct Connection {
-    /// How many requests it has in hand, of which the last bytes of the answer are not sent.
+    /// The number of requests whose response is not sent completely.
     requests: AtomicUsize,
     leave: CancellationToken,
 }
 
-/// How a connection is asked to leave.
+/// The ways to close a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leave {
-    /// Another needs the place, or the server ends: when nothing is in hand.
+    /// Another connection needs the slot, or the server is shutting down. The connection closes when it has
+    /// no request in flight.
     Soon,
-    /// The server has ended.
+    /// The shutdown time is over. The connection closes immediately.
     Now,
 }
 
-/// A connection's place, for as long as it has one.
+/// A connection's slot, until it is dropped.
 pub(super) struct ConnectionGuard {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
@@ -66,8 +67,8 @@ impl Connections {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more: that of the oldest who has nothing in hand, if there is no other. Who sends a head byte by
-    /// byte, or nothing at all, has nothing in hand.
+    /// Reserves a slot for a new connection. If none is free, closes the oldest connection without a request
+    /// in flight. A connection that has not sent complete headers has no request in flight.
     pub(super) fn guard(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut seated = self.seated();
         if seated.connections.len() >= self.most {
@@ -83,11 +84,11 @@ impl Connections {
         Some(ConnectionGuard { connections: Arc::clone(self), connection, number })
     }
 
-    /// Asks everybody to leave, and returns when they have.
+    /// Asks all connections to close, and returns when they have closed.
     pub(super) async fn gone(&self) {
         self.closing.cancel();
         loop {
-            // Registered first: whoever leaves from here on is heard.
+            // Register before the check, so that a later close is not missed.
             let empty = self.empty.notified();
             if self.seated().here == 0 {
                 return;
@@ -96,7 +97,7 @@ impl Connections {
         }
     }
 
-    /// Has everybody leave at once.
+    /// Closes all connections immediately.
     pub(super) fn evict_all(&self) {
         self.evicted.cancel();
     }
@@ -113,7 +114,7 @@ impl Connection {
         self.requests.load(Ordering::Acquire) > 0
     }
 
-    /// A request is in hand, until this is dropped.
+    /// Counts a request as in flight, until the returned value is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.requests.fetch_add(1, Ordering::AcqRel);
         Busy(Arc::clone(self))
@@ -125,7 +126,7 @@ impl ConnectionGuard {
         &self.connection
     }
 
-    /// Ends when the connection is asked to leave, in that way.
+    /// Completes when the connection must close in this way.
     pub(super) async fn request(&self, leave: Leave) -> Leave {
         match leave {
             Leave::Soon => tokio::select! {
@@ -149,7 +150,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A request in hand.
+/// A request in flight.
 pub(super) struct Busy(Arc<Connection>);
 
 impl Drop for Busy {

@@ -1,4 +1,4 @@
-//! Serves a router over HTTP, and keeps the slow and the greedy from taking the server for themselves.
+//! Serves a router over HTTP, with limits against slow and excessive clients.
 
 mod connections;
 mod write_timeout;
@@ -28,7 +28,7 @@ use self::{
 };
 use crate::body::Held;
 
-/// What a connection may take of a server.
+/// The limits of connections to a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     header_timeout: Duration,
@@ -51,10 +51,10 @@ impl Default for ServeConfig {
 }
 
 impl ServeConfig {
-    /// Sets how long a client can take to send the headers of a request, and how long a connection can stay idle. Default: 75
-    /// seconds.
+    /// Sets how long a client can take to send the headers of a request, and how long a connection can stay
+    /// idle. Default: 75 seconds.
     ///
-    /// That is more than the 60 seconds for which proxies keep a connection to use it again.
+    /// This is longer than the 60 seconds for which proxies typically keep a connection for reuse.
     #[must_use]
     pub fn with_header_timeout(mut self, header_timeout: Duration) -> Self {
         self.header_timeout = header_timeout;
@@ -68,42 +68,46 @@ impl ServeConfig {
         self
     }
 
-    /// Sets how long a client can read nothing of what is sent to it. Default: 60 seconds.
+    /// Sets how long a client can stop reading before the connection is closed. Default: 60 seconds.
     #[must_use]
     pub fn with_write_timeout(mut self, write_timeout: Duration) -> Self {
         self.write_timeout = write_timeout;
         self
     }
 
-    /// Sets how many connections there can be at the same time, at least 1. Default: 4096.
+    /// Sets the largest number of concurrent connections, at least 1. Default: 4096.
     ///
-    /// A new connection beyond that replaces the oldest one without a request in flight. If there is none, it is answered with
-    /// 503.
+    /// A new connection beyond that replaces the oldest one without a request in flight. If all have one, the
+    /// new connection is answered with 503.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
         self
     }
 
-    /// Sets how long requests in flight can go on after the server is asked to end. Default: 30 seconds.
+    /// Sets how long requests in flight can continue after the shutdown begins. Default: 30 seconds.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// How long requests in flight can go on after the server is asked to end.
+    /// Returns how long requests in flight can continue after the shutdown begins.
     pub fn drain(&self) -> Duration {
         self.drain
     }
 }
 
-/// Serves a router over HTTP/1.1 until `shutdown` ends; then lets the requests in hand finish, for a while.
+/// Serves a router over HTTP/1.1 until `shutdown` completes. Then requests in flight can finish within
+/// [`ServeConfig::with_drain`].
 ///
-/// Use it for routers that have no MCP endpoint: those of operators, of probes, or of any other application. Serve a router
-/// with an endpoint in it with `Server::serve_router` of `antiphon`, which also drains the server. Beside serving, it keeps
-/// to a [`ServeConfig`]: who sends its head byte by byte, reads nothing, or opens connections without end, is cut off.
-/// Handlers find the client's address as axum's `ConnectInfo<SocketAddr>`.
+/// Use it for routers without an MCP endpoint, for example for operators, for probes, or for any other
+/// application. For a router with an MCP endpoint, use `Server::serve_router` of `antiphon`, which also
+/// drains the server.
+///
+/// It enforces the limits of a [`ServeConfig`]: it disconnects clients that send their headers too slowly,
+/// read nothing, or open too many connections. Handlers find the client's address as axum's
+/// `ConnectInfo<SocketAddr>`.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
@@ -134,19 +138,19 @@ pub async fn serve(
         };
         match connections.guard() {
             Some(guard) => {
-                drop(tokio::spawn(attend(stream, peer, router.clone(), Arc::clone(&config), guard)))
+                drop(tokio::spawn(attend(stream, peer, router.clone(), Arc::clone(&config), guard)));
             }
             None => drop(tokio::spawn(turn_away(stream))),
         }
     }
     drop(listener);
     if tokio::time::timeout(drain, connections.gone()).await.is_err() {
-        tracing::info!("requests in hand were cut off: the server was asked to end {drain:?} ago");
+        tracing::info!("in-flight requests were cancelled: shutdown began {drain:?} ago");
         connections.evict_all();
     }
 }
 
-/// The next connection. What can go wrong with accepting one is no reason to accept no more.
+/// Accepts the next connection. An error does not stop the server from accepting others.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     loop {
@@ -155,7 +159,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) => {
             }
             Err(error) => {
-                // Mostly there are too many open files, and some are closed in a moment.
+                // Usually the process has too many open files, and some are closed soon.
                 tracing::error!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -163,7 +167,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn attend(
     stream: TcpStream,
     peer: SocketAddr,
@@ -171,7 +175,7 @@ async fn attend(
     config: Arc<ServeConfig>,
     guard: ConnectionGuard,
 ) {
-    // An event stream is several small writes; without this each costs 40 ms.
+    // An event stream consists of several small writes. Without this, each of them takes 40 ms.
     let _ = stream.set_nodelay(true);
     let inner = TowerToHyperService::new(router);
     let open = guard.connection();
@@ -188,7 +192,8 @@ async fn attend(
         .header_read_timeout(config.header_timeout)
         .max_header_size(config.max_header_bytes);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
-    // A set polls only what was woken: the connection moves all the time, and to look at a token takes a lock.
+    // `FuturesUnordered` polls only woken futures. The connection is polled often, and checking a token takes
+    // a lock.
     let mut requests = FuturesUnordered::from_iter([guard.request(Leave::Soon), guard.request(Leave::Now)]);
     loop {
         tokio::select! {
@@ -207,7 +212,7 @@ async fn attend(
     }
 }
 
-/// Says that there is no place, and hangs up.
+/// Responds with 503 and closes the connection.
 async fn turn_away(mut stream: TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
         content-type: text/plain\r\ncontent-length: 20\r\n\r\ntoo many connections";
@@ -215,7 +220,7 @@ async fn turn_away(mut stream: TcpStream) {
     let said = async {
         stream.write_all(FULL).await?;
         stream.shutdown().await?;
-        // What was sent must be read, or the other side sees a reset and not the answer.
+        // The sent data must be read. Otherwise the client receives a reset instead of the response.
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

@@ -1,4 +1,4 @@
-//! A stream that gives up on a peer that takes nothing.
+//! A stream that fails if its peer stops reading.
 
 use std::{
     future::Future as _,
@@ -13,8 +13,8 @@ use tokio::{
     time::Sleep,
 };
 
-/// A stream whose writes fail when the peer has taken nothing for too long. Whoever has nothing to write waits for as
-/// long as they like.
+/// A stream whose writes fail if the peer has read nothing for too long. Without data to write, there is no
+/// limit.
 pub(super) struct WriteTimeoutIo<S> {
     stream: S,
     limit: Duration,
@@ -26,7 +26,7 @@ impl<S> WriteTimeoutIo<S> {
         Self { stream, limit, deadline: None }
     }
 
-    /// Something was taken, or the time for that is not over.
+    /// Resets the deadline after a successful write, and fails when it has passed.
     fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.deadline = None;

@@ -1,4 +1,4 @@
-//! Messages to and from a model, as MCP writes them.
+//! Messages to and from a model, in the format of MCP.
 
 mod openai;
 
@@ -7,20 +7,20 @@ use serde_json::{Map, Value};
 
 pub use self::openai::{Conversation, OpenAiHistoryError};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The person, or whoever speaks for them.
+    /// The user, or a program for the user.
     User,
     /// The model.
     Assistant,
 }
 
-/// One turn of a conversation with a model.
+/// One message of a conversation with a model.
 ///
-/// On the wire `content` is one block or a list of blocks. Both are read; a lone text, image or audio
-/// block is written as one, as clients before 2025-11-25 know it, and everything else as a list.
+/// In JSON, `content` is one block or a list of blocks. Both are accepted. A single text, image or audio block is
+/// written as one block, for clients before 2025-11-25. All other content is written as a list.
 ///
 /// ```
 /// # use antiphon_llm::{Block, Message};
@@ -33,44 +33,44 @@ pub enum Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The content blocks.
     #[serde(with = "one_or_many")]
     pub content: Vec<Block>,
-    /// What else there is to say.
+    /// The `_meta` of the message.
     #[serde(rename = "_meta", default, skip_serializing_if = "Map::is_empty")]
     pub meta: Map<String, Value>,
 }
 
 impl Message {
-    /// A message of the user's.
+    /// Creates a message of the user.
     pub fn user(content: impl IntoBlocks) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// A message of the model's.
+    /// Creates a message of the model.
     pub fn assistant(content: impl IntoBlocks) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// A message.
+    /// Creates a message.
     pub fn new(role: Role, content: impl IntoBlocks) -> Self {
         Self { role, content: content.into_blocks(), meta: Map::new() }
     }
 
-    /// Its text blocks, joined by line breaks.
+    /// Returns the text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
     }
 
-    /// The tools it wants to call, in order.
+    /// Returns the tool calls, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = ToolCall> + '_ {
         self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into())
     }
 
-    /// The results of tools it brings, in order.
+    /// Returns the tool results, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResultBlock> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolResult(result) => Some(result),
@@ -79,9 +79,9 @@ impl Message {
     }
 }
 
-/// What can be the content of a [`Message`]: a text, a block, several blocks.
+/// A type that can be the content of a [`Message`]: a text, a block, several blocks.
 pub trait IntoBlocks {
-    /// The blocks.
+    /// Returns the blocks.
     fn into_blocks(self) -> Vec<Block>;
 }
 
@@ -122,39 +122,39 @@ impl<const N: usize> IntoBlocks for [Block; N] {
 pub enum Block {
     /// Text.
     Text(TextBlock),
-    /// A picture.
+    /// An image.
     Image(MediaBlock),
-    /// A sound.
+    /// Audio.
     Audio(MediaBlock),
-    /// The model's wish to call a tool.
+    /// A tool call of the model.
     ToolUse(ToolUseBlock),
-    /// What came of such a wish.
+    /// The result of a tool call.
     ToolResult(ToolResultBlock),
 }
 
 impl Block {
-    /// A text block.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// A picture; `data` is base64.
+    /// Creates an image block. `data` is base64.
     pub fn image(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Image(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
     }
 
-    /// A sound; `data` is base64.
+    /// Creates an audio block. `data` is base64.
     pub fn audio(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Audio(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
     }
 
-    /// A wish to call a tool. An `input` that is no object is taken for an empty one.
+    /// Creates a tool call. An `input` that is not an object becomes an empty object.
     pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
         let Value::Object(input) = input else { return Self::tool_use(id, name, Map::new().into()) };
         Self::ToolUse(ToolUseBlock { id: id.into(), name: name.into(), input, rest: Map::new() })
     }
 
-    /// What came of the call `tool_use_id`.
+    /// Creates the result of the call `tool_use_id`.
     pub fn tool_result(tool_use_id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -165,7 +165,7 @@ impl Block {
         })
     }
 
-    /// What went wrong with the call `tool_use_id`.
+    /// Creates the error result of the call `tool_use_id`.
     pub fn tool_error(tool_use_id: impl Into<String>, message: impl Into<String>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -176,7 +176,7 @@ impl Block {
         })
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -184,7 +184,7 @@ impl Block {
         }
     }
 
-    /// The wish to call a tool, if it is one.
+    /// Returns the tool call, if the block is one.
     pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
         match self {
             Self::ToolUse(block) => Some(block),
@@ -198,21 +198,21 @@ impl Block {
 pub struct TextBlock {
     /// The text.
     pub text: String,
-    /// `annotations`, `_meta`, and what else came with it.
+    /// `annotations`, `_meta` and all other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// A picture or a sound.
+/// An image or audio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "MediaOnTheWire")]
 pub struct MediaBlock {
-    /// Its bytes, in base64.
+    /// The bytes, in base64.
     pub data: String,
-    /// What they are: `image/png`, `audio/wav`. MCP requires it, and it is always written. A block that comes without it
-    /// is read all the same: its type is then what its first bytes say, or `application/octet-stream`.
+    /// The media type: `image/png`, `audio/wav`. MCP requires it, and it is always written. If a received block has
+    /// none, the type is detected from the first bytes, or is `application/octet-stream`.
     pub mime_type: String,
-    /// `annotations`, `_meta`, and what else came with it.
+    /// `annotations`, `_meta` and all other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -233,7 +233,7 @@ impl From<MediaOnTheWire> for MediaBlock {
     }
 }
 
-/// The media type that the first bytes of base64 data say.
+/// Detects the media type from the first bytes of base64 data.
 fn media_type_of(data: &str) -> &'static str {
     const SIGNATURES: [(&str, &str); 4] = [
         ("iVBORw0KGgo", "image/png"),
@@ -245,41 +245,41 @@ fn media_type_of(data: &str) -> &'static str {
     known.map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
-/// The model's wish to call a tool.
+/// A tool call of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUseBlock {
-    /// Links the result to the call.
+    /// The ID that connects the result to the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What to call it with.
+    /// The arguments of the call.
     pub input: Map<String, Value>,
-    /// `_meta`, and what else came with it.
+    /// `_meta` and all other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// What came of a wish to call a tool.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultBlock {
-    /// The call it answers.
+    /// The ID of the call.
     pub tool_use_id: String,
-    /// What the tool said.
+    /// The content of the result.
     pub content: Vec<Content>,
-    /// Whether that tells of a failure.
+    /// Whether the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// What the tool said, as data.
+    /// The result as structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// `_meta`, and what else came with it.
+    /// `_meta` and all other fields.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl ToolResultBlock {
-    /// Its text blocks, joined by line breaks.
+    /// Returns the text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
         texts.join("\n")
@@ -293,23 +293,23 @@ impl ToolResultBlock {
 pub enum Content {
     /// Text.
     Text(TextBlock),
-    /// A picture.
+    /// An image.
     Image(MediaBlock),
-    /// A sound.
+    /// Audio.
     Audio(MediaBlock),
-    /// Where something is: `uri`, `name` and what else MCP's `ResourceLink` has.
+    /// A link to a resource: `uri`, `name` and the other fields of MCP's `ResourceLink`.
     ResourceLink(Map<String, Value>),
-    /// Something itself: `resource` with `uri` and `text` or `blob`.
+    /// An embedded resource: `resource` with `uri` and `text` or `blob`.
     Resource(Map<String, Value>),
 }
 
 impl Content {
-    /// Text.
+    /// Creates a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -330,36 +330,35 @@ impl From<String> for Content {
     }
 }
 
-/// A wish to call a tool: what a model says it wants.
+/// A tool call that a model requests.
 ///
-/// A `tool_use` block calls its data `input`, a `tools/call` request calls them `arguments`; this
-/// type follows the request, and converts.
+/// A `tool_use` block names the data `input`, and a `tools/call` request names it `arguments`. This type uses the
+/// name of the request, and converts between both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Links the result to the call.
+    /// The ID that connects the result to the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// What to call it with.
+    /// The arguments of the call.
     pub arguments: Map<String, Value>,
 }
 
 impl ToolCall {
-    /// Reads a call from data of unknown origin: `id`, `name` and `arguments` must all be there.
+    /// Parses a call from untrusted data: `id`, `name` and `arguments` are required.
     ///
     /// # Errors
     ///
-    /// A sentence that names what is missing or wrong.
+    /// Returns a message that names the missing or invalid field.
     pub fn from_value(value: Value) -> Result<Self, String> {
         serde_json::from_value(value).map_err(|error| format!("not a tool call: {error}"))
     }
 
-    /// As [`from_value`](Self::from_value), but takes `input` for `arguments` too, as calls were
-    /// written before the two had one name.
+    /// Like [`from_value`](Self::from_value), but also accepts `input` for `arguments`, the name in older calls.
     ///
     /// # Errors
     ///
-    /// A sentence that names what is missing or wrong.
+    /// Returns a message that names the missing or invalid field.
     pub fn from_value_lenient(mut value: Value) -> Result<Self, String> {
         if let Value::Object(call) = &mut value
             && !call.contains_key("arguments")
@@ -370,11 +369,11 @@ impl ToolCall {
         Self::from_value(value)
     }
 
-    /// Its arguments as a `T`.
+    /// Parses the arguments as a `T`.
     ///
     /// # Errors
     ///
-    /// When they are none.
+    /// Returns an error if the arguments do not match `T`.
     pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(Value::Object(self.arguments.clone()))
     }
@@ -392,7 +391,7 @@ impl From<ToolCall> for ToolUseBlock {
     }
 }
 
-/// `content` as MCP writes it: one block, or a list of blocks.
+/// Reads and writes `content` in the format of MCP: one block, or a list of blocks.
 pub(crate) mod one_or_many {
     use super::{Block, Deserialize, Deserializer, Serialize, Serializer, Value};
 

@@ -1,32 +1,31 @@
-//! Histories written the OpenAI way, taken in at the edge. Nothing is kept or sent like this.
+//! Reads histories in the format of OpenAI. They are converted on input, and never stored or sent in this format.
 
 use serde_json::{Map, Value};
 
 use super::{Block, Content, Message};
 
-/// A history with its system prompt, which MCP keeps apart from the messages.
+/// A history with its system prompt, which MCP separates from the messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conversation {
-    /// What `system` and `developer` messages said.
+    /// The text of the `system` and `developer` messages.
     pub system_prompt: Option<String>,
-    /// The rest, as content blocks.
+    /// The other messages, as content blocks.
     pub messages: Vec<Message>,
 }
 
-/// Why a history could not be taken in.
+/// Why a history could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message {index}: {problem}")]
 pub struct OpenAiHistoryError {
-    /// Which message, counted from 0.
+    /// The index of the message, counted from 0.
     pub index: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub problem: String,
 }
 
 impl Conversation {
-    /// Reads messages as OpenAI's chat API has them: `tool_calls` on the assistant's become `tool_use`
-    /// blocks, and messages of the role `tool` become `tool_result` blocks of the user's, those that
-    /// follow each other in one message.
+    /// Reads messages in the format of OpenAI's chat API. `tool_calls` of the assistant become `tool_use` blocks.
+    /// Messages of the role `tool` become `tool_result` blocks of the user. Consecutive ones become one message.
     ///
     /// ```
     /// # use antiphon_llm::Conversation;
@@ -46,7 +45,7 @@ impl Conversation {
     ///
     /// # Errors
     ///
-    /// When a message is of no kind that is known.
+    /// Returns an error if a message has an unknown role or invalid content.
     pub fn from_openai(messages: &[Value]) -> Result<Self, OpenAiHistoryError> {
         let mut conversation = Self::default();
         for (index, message) in messages.iter().enumerate() {

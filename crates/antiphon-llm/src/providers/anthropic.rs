@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// Anthropic's messages.
+/// The messages API of Anthropic.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Anthropic, ProviderConfig};
@@ -22,18 +22,18 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Data are asked for with `output_config.format`. Models before Claude 4.5 are given a tool they must
-/// call, and so are all where the schema is more than that format can say; the newest refuse to be
-/// ordered, and are asked. No audio is heard. A server that only speaks like Anthropic may know the tool
-/// but not the format: [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool) is for it.
+/// Requests for structured data use `output_config.format`. Models before Claude 4.5, and schemas that this format
+/// cannot express, use a tool that the model must call. The newest models reject a forced tool call, so the system
+/// prompt asks for it. Audio is not supported. If a compatible server supports tools but not this format, set
+/// [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
 pub struct Anthropic(Engine);
 
 impl Anthropic {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "Anthropic",
@@ -49,7 +49,7 @@ impl Anthropic {
         }
         let model = |name: &str, http| {
             let mut model = rig.clone().connect(http).completion(name);
-            // Nothing is streamed.
+            // Requests are not streamed.
             model.wire = model.wire.with_tool_input_streaming(ToolInputStreaming::Off);
             let images = model.wire.accepts(name).user_images;
             (model.erase(), images)
@@ -60,5 +60,5 @@ impl Anthropic {
 
 super::model!(Anthropic);
 
-/// Anthropic under a name of our own: rig asks for more than the public API has of the one it knows.
+/// Anthropic under another name, because rig uses features beyond the public API for the name that it has built in.
 const MESSAGES: Dialect = Dialect { name: "anthropic.messages", ..ANTHROPIC };

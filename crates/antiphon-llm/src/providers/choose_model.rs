@@ -1,19 +1,19 @@
-//! Which of several models a request would suit.
+//! Selects one of several models for a request.
 
 use super::config::ModelConfig;
 use crate::request::ModelPreferences;
 
-/// The place of the model that suits `preferences` best.
+/// Returns the index of the model that matches `preferences` best.
 pub(super) fn choose(models: &[ModelConfig], preferences: Option<&ModelPreferences>) -> usize {
     let Some(preferences) = preferences else { return 0 };
     let hints = preferences.hints.iter().filter_map(|hint| hint.name.as_deref());
     let named = hints.filter(|hint| !hint.is_empty()).map(|hint| matches(models, hint));
-    // A hint may fit several models: then the priorities decide among those.
+    // If a hint matches several models, the priorities decide between them.
     let candidates = named.into_iter().find(|found| !found.is_empty());
     let candidates = candidates.unwrap_or_else(|| (0..models.len()).collect());
     let dearest = candidates.iter().filter_map(|place| models[*place].price).fold(0.0, f64::max);
     let score = |model: &ModelConfig| {
-        // Of a model without a price nothing is known, good or bad.
+        // A model without a price gets a neutral score.
         let cheap = model.price.map_or(0.5, |price| if dearest > 0.0 { 1.0 - price / dearest } else { 1.0 });
         preferences.cost_priority.unwrap_or(0.0) * cheap
             + preferences.speed_priority.unwrap_or(0.0) * model.speed

@@ -4,7 +4,7 @@ use rig_core::http_client::{HeaderValue, Uri};
 
 use crate::error::{Error, Result};
 
-/// How a provider is reached, and which of its models are asked.
+/// The address and the API key of a provider, its models, and limits.
 ///
 /// ```
 /// # use antiphon_llm::providers::ProviderConfig;
@@ -14,32 +14,30 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProviderConfig {
-    /// The key. Default: none, which local servers do not mind.
+    /// The API key. Local servers often need none. Default: none.
     pub key: Option<Key>,
-    /// Where the API is. Default: the provider's own address.
+    /// The base URL of the API. Default: the provider's standard URL.
     pub base_url: Option<String>,
-    /// The models, the default one first. At least one is needed.
+    /// The models, the default one first. At least one is required.
     pub models: Vec<ModelConfig>,
-    /// How long a reply may take, with all its retries. Default: 5 minutes.
+    /// The maximum time for a reply, with all retries. Default: 5 minutes.
     pub timeout: Duration,
-    /// How often a request that failed for the moment is sent again. Default: twice.
+    /// The number of retries of a request with a temporary error. Default: 2.
     pub retries: u32,
-    /// How long the first wait before a retry is; each is twice as long as the one before, less a
-    /// random part. Default: half a second.
+    /// The wait before the first retry. It doubles for each retry, and is shortened by a random part. Default: 500
+    /// ms.
     pub backoff: Duration,
-    /// The longest wait before a retry. A provider that asks for more is not waited for: its error
-    /// says how long it wants. Default: 30 seconds.
+    /// The longest wait before a retry. If a provider asks for a longer one, the request fails with that time.
+    /// Default: 30 seconds.
     pub max_backoff: Duration,
-    /// The most a reply may cost in tokens, whatever a request asks for. Default: no bound but the
-    /// model's own.
+    /// The maximum number of tokens of a reply, also if a request asks for more. Default: the limit of the model.
     pub max_tokens: Option<u32>,
-    /// How data are asked for. Default: as each model knows best.
+    /// The method for structured data. Default: the best method of each model.
     pub structured_output: Option<StructuredOutput>,
-    /// The keys of a request's `metadata` that are sent on, into the body of the provider's request.
-    /// Default: none, because whoever writes the request may be a stranger.
+    /// The keys of a request's `metadata` that are sent to the provider, in the body of its request. Default: none,
+    /// because the author of the request can be untrusted.
     pub metadata_keys: Vec<String>,
-    /// The address of the proxy to go through, which may have a password in it. Default: none; the
-    /// environment is not asked.
+    /// The URL of the HTTP proxy, which can contain a password. Default: none. Environment variables are not read.
     pub proxy: Option<Key>,
 }
 
@@ -62,24 +60,24 @@ impl Default for ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Defaults, with a key.
+    /// Creates a configuration with an API key.
     pub fn new(key: impl Into<String>) -> Self {
         Self::default().with_key(key)
     }
 
-    /// Defaults for a server that wants no key.
+    /// Creates a configuration for a server without an API key.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// Sets the key.
+    /// Sets the API key.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(Key(key.into()));
         self
     }
 
-    /// Sets where the API is: `https://llm.example.com/v1`.
+    /// Sets the base URL of the API: `https://llm.example.com/v1`.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
@@ -93,14 +91,14 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets how long a reply may take, with all its retries.
+    /// Sets the maximum time for a reply, with all retries.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how often a request that failed for the moment is sent again.
+    /// Sets the number of retries of a request with a temporary error.
     #[must_use]
     pub fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
@@ -115,40 +113,40 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the most a reply may cost in tokens.
+    /// Sets the maximum number of tokens of a reply.
     #[must_use]
     pub fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = Some(max_tokens);
         self
     }
 
-    /// Sets how data are asked for.
+    /// Sets the method for structured data.
     #[must_use]
     pub fn with_structured_output(mut self, how: StructuredOutput) -> Self {
         self.structured_output = Some(how);
         self
     }
 
-    /// Lets a key of a request's `metadata` through to the provider.
+    /// Allows a key of a request's `metadata` to be sent to the provider.
     #[must_use]
     pub fn with_metadata_key(mut self, key: impl Into<String>) -> Self {
         self.metadata_keys.push(key.into());
         self
     }
 
-    /// Sets the proxy to go through.
+    /// Sets the URL of the HTTP proxy.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(Key(url.into()));
         self
     }
 
-    /// The key, or nothing.
+    /// Returns the API key, or an empty string.
     pub(super) fn secret(&self) -> &str {
         self.key.as_ref().map_or("", |key| &key.0)
     }
 
-    /// What is wrong with it, for the provider `name`.
+    /// Checks the configuration for the provider `name`.
     pub(super) fn check(&self, name: &str, needs: Needs) -> Result<()> {
         let fail = |what: String| Err(Error::Config(format!("`{name}` {what}")));
         if self.models.is_empty() {
@@ -171,7 +169,7 @@ impl ProviderConfig {
         }
         match &self.base_url {
             None if needs.base_url => return fail("needs an address; set `with_base_url`".into()),
-            // The address itself is not shown: it may have a password in it.
+            // The error does not contain the URL, because it can contain a password.
             Some(url) => check_url(url).or_else(|what| fail(format!("has an address that {what}")))?,
             None => {}
         }
@@ -185,7 +183,7 @@ impl ProviderConfig {
     }
 }
 
-/// What a provider cannot do without.
+/// The required settings of a provider.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
     pub(super) key: bool,
@@ -207,7 +205,7 @@ fn check_url(url: &str) -> Result<(), &'static str> {
     }
 }
 
-/// What no log gets to see.
+/// A secret that never appears in logs or in `Debug` output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(pub(super) String);
 
@@ -223,52 +221,52 @@ impl From<String> for Key {
     }
 }
 
-/// A model, and what is known of it where a request has preferences.
+/// A model, and its properties for the preferences of a request.
 ///
-/// Ranks go from 0 to 1, and matter only beside those of the other models of the same provider.
+/// Ranks are between 0 and 1. They are compared only with other models of the same provider.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
-    /// Its name, as the provider spells it.
+    /// The name that the provider uses.
     pub name: String,
-    /// What a million tokens cost, in any one currency. Default: its list price, where known.
+    /// The price of a million tokens, in the same currency for all models. Default: the list price, if it is known.
     pub price: Option<f64>,
-    /// How fast it is. Default: 0.5.
+    /// The rank of its speed. Default: 0.5.
     pub speed: f64,
-    /// How clever it is. Default: 0.5.
+    /// The rank of its intelligence. Default: 0.5.
     pub intelligence: f64,
-    /// Whether it can call tools. Default: yes. One that cannot is told of its tools in words.
+    /// Whether the model can call tools. If not, the prompt describes the tools. Default: yes.
     pub tools: bool,
 }
 
 impl ModelConfig {
-    /// A model of which nothing is known but its name.
+    /// Creates a model with the default properties.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), price: None, speed: 0.5, intelligence: 0.5, tools: true }
     }
 
-    /// Sets what a million tokens cost.
+    /// Sets the price of a million tokens.
     #[must_use]
     pub fn with_price(mut self, price: f64) -> Self {
         self.price = Some(price);
         self
     }
 
-    /// Ranks its speed.
+    /// Sets the rank of its speed, between 0 and 1.
     #[must_use]
     pub fn with_speed(mut self, rank: f64) -> Self {
         self.speed = rank;
         self
     }
 
-    /// Ranks its cleverness.
+    /// Sets the rank of its intelligence, between 0 and 1.
     #[must_use]
     pub fn with_intelligence(mut self, rank: f64) -> Self {
         self.intelligence = rank;
         self
     }
 
-    /// Says whether it can call tools.
+    /// Sets whether the model can call tools.
     #[must_use]
     pub fn with_tools(mut self, tools: bool) -> Self {
         self.tools = tools;
@@ -288,16 +286,16 @@ impl From<String> for ModelConfig {
     }
 }
 
-/// How a model is brought to reply with data.
+/// The method by which a model replies with structured data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StructuredOutput {
-    /// By the provider's own means: it writes nothing that does not match the schema.
+    /// The structured output of the provider, which enforces the schema.
     Native,
-    /// By a promise of JSON, with the schema in the prompt.
+    /// The JSON mode of the provider, with the schema in the prompt.
     JsonMode,
-    /// By a tool it must call, whose input is the data.
+    /// A tool that the model must call. Its input is the data.
     ForcedTool,
-    /// By the prompt alone.
+    /// Only the prompt.
     Prompt,
 }

@@ -1,4 +1,4 @@
-//! Messages as MCP writes them, for rig.
+//! Converts messages of MCP to messages of rig.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ use crate::{
     request::{Request, ToolDefinition},
 };
 
-/// What a way to a model can carry besides text.
+/// The media types that can be sent to a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Media {
     pub(super) images: &'static [ImageMediaType],
     pub(super) audio: &'static [AudioMediaType],
 }
 
-/// The messages of `request`, its system prompt first.
+/// Converts the messages of `request`, with the system prompt first.
 pub(super) fn messages(request: &Request, model: &str, media: Media) -> Result<Vec<rig::Message>> {
     let convert = Convert { model, media, names: names(&request.messages) };
     let system = request.system_prompt.iter().filter(|prompt| !prompt.is_empty());
@@ -30,7 +30,7 @@ pub(super) fn messages(request: &Request, model: &str, media: Media) -> Result<V
     system.chain(told.map(|message| convert.message(message))).collect()
 }
 
-/// The tools as rig has them. `schema` prepares what a tool takes.
+/// Converts the tools. `schema` prepares the input schema of a tool.
 pub(super) fn tools(
     tools: &[ToolDefinition],
     model: &str,
@@ -48,7 +48,7 @@ pub(super) fn tool_name(name: &str, model: &str) -> Result<ToolName> {
     ToolName::new(name).map_err(|_| unsupported(model, "offer a tool without a name"))
 }
 
-/// The names of the tools that were called, by the ids of the calls: an answer has only the id.
+/// Returns the names of the called tools by call ID, because a result contains only the ID.
 fn names(messages: &[Message]) -> HashMap<&str, &str> {
     let calls = messages.iter().flat_map(|message| message.content.iter().filter_map(Block::as_tool_use));
     calls.map(|call| (call.id.as_str(), call.name.as_str())).collect()
@@ -148,7 +148,8 @@ impl Convert<'_> {
         })
     }
 
-    /// What a tool said. A result must reach the model, so what cannot be carried is told of.
+    /// Converts a part of a tool's result. A result must reach the model, so a note replaces a part that cannot be
+    /// sent.
     fn part(&self, part: &Content) -> ToolResultContent {
         match part {
             Content::Text(block) => ToolResultContent::text(&block.text),
@@ -184,7 +185,7 @@ pub(super) fn unsupported(model: &str, what: &str) -> Error {
     Error::Unsupported { model: model.into(), what: what.into() }
 }
 
-/// The kind of sound, by all the names it goes by.
+/// Returns the audio type for any of its media type names.
 fn audio_type(mime_type: &str) -> Option<AudioMediaType> {
     let name = mime_type.to_lowercase();
     match name.split(';').next().unwrap_or_default().trim() {

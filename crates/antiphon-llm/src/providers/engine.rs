@@ -1,4 +1,4 @@
-//! What all providers have in common.
+//! The common part of all providers.
 
 use std::{
     fmt,
@@ -31,20 +31,20 @@ use crate::{
     request::Request,
 };
 
-/// How long it may take until somebody picks up.
+/// The timeout to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A provider: an API, and the models behind it.
+/// A provider: an API and its models.
 pub(super) struct Engine {
     name: &'static str,
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
-    /// For each model, how sure it is that it ignores the order to call a tool; from [`IGNORANT`] on, it is.
+    /// For each model, the certainty that it ignores a forced tool call. From [`IGNORANT`] on, it counts as such.
     ignorance: Vec<AtomicU8>,
 }
 
-/// What an API can do, and where its models' facts are.
+/// The properties of an API.
 #[derive(Clone, Copy)]
 pub(super) struct Profile {
     /// The name of the provider's type.
@@ -53,9 +53,9 @@ pub(super) struct Profile {
     pub(super) needs: Needs,
     /// The vendor in rig's catalog.
     pub(super) vendor: Option<&'static str>,
-    /// What its models see, if they see.
+    /// The image types of its models that read images.
     pub(super) images: &'static [ImageMediaType],
-    /// What they hear.
+    /// The audio types of its models.
     pub(super) audio: &'static [AudioMediaType],
 }
 
@@ -66,7 +66,7 @@ impl Profile {
 }
 
 impl Engine {
-    /// `model` makes a way to the model of a name, and says whether that reads images.
+    /// Creates an engine. `model` creates the client for a model's name, and returns whether the model reads images.
     pub(super) fn new(
         profile: Profile,
         mut config: ProviderConfig,
@@ -98,7 +98,7 @@ impl Engine {
         Ok(Self { name: profile.name, api: profile.api, config, models, ignorance })
     }
 
-    /// For a model that was made elsewhere.
+    /// Creates an engine for a model that was created with rig.
     pub(super) fn of(model: DynModel<Completion>) -> Self {
         let name = model.id().unwrap_or("model").to_owned();
         let facts = Facts {
@@ -114,7 +114,7 @@ impl Engine {
         Self { name: "Rig", api: Api::Other, config, models: vec![(model, facts)], ignorance }
     }
 
-    /// Replaces what a model made elsewhere takes of a configuration.
+    /// Replaces the configuration of a model that was created with rig.
     pub(super) fn configure(mut self, config: ProviderConfig) -> Self {
         let models = std::mem::take(&mut self.config.models);
         for (_, facts) in &mut self.models {
@@ -134,7 +134,7 @@ impl Engine {
         let (model, facts) = &self.models[place];
         let (name, ignorance) = (&self.config.models[place].name, &self.ignorance[place]);
         let mut facts = *facts;
-        // Other requests than those it ignored go as they are: it may know tools when it likes.
+        // Change only requests that force a tool call. The model can support tools in other requests.
         let held = self.can_hold(&facts, request);
         if held && ignorance.load(Ordering::Relaxed) >= IGNORANT {
             facts.tools = false;
@@ -142,9 +142,9 @@ impl Engine {
         let planned = plan(self.api, name, &facts, &self.config, request)?;
         let mut ignored = None;
         match self.send(model, name, request, planned).await {
-            // The server knows better than we do what its model can do.
+            // The server has reported that its model does not support tools.
             Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {}
-            // llama.cpp tells a model of its tools only if the model's template has a place for them.
+            // llama.cpp sends the tools to a model only if the model's template contains them.
             Ok(reply) if held && facts.tools && !called_or_refused(&reply) => ignored = Some(reply),
             Ok(reply) if held && facts.tools => {
                 ignorance.store(0, Ordering::Relaxed);
@@ -155,10 +155,11 @@ impl Engine {
         facts.tools = false;
         let planned = plan(self.api, name, &facts, &self.config, request)?;
         match (self.send(model, name, request, planned).await, ignored) {
-            // A reply that is not what was wanted is still better than none.
+            // If the second request fails, return the first reply.
             (Err(_), Some(reply)) => Ok(reply),
             (done, Some(ignored)) if done.as_ref().is_ok_and(|reply| !reply.tool_calls().is_empty()) => {
-                // A reply that was cut off may yet have come to it; two in a row would not.
+                // A truncated reply could still have called a tool. After two of them, the model counts as one that
+                // ignores tools.
                 let sure =
                     if ignored.stop_reason.as_deref() == Some(stop::MAX_TOKENS) { 1 } else { IGNORANT };
                 ignorance.fetch_add(sure, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Whether a model that knows no tools can be brought to call one all the same.
+    /// Returns whether structured output can force a model without tools to write a tool call.
     fn can_hold(&self, facts: &Facts, request: &Request) -> bool {
         self.api == Api::OpenAiCompatible
             && facts.structured_output == StructuredOutput::Native
@@ -203,21 +204,21 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// How sure one has to be that a model ignores its tools, to offer it none any more.
+/// The certainty from which on no tools are offered to a model.
 const IGNORANT: u8 = 2;
 
-/// Whether a model did as it was told, or said that it will not.
+/// Returns whether a model called a tool or refused to reply.
 fn called_or_refused(reply: &Reply) -> bool {
     !reply.tool_calls().is_empty() || reply.stop_reason.as_deref() == Some(stop::REFUSAL)
 }
 
-/// What Ollama says of a model that knows no tools.
+/// Returns whether this is Ollama's error for a model without tools.
 fn has_no_tools(message: &str) -> bool {
     message.contains("does not support tools")
 }
 
-/// A client of this provider's own. Nobody is followed to another address, which would get the key;
-/// and which proxy to go through is the operator's to say, not the environment's.
+/// Creates the HTTP client of a provider. It follows no redirects, because another address would receive the key. It
+/// uses the configured proxy, and ignores those of the environment.
 fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
     let builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -228,7 +229,7 @@ fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
         None => builder,
         Some(Key(url)) => builder.proxy(
             reqwest::Proxy::all(url)
-                .map_err(|_| Error::Config("the address of the proxy is no URL".into()))?,
+                .map_err(|_| Error::Config("the address of the proxy is not a valid URL".into()))?,
         ),
     };
     let client = builder.build();
@@ -237,7 +238,7 @@ fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
         .map_err(|error| Error::Config(format!("there can be no HTTP client: {error}")))
 }
 
-/// What is known of a model: what the operator says, and what the catalog says.
+/// Returns the facts about a model from the configuration and the catalog.
 fn facts(
     profile: Profile,
     config: &ProviderConfig,
@@ -248,7 +249,7 @@ fn facts(
     let spec = profile.spec(&configured.name);
     let takes_orders = !model.capabilities().completion.rejects_forced_tool_choice;
     let tools = configured.tools && spec.is_none_or(|spec| spec.tools);
-    // Of a model the catalog does not know, the newest is expected.
+    // A model that is missing in the catalog counts as one of the newest.
     let native = spec.is_none_or(|spec| spec.structured_output);
     let best = match (native, tools) {
         (true, _) => StructuredOutput::Native,
@@ -265,7 +266,7 @@ fn facts(
     }
 }
 
-/// What nearly every model that sees can see.
+/// The image types that nearly all models with vision read.
 pub(super) const IMAGES: &[ImageMediaType] =
     &[ImageMediaType::JPEG, ImageMediaType::PNG, ImageMediaType::GIF, ImageMediaType::WEBP];
 

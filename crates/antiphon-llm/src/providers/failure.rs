@@ -1,4 +1,4 @@
-//! What went wrong, in our words and without the key.
+//! Converts errors of providers, and removes the API key from them.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// The longest message of a provider's that is passed on, in characters.
+/// The maximum length of a provider's message, in characters.
 const LONGEST: usize = 600;
 
-/// What went wrong, and when to come back.
+/// An error, and when to retry.
 #[derive(Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// How long the provider wants to be left alone.
+    /// How long the provider asks to wait.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// `error` as a caller of `model` sees it. `secret` is never part of it.
+    /// Converts `error` for the caller of `model`. The result never contains `secret`.
     pub(super) fn new(error: &ProviderError, model: &str, secret: &str) -> Self {
         let retry_after = error.provider_response().and_then(retry_after);
         Self { error: failure(error, model, secret), retry_after }
@@ -56,13 +56,13 @@ fn unsupported(model: &str, what: String) -> Error {
     Error::Unsupported { model: model.into(), what }
 }
 
-/// What a provider's answer means that says no.
+/// Converts an error response of a provider.
 fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     let message = scrub(&message(&response.body), secret);
     let status = response.status.map_or(0, |status| status.as_u16());
     match status {
         401 | 403 => Error::Unauthorized { status },
-        // Waiting does not fill an account.
+        // A retry does not help if the account has no credit.
         429 if response.machine_code().as_deref() == Some("insufficient_quota") => {
             Error::Rejected { status, message }
         }
@@ -74,7 +74,7 @@ fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     }
 }
 
-/// How long the provider wants to be left alone. A date is not read; the wait is ours to choose then.
+/// Returns how long the provider asks to wait. A date is not parsed, so the normal backoff applies.
 fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     let headers = response.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
@@ -82,7 +82,7 @@ fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// The provider's words, out of the JSON they came in.
+/// Returns the provider's message from its JSON, cut to `LONGEST` characters.
 fn message(body: &str) -> String {
     let said = serde_json::from_str::<Value>(body).ok().and_then(|body| {
         let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
@@ -96,8 +96,8 @@ fn message(body: &str) -> String {
     }
 }
 
-/// What failed, and why, down to the socket. The top of it names the address, which has the key in it
-/// where a provider wants it there.
+/// Returns the causes of an error, down to the socket. The top level is omitted, because it names the URL, which
+/// contains the key at some providers.
 fn chain(error: &rig_core::http_client::Error) -> String {
     use rig_core::http_client::Error as Http;
     let Http::Instance(instance) = error else { return error.to_string() };

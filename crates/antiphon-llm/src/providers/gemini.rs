@@ -17,7 +17,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// Gemini's `generateContent`.
+/// The `generateContent` API of Gemini.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Gemini, ProviderConfig};
@@ -28,15 +28,15 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Data are asked for with `responseJsonSchema`.
+/// Requests for structured data use `responseJsonSchema`.
 pub struct Gemini(Engine);
 
 impl Gemini {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "Gemini",
@@ -61,7 +61,7 @@ impl Gemini {
 
 super::model!(Gemini);
 
-/// Sends the key in a header. Rig puts it into the address, and addresses are written down everywhere.
+/// An HTTP client that sends the key in a header. rig puts it into the URL, and URLs are often logged.
 struct KeyInHeader(ReqwestClient);
 
 impl KeyInHeader {

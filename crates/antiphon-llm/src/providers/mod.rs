@@ -1,22 +1,20 @@
-//! Models behind the APIs of those who serve them.
+//! Models behind the APIs of providers.
 //!
-//! Each provider is a [`Model`](crate::Model) made of a [`ProviderConfig`]: a key, the names of models,
-//! and limits. The rest is the same for all of them:
+//! Each provider is a [`Model`](crate::Model) that is created from a [`ProviderConfig`]: an API key, the names of
+//! models, and limits. All providers share these rules:
 //!
-//! - **Data**: a request for data is answered with a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
-//!   How the model is brought to it is chosen by what it can do; [`StructuredOutput`] overrules that.
-//! - **Preferences**: a request's hints are read as parts of the names of the configured models, then
-//!   priorities decide, by list prices and by the ranks of [`ModelConfig`]; the first model is the
-//!   default.
-//! - **What cannot be sent** is an error that names it. What MCP lets a client leave out
-//!   (`temperature` where the model refuses it, `metadata`, `includeContext`) is left out, and the
-//!   reply says so under [`NOTES_META`].
-//! - **Failures** that may pass are tried again, after a wait that doubles each time or is as long as
-//!   the provider asks; all within one timeout.
-//! - **The key** is in no log and no error. Nothing is read from the environment, be it a key or a
-//!   proxy.
+//! - **Structured data**: a request for data is answered with a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+//!   The provider selects the best method of the model. [`StructuredOutput`] overrides it.
+//! - **Preferences**: hints of a request match parts of the names of the configured models. Then the priorities
+//!   decide, by list prices and by the ranks of [`ModelConfig`]. The first model is the default.
+//! - **Unsupported content** is an error that names it. Fields that MCP allows a client to omit are omitted:
+//!   `metadata`, `includeContext`, and `temperature` if the model rejects it. The reply lists them under
+//!   [`NOTES_META`].
+//! - **Temporary errors** are retried. The wait doubles each time, or is as long as the provider asks. One timeout
+//!   applies to all attempts.
+//! - **The API key** is in no log and no error. Nothing is read from the environment, neither a key nor a proxy.
 //!
-//! They need a Tokio runtime with time and I/O.
+//! Providers need a Tokio runtime with time and I/O.
 
 mod anthropic;
 mod choose_model;
@@ -45,7 +43,7 @@ pub use self::{
     rig::Rig,
 };
 
-/// Makes a wrapper of an [`engine::Engine`] a model.
+/// Implements [`Model`](crate::Model) for a wrapper of an [`engine::Engine`].
 macro_rules! model {
     ($name:ident) => {
         impl crate::model::Model for $name {

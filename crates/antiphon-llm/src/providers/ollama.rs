@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// Ollama's own API, `/api/chat`.
+/// The native API of Ollama, `/api/chat`.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Ollama, ProviderConfig};
@@ -17,20 +17,20 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// The default address is `http://localhost:11434`. Data are asked for with `format`, which holds the
-/// schema; with [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode) it says `json`, and the
-/// schema is in the prompt.
+/// The default base URL is `http://localhost:11434`. Requests for structured data use `format` with the schema. With
+/// [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the schema is in the
+/// prompt.
 ///
-/// Ollama cannot be told whether to call a tool. Where none may be called, none is offered; where one
-/// must be, `format` allows nothing else. A model that knows no tools is told of them in words.
+/// Ollama has no field for the tool choice. For `none`, the request contains no tools. For `required`, `format`
+/// allows only a tool call. For a model without tools, the prompt describes the tools.
 pub struct Ollama(Engine);
 
 impl Ollama {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "Ollama",

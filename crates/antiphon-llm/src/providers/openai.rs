@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// OpenAI's chat completions.
+/// The chat completions API of OpenAI.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAi, ProviderConfig};
@@ -25,16 +25,16 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Data are asked for with `response_format`, strictly where the schema can be strict. Audio is heard as
-/// WAV and MP3. The newest models call tools in [`OpenAiResponses`] only.
+/// Requests for structured data use `response_format`, in strict mode if the schema allows it. Audio is supported as
+/// WAV and MP3. The newest models call tools only with [`OpenAiResponses`].
 pub struct OpenAi(Engine);
 
 impl OpenAi {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "OpenAi",
@@ -56,7 +56,7 @@ impl OpenAi {
 
 super::model!(OpenAi);
 
-/// OpenAI's Responses.
+/// The Responses API of OpenAI.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAiResponses, ProviderConfig};
@@ -67,16 +67,16 @@ super::model!(OpenAi);
 /// # }
 /// ```
 ///
-/// Data are asked for with `text.format`. This API knows no stop sequences and hears no audio: a
-/// request with either is an error. Replies are not stored with OpenAI.
+/// Requests for structured data use `text.format`. This API supports neither stop sequences nor audio: a request with
+/// either is an error. Requests set `store` to `false`, so that OpenAI does not store the replies.
 pub struct OpenAiResponses(Engine);
 
 impl OpenAiResponses {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "OpenAiResponses",
@@ -98,7 +98,7 @@ impl OpenAiResponses {
 
 super::model!(OpenAiResponses);
 
-/// Any server that speaks as OpenAI's chat completions do: llama.cpp, vLLM, LM Studio, a gateway.
+/// Any server with the chat completions API of OpenAI: llama.cpp, vLLM, LM Studio, a gateway.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
@@ -109,17 +109,17 @@ super::model!(OpenAiResponses);
 /// # }
 /// ```
 ///
-/// The address ends where `/chat/completions` begins, and must be given; a key need not be. Data are
-/// asked for with `response_format`; a server that does not know it wants another
+/// The base URL is required, and ends before `/chat/completions`. The API key is optional. Requests for structured
+/// data use `response_format`. If a server does not support it, set another
 /// [`StructuredOutput`](super::StructuredOutput).
 pub struct OpenAiCompatible(Engine);
 
 impl OpenAiCompatible {
-    /// A provider as `config` says.
+    /// Creates the provider from `config`.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) says what is missing.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting is missing or invalid.
     pub fn new(config: ProviderConfig) -> Result<Self> {
         let profile = Profile {
             name: "OpenAiCompatible",
@@ -141,7 +141,7 @@ impl OpenAiCompatible {
 
 super::model!(OpenAiCompatible);
 
-/// What OpenAI's chat hears.
+/// The audio types of OpenAI's chat completions.
 const HEARD: &[AudioMediaType] = &[AudioMediaType::WAV, AudioMediaType::MP3];
 
 fn provider(dialect: &Dialect, config: &ProviderConfig) -> OpenAIConfig {

@@ -1,4 +1,4 @@
-//! What is sent for a request, and how what comes back is read.
+//! Plans the provider's request, and how to read its reply.
 
 use rig_core::{catalog::Sampling, completion::CompletionRequest, message::ToolChoice as RigChoice};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use crate::{
     structured::SCHEMA_TOOL,
 };
 
-/// Which API is spoken.
+/// The API of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
     OpenAiChat,
@@ -24,33 +24,33 @@ pub(super) enum Api {
     Anthropic,
     Gemini,
     Ollama,
-    /// One that only rig knows.
+    /// An API that only rig implements.
     Other,
 }
 
-/// What is known of a model.
+/// The facts about a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) media: Media,
     pub(super) structured_output: StructuredOutput,
-    /// Whether it takes an order to call a tool.
+    /// Whether a tool call can be forced.
     pub(super) takes_orders: bool,
     pub(super) tools: bool,
     pub(super) sampling: Option<Sampling>,
     pub(super) max_output_tokens: Option<u32>,
 }
 
-/// What is sent, and what to make of the reply.
+/// The provider's request, and how to read its reply.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) request: CompletionRequest,
-    /// Whether calls, or data, are in the text of the reply.
+    /// Whether the text of the reply contains the calls or the data.
     pub(super) spoken: bool,
-    /// What of the request is not sent.
+    /// Notes about parts of the request that are not sent.
     pub(super) notes: Vec<String>,
 }
 
-/// Plans `request` to `model`.
+/// Plans `request` for `model`.
 pub(super) fn plan(
     api: Api,
     model: &str,
@@ -75,7 +75,7 @@ impl Planner<'_> {
         match request.schema() {
             Some(schema) if request.tools.len() == 1 && !none => self.data(request, schema),
             _ if request.tools.is_empty() => self.send(request, json!({}), None, false),
-            // Ollama has no word for it, but cannot call what it does not know.
+            // Ollama has no field for `none`, so the tools are not sent.
             _ if none && self.api == Api::Ollama => self.send(&told(request), json!({}), None, false),
             _ if !self.facts.tools => {
                 let body = if request.must_call() { self.held(request) } else { json!({}) };
@@ -85,7 +85,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A request for data, and for nothing else.
+    /// Plans a request that asks only for structured data.
     fn data(self, request: &Request, schema: &Map<String, Value>) -> Result<Plan> {
         let mut how = self.facts.structured_output;
         let mut body = json!({});
@@ -114,7 +114,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The part of the body that asks for data in the API's own way; nothing if it cannot say `schema`.
+    /// Returns the body fields for structured output, or `None` if the API cannot express `schema`.
     fn native(&self, schema: &Map<String, Value>) -> Option<Value> {
         let strict = || match schema::openai::strict(schema) {
             Some(schema) => json!({"name": "reply", "strict": true, "schema": schema}),
@@ -143,19 +143,19 @@ impl Planner<'_> {
         })
     }
 
-    /// The part of the body that lets a model without tools write nothing but a call of one.
+    /// Returns the body fields that force a model without tools to write a tool call.
     fn held(&self, request: &Request) -> Value {
         if self.api != Api::OpenAiCompatible || self.facts.structured_output != StructuredOutput::Native {
             return json!({});
         }
         let mut schema = schema::local::calls(&request.tools);
-        // One at a time: a small model that may go on does so until it is cut off.
+        // Allow one call only, because a small model writes calls until the reply is cut off.
         schema["properties"]["tool_calls"]["maxItems"] = 1.into();
         let format = json!({"name": "reply", "strict": true, "schema": schema});
         json!({"response_format": {"type": "json_schema", "json_schema": format}})
     }
 
-    /// The part of the body that asks for JSON, whatever it says.
+    /// Returns the body fields for JSON without a schema.
     fn json_mode(&self) -> Value {
         match self.api {
             Api::OpenAiChat | Api::OpenAiCompatible => json!({"response_format": {"type": "json_object"}}),
@@ -166,7 +166,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The tool that stands for data, which must be called.
+    /// Plans a forced call of the tool for structured data.
     fn forced(self, request: &Request) -> Result<Plan> {
         if !self.facts.takes_orders {
             let mut request = request.clone();
@@ -174,7 +174,7 @@ impl Planner<'_> {
             return self.tools(&request);
         }
         let choice = match self.api {
-            // They know one word for it, and there is but one tool.
+            // These APIs support only `required`, which is enough for a single tool.
             Api::OpenAiCompatible | Api::Gemini | Api::Other => RigChoice::Required,
             _ => RigChoice::Specific { function_names: vec![convert::tool_name(SCHEMA_TOOL, self.model)?] },
         };
@@ -186,7 +186,7 @@ impl Planner<'_> {
             None => None,
             Some(ToolChoice::Auto) => Some(RigChoice::Auto),
             Some(ToolChoice::None) => Some(RigChoice::None),
-            // What cannot be ordered can be made the only thing that may be written.
+            // Ollama cannot force a tool call, so `format` allows only a call.
             Some(ToolChoice::Required) if self.api == Api::Ollama => {
                 let format = schema::local::calls(&request.tools);
                 let spoken = plain::without_tools(request);
@@ -201,12 +201,12 @@ impl Planner<'_> {
             }
             Some(ToolChoice::Required) => Some(RigChoice::Required),
         };
-        // Ollama has no field for it, and does as it likes anyhow.
+        // Ollama has no field for the tool choice.
         let choice = choice.filter(|_| self.api != Api::Ollama);
         self.send(request, json!({}), choice, false)
     }
 
-    /// `request` with `body` added to what is sent.
+    /// Plans `request`, and adds `body` to the request body.
     fn send(
         mut self,
         request: &Request,
@@ -220,11 +220,11 @@ impl Planner<'_> {
         };
         self.metadata(request, &mut body);
         if self.api == Api::OpenAiResponses {
-            // The conversation is the caller's; nobody else needs to keep it.
+            // Only the caller needs the conversation, so the provider must not store it.
             body["store"] = false.into();
         }
         let mut stop = request.stop_sequences.clone();
-        // Rig knows how to say it to the others, and when not to.
+        // For the other APIs, rig sends the stop sequences, or rejects them.
         match self.api {
             _ if stop.is_empty() => {}
             Api::Anthropic => body["stop_sequences"] = std::mem::take(&mut stop).into(),
@@ -249,7 +249,7 @@ impl Planner<'_> {
         Ok(Plan { request: made, spoken, notes: self.notes })
     }
 
-    /// What a tool takes, as the API wants it.
+    /// Converts the input schema of a tool for the API.
     fn input(&self, schema: &Map<String, Value>) -> Value {
         match self.api {
             Api::OpenAiChat | Api::OpenAiResponses | Api::Other => schema::with_properties(schema),
@@ -264,7 +264,7 @@ impl Planner<'_> {
         bounds.into_iter().flatten().fold(request.max_tokens, u32::min)
     }
 
-    /// How much the model may vary, if it can be told: the newest cannot.
+    /// Returns the temperature, or adds a note if the model rejects it. The newest models reject it.
     fn temperature(&mut self, request: &Request) -> Option<f64> {
         let temperature = request.temperature?;
         let why = match self.facts.sampling {
@@ -276,7 +276,7 @@ impl Planner<'_> {
         None
     }
 
-    /// Adds what of the request's `metadata` the operator lets through.
+    /// Adds the keys of the request's `metadata` that the operator allows.
     fn metadata(&mut self, request: &Request, body: &mut Value) {
         for (key, value) in &request.metadata {
             if self.config.metadata_keys.contains(key) && body.get(key).is_none() {
@@ -292,7 +292,7 @@ impl Planner<'_> {
     }
 }
 
-/// `request` without tools: what was called and answered is told in words.
+/// Removes the tools of `request`, and describes earlier calls and results in words.
 fn told(request: &Request) -> Request {
     let mut bare = request.clone();
     bare.tools.clear();

@@ -1,4 +1,4 @@
-//! What rig gives back, as a reply.
+//! Converts a response of rig to a reply.
 
 use std::collections::HashSet;
 
@@ -14,10 +14,10 @@ use crate::{
     reply::{Reply, Usage, stop},
 };
 
-/// Where a reply's `_meta` says what of the request was not sent, and why.
+/// The `_meta` key for parts of the request that were not sent, with the reasons.
 pub const NOTES_META: &str = "antiphon/notes";
 
-/// `response` as a reply of `model`'s.
+/// Converts `response` to a reply of `model`.
 pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
     let mut content = Vec::new();
     let mut ids = HashSet::new();
@@ -26,7 +26,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
         match part {
             AssistantContent::Text(text) if !text.text.is_empty() => content.push(Block::text(&text.text)),
             AssistantContent::ToolCall(call) => {
-                // What was half written is not completed: it is text.
+                // Incomplete arguments are not repaired. They become text.
                 if let Some(written) = &call.function.invalid_arguments {
                     cut = true;
                     content.push(Block::text(written));
@@ -35,7 +35,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
                 }
             }
             AssistantContent::Image(image) => content.push(picture(image)),
-            // How it came to its reply is no part of it in MCP.
+            // MCP has no content type for reasoning.
             _ => {}
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
     }
 }
 
-/// Adds what of the request was not sent.
+/// Adds notes about parts of the request that were not sent.
 pub(super) fn with_notes(mut reply: Reply, notes: Vec<String>) -> Reply {
     if !notes.is_empty() {
         reply.meta.insert(NOTES_META.into(), notes.into());
@@ -80,7 +80,7 @@ fn tool_use(call: &ToolCall, ids: &mut HashSet<String>) -> Block {
     Block::tool_use(id, call.function.name.as_str(), call.function.arguments_value())
 }
 
-/// An id for a call its provider gave none.
+/// Returns an ID for a call without an ID from the provider.
 pub(super) fn fresh_id() -> String {
     format!("call_{:016x}", random_bits())
 }
@@ -93,7 +93,7 @@ fn picture(image: &Image) -> Block {
     }
 }
 
-/// Why nothing was said, if the model or its provider would not.
+/// Returns the reason if the model or its provider refused to reply.
 fn refusal(response: &CompletionResponse) -> Option<String> {
     if let Some(error) = &response.error {
         return Some(error.clone());
@@ -112,7 +112,7 @@ fn refusal(response: &CompletionResponse) -> Option<String> {
     }
 }
 
-/// Anthropic names it, vLLM gives the sequence itself; the others do not say.
+/// Returns whether a stop sequence ended the reply. Anthropic and vLLM report it, the other APIs do not.
 fn at_stop_sequence(raw: &Value) -> bool {
     raw["stop_reason"] == "stop_sequence"
         || raw.pointer("/choices/0/stop_reason").is_some_and(Value::is_string)

@@ -1,4 +1,4 @@
-//! Trying again, but not at once and not for ever.
+//! Retries with backoff and a deadline.
 
 use std::{
     future::Future,
@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::{config::ProviderConfig, failure::Failure};
 use crate::error::{Error, Result};
 
-/// Ten years: longer than anybody waits, and short enough to count with.
+/// Ten years: longer than any useful timeout, and short enough for arithmetic.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// What `attempt` gives in the end, within the time and the retries of `config`.
+/// Calls `attempt` until it succeeds, within the timeout and the retries of `config`.
 pub(super) async fn with_retries<T, F>(config: &ProviderConfig, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -34,7 +34,7 @@ where
             return Err(error);
         }
         let Some(wait) = wait(config, tries, retry_after, random()) else { return Err(error) };
-        // There is no use in waiting for a time that is over by then.
+        // Do not wait beyond the deadline.
         if Instant::now() + wait >= deadline {
             return Err(error);
         }
@@ -43,12 +43,12 @@ where
     }
 }
 
-/// How long to wait after `tries` retries, if the provider `asked` for that; nothing if it is too long.
+/// Returns the wait after `tries` retries. The provider can ask for a wait. Returns `None` if that is too long.
 fn wait(config: &ProviderConfig, tries: u32, asked: Option<Duration>, random: f64) -> Option<Duration> {
     let longest = config.max_backoff.min(FOREVER);
     match asked {
         Some(asked) if asked > longest => None,
-        // Those who were sent away together should not come back together.
+        // Add a random part, so that rejected clients do not retry at the same time.
         Some(asked) => Some(asked.mul_f64(1.0 + random / 10.0)),
         None => {
             let doubled = config.backoff.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
@@ -57,7 +57,7 @@ fn wait(config: &ProviderConfig, tries: u32, asked: Option<Duration>, random: f6
     }
 }
 
-/// A number from 0 to 1. The keys of a new hasher are random, and that is all that is needed here.
+/// Returns a random number from 0 to 1. The random keys of a new hasher are sufficient for this.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are plenty for a wait")]
 fn random() -> f64 {
     (random_bits() >> 11) as f64 / (1_u64 << 53) as f64

@@ -53,7 +53,7 @@ fn what_makes_no_sense_is_said() {
         ),
         (config.clone().with_timeout(Duration::ZERO), "`OpenAi` has a timeout of zero"),
         (config.clone().with_max_tokens(0), "`OpenAi` may not write a single token"),
-        (config.clone().with_proxy("::"), "the address of the proxy is no URL"),
+        (config.clone().with_proxy("::"), "the address of the proxy is not a valid URL"),
     ] {
         assert_eq!(refused(Kind::Chat, config), what);
     }

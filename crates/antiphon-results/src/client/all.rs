@@ -9,50 +9,51 @@ use super::{
 };
 use crate::{page::Sort, rows::Row};
 
-/// How many rows are held in memory if nobody says.
+/// The default maximum of rows in memory.
 const MAX_ROWS: u64 = 100_000;
 
 type Progress<'a> = Box<dyn FnMut(u64, u64) + Send + 'a>;
 
-/// How all rows are fetched.
+/// The options of [`fetch_all`](ParsedDualResponse::fetch_all).
 #[non_exhaustive]
 #[must_use]
 pub struct FetchAllOptions<'a> {
-    /// How many rows are asked for at once. Default: 500.
+    /// Number of rows in each request. Default: 500.
     pub batch_size: u64,
-    /// Is told how many rows are there, and of how many, after each batch.
+    /// Callback after each batch, with the number of fetched rows and the total.
     pub on_progress: Option<Progress<'a>>,
-    /// How many rows there may be. Default: 100 000. A set that has more is an error: it is better streamed.
+    /// Maximum number of rows. Default: 100 000. For a larger set, the call returns an error. Stream such a set
+    /// instead.
     pub max_rows: u64,
-    /// How they are sorted. Default: as the set is.
+    /// Sort column. Default: the order of the set.
     pub sort: Option<Sort>,
 }
 
 impl<'a> FetchAllOptions<'a> {
-    /// As the defaults are.
+    /// Creates options with the defaults.
     pub fn new() -> Self {
         Self { batch_size: 500, on_progress: None, max_rows: MAX_ROWS, sort: None }
     }
 
-    /// This many at once.
+    /// Sets the number of rows in each request. Default: 500.
     pub fn with_batch_size(mut self, rows: u64) -> Self {
         self.batch_size = rows;
         self
     }
 
-    /// Tells `progress` how many rows are there, and of how many.
+    /// Sets a callback after each batch, with the number of fetched rows and the total. Default: none.
     pub fn with_progress(mut self, progress: impl FnMut(u64, u64) + Send + 'a) -> Self {
         self.on_progress = Some(Box::new(progress));
         self
     }
 
-    /// No more than this many.
+    /// Sets the maximum number of rows. Default: 100 000.
     pub fn with_max_rows(mut self, rows: u64) -> Self {
         self.max_rows = rows;
         self
     }
 
-    /// Sorted like this.
+    /// Sets the sort column. Default: the order of the set.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -79,21 +80,21 @@ impl fmt::Debug for FetchAllOptions<'_> {
 impl ParsedDualResponse {
     /// Fetches all rows, page by page, into memory.
     ///
-    /// For more rows than fit there is [`fetch_stream`](Self::fetch_stream).
+    /// If the rows do not fit in memory, use [`fetch_stream`](Self::fetch_stream).
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), when there are more rows than [`FetchAllOptions::max_rows`], and when
-    /// pages do not follow on each other.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if there are more rows than
+    /// [`FetchAllOptions::max_rows`], or if the pages are not consecutive.
     pub async fn fetch_all(&self, options: FetchAllOptions<'_>) -> Result<Vec<Row>> {
         self.fetch_all_as(options).await
     }
 
-    /// Fetches all rows, read as `T`.
+    /// Fetches all rows, deserialized as `T`.
     ///
     /// # Errors
     ///
-    /// As for [`fetch_all`](Self::fetch_all), and when a row is no `T`.
+    /// Returns the errors of [`fetch_all`](Self::fetch_all). Also returns an error if a row is not a `T`.
     pub async fn fetch_all_as<T: DeserializeOwned>(
         &self,
         mut options: FetchAllOptions<'_>,

@@ -1,4 +1,4 @@
-//! The shape of a dual response: what is read from what a tool returned.
+//! Parses the content of a dual response from a tool result.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use crate::{
     snapshot::DerivedBody,
 };
 
-/// What a dual response says.
+/// The content of a dual response.
 pub(super) struct Content {
     pub(super) sample: Vec<Row>,
     pub(super) uri: Option<String>,
@@ -24,8 +24,8 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Reads a tool result: its structured content, or else a text that is JSON of the same shape.
-    /// The error says what is missing.
+    /// Parses a tool result: its structured content, or a text that is JSON of the same shape. The error names the
+    /// missing part.
     pub(super) fn of_result(result: &Value) -> Result<Self, String> {
         let result = result.as_object().ok_or("a tool result is an object")?;
         if result.get("isError") == Some(&Value::Bool(true)) {
@@ -47,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Reads structured content.
+    /// Parses structured content.
     pub(super) fn of_structured(structured: &Value) -> Result<Self, String> {
         let object = structured.as_object().ok_or("`structuredContent` is not an object")?;
         let results = object.get("results").and_then(Value::as_array).ok_or("`results` is not an array")?;
@@ -76,7 +76,7 @@ impl Content {
         })
     }
 
-    /// A set of which only the URL is known.
+    /// Creates the content of a set of which only the URL is known.
     pub(super) fn at(url: &str) -> Self {
         Self {
             sample: Vec::new(),
@@ -91,14 +91,14 @@ impl Content {
         }
     }
 
-    /// The id of the set: what stands after `://` in its URI, whatever the scheme, or at the end of its URL.
+    /// Returns the ID of the set: the part after `://` in its URI, for any scheme, or the last part of its URL.
     pub(super) fn id(&self) -> Option<&str> {
         let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);
         uri.or_else(|| self.url.as_deref()?.split(['?', '#']).next()?.rsplit('/').next())
     }
 }
 
-/// A set that a query has made.
+/// The content of a derived set.
 impl From<&DerivedBody> for Content {
     fn from(derived: &DerivedBody) -> Self {
         Self {
@@ -119,8 +119,7 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
     names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
 }
 
-/// A moment, where there is one. One that cannot be read is an error: a set that seems to live for ever is
-/// worse than one that seems to be none.
+/// Parses an optional time. A time that cannot be parsed is an error. Otherwise the set would seem to never expire.
 fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTime<Utc>>, String> {
     let Some(value) = member(metadata, names) else { return Ok(None) };
     let text = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
@@ -128,7 +127,7 @@ fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTi
     Ok(Some(moment.to_utc()))
 }
 
-/// Columns, from whoever describes them. Some give only names: then anything may be in them.
+/// Parses columns. Some servers send only names, and then a column can contain any values.
 fn columns(columns: Option<&Value>) -> Result<Vec<ColumnDefinition>, String> {
     let read = |column: &Value| match column {
         Value::String(name) => Some(ColumnDefinition::new(name, ColumnType::Json)),

@@ -2,58 +2,58 @@ use std::{fmt, time::Duration};
 
 use crate::error::{BoxError, ErrorCode};
 
-/// What the client returns.
+/// The result type of the client.
 pub type Result<T, E = DualResponseClientError> = std::result::Result<T, E>;
 
-/// Why a dual response could not be read, or what is behind it not be fetched.
+/// An error of parsing a dual response, or of fetching its rows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DualResponseClientError {
-    /// What a tool returned is no dual response; the text says what is missing.
-    #[error("this is no dual response: {0}")]
+    /// The tool result is not a dual response. The text contains the missing part.
+    #[error("this is not a dual response: {0}")]
     Parse(String),
-    /// An HTTP request failed, or its answer makes no sense.
+    /// An HTTP request failed, or its answer is invalid.
     #[error(transparent)]
     Fetch(FetchError),
-    /// Nothing came for too long.
+    /// No data arrived within the time limit.
     #[error("nothing came within {limit:?}")]
     Timeout {
-        /// How long it may take.
+        /// Time limit.
         limit: Duration,
     },
-    /// There is no such result set.
+    /// The result set does not exist.
     #[error("the result set does not exist")]
     NotFound(#[source] FetchError),
-    /// The result set is no longer there.
+    /// The result set has expired.
     #[error("the result set has expired")]
     Expired(#[source] FetchError),
-    /// Its rows are still being saved, or put in order, and it was waited for them as long as may be.
+    /// The rows are still being saved, or a view is still being built. The client waited for its maximum time.
     #[error("the result set is not ready yet")]
     NotReady(#[source] FetchError),
-    /// The URL is one that is not gone to; the text says why, and what would allow it.
+    /// The client does not connect to this URL. The text contains the reason, and the option that would allow it.
     #[error("{0}")]
     UrlRefused(String),
     /// The server redirects an export to an origin that is not allowed.
     #[error("{reason}")]
     RedirectRefused {
-        /// The origin, as `https://host:port`.
+        /// Origin, as `https://host:port`.
         origin: String,
-        /// Why it is not followed, and which option would allow it.
+        /// Reason, and the option that would allow it.
         reason: String,
     },
-    /// The server's bytes are no longer those that the first part of a download came from.
-    #[error("what is there now is not what the first bytes came from; begin again")]
+    /// The server's bytes have changed since the first part of the download.
+    #[error("the file has changed since the download began; download it again")]
     Changed,
-    /// More came, or would come, than a limit allows; the text says which.
+    /// The data exceeds a limit. The text contains the limit.
     #[error("{0}")]
     TooLarge(String),
-    /// It cannot work as it is set up; the text says what to change.
+    /// The options are invalid. The text contains advice.
     #[error("{0}")]
     Config(String),
 }
 
 impl DualResponseClientError {
-    /// Which error it is, for programs.
+    /// Returns the error code for programs.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Parse(_) => ErrorCode::ParseError,
@@ -68,7 +68,7 @@ impl DualResponseClientError {
         }
     }
 
-    /// The answer of the server, where the error is one.
+    /// Returns the answer of the server, if the error is one.
     pub fn fetch_error(&self) -> Option<&FetchError> {
         match self {
             Self::Fetch(error) | Self::NotFound(error) | Self::Expired(error) | Self::NotReady(error) => {
@@ -78,40 +78,39 @@ impl DualResponseClientError {
         }
     }
 
-    /// The HTTP status of the answer, where there was one.
+    /// Returns the HTTP status of the answer, if there was one.
     pub fn status(&self) -> Option<u16> {
         self.fetch_error().and_then(|error| error.status)
     }
 
-    /// The answer came, and is not what it should be.
+    /// Creates the error for an unexpected answer.
     pub(super) fn answer(status: u16, message: impl Into<String>) -> Self {
         Self::Fetch(FetchError { status: Some(status), ..FetchError::new(message) })
     }
 
-    /// The answer broke off, or never came.
+    /// Creates the error for an answer that was interrupted, or did not arrive.
     pub(super) fn broken(message: &str, source: BoxError) -> Self {
         Self::Fetch(FetchError { source: Some(source), ..FetchError::new(message) })
     }
 }
 
-/// An HTTP request that failed.
+/// A failed HTTP request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FetchError {
-    /// The status of the answer; `None` if none came.
+    /// Status of the answer. `None` if no answer arrived.
     pub status: Option<u16>,
-    /// What went wrong, for people. Words of the server are cut to a few hundred characters, and have no
-    /// control characters.
+    /// Message for people. Text from the server is shortened to a few hundred characters, without control characters.
     pub message: String,
-    /// Which error the server calls it.
+    /// Error code from the server.
     pub code: Option<String>,
-    /// When the server wants to be asked again.
+    /// Time after which the server allows a retry.
     pub retry_after: Option<Duration>,
     source: Option<BoxError>,
 }
 
 impl FetchError {
-    /// A failure with these words and nothing else.
+    /// Creates a failure with only this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { status: None, message: message.into(), code: None, retry_after: None, source: None }
     }
@@ -132,10 +131,11 @@ impl std::error::Error for FetchError {
     }
 }
 
-/// The longest text of a server's that is repeated.
+/// Maximum length of text from the server, in characters.
 const MAX_WORDS: usize = 300;
 
-/// A server's words, fit to be shown: one line, bounded, without what would move or hide text around it.
+/// Returns text from the server in a form that is safe to show: one line, shortened, without characters that move or
+/// hide other text.
 pub(super) fn words(text: &str) -> String {
     let turns = |char: char| matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     let mut chars = text.chars().filter(|char| !char.is_control() && !turns(*char));

@@ -1,4 +1,4 @@
-//! One request and its answer, with every limit there is.
+//! One request and its answer, with all limits.
 
 use std::{error::Error, future::Future, io, time::Duration};
 
@@ -17,25 +17,25 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// How much of an answer that is an error is read.
+/// Maximum bytes of an error answer that are read.
 const MAX_ERROR: usize = 16 << 10;
 
-/// When a server is asked again that does not say when.
+/// The wait before a retry, if the server does not specify one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The longest that is waited before it is asked again.
+/// Maximum wait before a retry.
 const LATE: Duration = Duration::from_secs(10);
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson, application/json;q=0.9";
 
 impl Inner {
-    /// Sends a request and reads all of its answer within the time limit.
+    /// Sends a request, and reads its whole answer within the timeout.
     pub(super) async fn ask(&self, method: Method, body: Bytes) -> Result<Bytes> {
         self.ask_at(self.target()?, method, body).await
     }
 
-    /// The same, of an address that was decided on.
+    /// Sends a request to an admitted URL, and reads its whole answer within the timeout.
     pub(super) async fn ask_at(&self, target: &Target, method: Method, body: Bytes) -> Result<Bytes> {
         let mut patience = self.patience();
         loop {
@@ -50,7 +50,7 @@ impl Inner {
         }
     }
 
-    /// How long may be waited for what is not ready yet, from now on.
+    /// Returns how long the client can wait for data that is not ready, counted from now.
     pub(super) fn patience(&self) -> Patience {
         Patience {
             end: Instant::now() + self.setup.patience,
@@ -69,7 +69,7 @@ impl Inner {
         whole(answer, self.setup.max_body).await
     }
 
-    /// Sends a request and returns when the head of its answer is there, and is no error.
+    /// Sends a request, and returns when the headers of a successful answer arrive.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -79,7 +79,7 @@ impl Inner {
         self.send_to(self.target()?, method, accept, body).await
     }
 
-    /// The same, to an address that was decided on.
+    /// Sends a request to an admitted URL, and returns when the headers of a successful answer arrive.
     pub(super) async fn send_to(
         &self,
         target: &Target,
@@ -98,13 +98,13 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Sends a request, whatever is answered.
+    /// Sends a request, and returns any answer.
     pub(super) async fn exchange(&self, request: FetchRequest) -> Result<FetchResponse> {
         let answer = self.setup.fetch.fetch(request).await;
         answer.map_err(|error| failed("the request failed", error))
     }
 
-    /// An answer that is a success, and not that it is too early for one.
+    /// Returns the answer if it is a success. A 202 with `Retry-After` means that the data is not ready.
     pub(super) async fn accepted(&self, target: &Target, answer: FetchResponse) -> Result<FetchResponse> {
         let early = answer.status == StatusCode::ACCEPTED && answer.headers.contains_key(header::RETRY_AFTER);
         if answer.status.is_success() && !early {
@@ -113,13 +113,13 @@ impl Inner {
         Err(self.refusal(target, answer).await)
     }
 
-    /// Waits for as long as may be waited.
+    /// Applies the timeout.
     pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.setup.timeout;
         tokio::time::timeout(limit, work).await.unwrap_or(Err(DualResponseClientError::Timeout { limit }))
     }
 
-    /// What an answer that is no success means.
+    /// Returns the error for an answer that is not a success.
     async fn refusal(&self, target: &Target, answer: FetchResponse) -> DualResponseClientError {
         let status = answer.status;
         let header = |name| answer.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -158,16 +158,16 @@ impl Inner {
     }
 }
 
-/// How long may be waited for what is not ready yet.
+/// The remaining time to wait for data that is not ready.
 pub(super) struct Patience {
     end: Instant,
     observer: Option<WaitObserver>,
-    /// Whether the observer was told that a wait began.
+    /// Whether the observer was called at the start of a wait.
     observed: bool,
 }
 
 impl Patience {
-    /// Waits, if all that is wrong is that it is too early and there is time; otherwise it is an error after all.
+    /// Waits, if the error is that the data is not ready and there is time left. Otherwise returns the error.
     pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
         let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
         let wait = said.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER / 10, LATE);
@@ -191,7 +191,7 @@ impl Drop for Patience {
     }
 }
 
-/// Refuses an answer that nobody can read: we asked for none that is compressed.
+/// Rejects a compressed answer. The client does not request compression.
 pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     let coding = answer.headers.get(header::CONTENT_ENCODING);
     if coding.is_some_and(|coding| coding != "identity") {
@@ -201,27 +201,27 @@ pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     Ok(answer)
 }
 
-/// What a server says about an error, as far as it does.
+/// The error body of a server, as far as it is present.
 #[derive(Default, Deserialize)]
 struct Said {
     message: Option<String>,
     code: Option<String>,
-    /// Which rule a rejected query broke.
+    /// Rule that a rejected query violates.
     rule: Option<String>,
 }
 
-/// The media type of an answer without its parameters; empty if there is none.
+/// Returns the media type of an answer without its parameters, or an empty text.
 pub(super) fn content_type(answer: &FetchResponse) -> String {
     let value = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// How long an answer says that it is.
+/// Returns the announced length of an answer.
 pub(super) fn length(answer: &FetchResponse) -> Option<u64> {
     answer.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads a body, but not past `limit`, and not less than was announced.
+/// Reads a body up to `limit`, and checks that it has the announced length.
 async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
     let large = || DualResponseClientError::TooLarge(format!("the answer is longer than {limit} bytes"));
     let length = length(&answer).map(|length| usize::try_from(length).unwrap_or(usize::MAX));
@@ -240,10 +240,10 @@ async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
     Ok(body.into())
 }
 
-/// Whether as much came as was announced.
+/// Checks that the announced number of bytes arrived.
 pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) -> Result<()> {
     match announced {
-        // An answer without content may say how long it would be.
+        // An answer without content can announce the length that it would have.
         Some(announced) if announced != came && status != StatusCode::NO_CONTENT => {
             let message = format!("the answer broke off after {came} of {announced} bytes");
             Err(DualResponseClientError::answer(status.as_u16(), message))
@@ -252,7 +252,7 @@ pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) ->
     }
 }
 
-/// What a failure of [`Fetch`](super::Fetch) means.
+/// Converts an error of [`Fetch`](super::Fetch).
 pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError {
     let mut source: Option<&(dyn Error + 'static)> = Some(&*error);
     while let Some(cause) = source {
@@ -268,8 +268,8 @@ pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError 
     DualResponseClientError::broken(message, error)
 }
 
-/// Where the next page goes on by key: the cursor in `Link: <…?cursor=…>; rel="next"`. Only that is taken; the URL is not
-/// gone to.
+/// Returns the cursor of the next page from `Link: <…?cursor=…>; rel="next"`. The client uses only the cursor, and does
+/// not follow the URL.
 pub(super) fn cursor(answer: &FetchResponse) -> Option<String> {
     let links = answer.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
     let next = links.flat_map(|links| links.split(',')).find(|link| link.contains("rel=\"next\""))?;

@@ -22,33 +22,34 @@ use crate::{
     snapshot::{ExportFormat, Filter},
 };
 
-/// How often in a row a connection may break before nothing came of it.
+/// Maximum number of consecutive connection failures without new data.
 const TRIES: u32 = 6;
 
-/// The longest that a server can have us wait before it is tried again.
+/// Maximum pause that a server can request before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What a whole set is fetched as.
+/// The options of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct ExportOptions {
-    /// By which columns it is sorted.
+    /// Sort columns.
     pub sort: Vec<Sort>,
-    /// What must all be true of a row.
+    /// Filters. A row must match all of them.
     pub filter: Vec<Filter>,
-    /// Which columns; all, if there are none.
+    /// Columns. Empty: all columns.
     pub columns: Vec<String>,
-    /// Whether cells of CSV that a spreadsheet would run are made harmless. Default: yes.
+    /// Whether CSV cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     pub csv_safe: bool,
-    /// How many bytes are there already, and the [`tag`](Download::tag) they came with.
+    /// Number of bytes that the caller already has, and their [`tag`](Download::tag).
     pub resume: Option<(u64, String)>,
-    /// Whether a resumed download begins again if the server's bytes have changed. Default: no, that is an error.
+    /// Whether a resumed download starts again if the server's bytes have changed. Default: `false`, and this is an
+    /// error.
     pub restart: bool,
 }
 
 impl ExportOptions {
-    /// All of it, as it is.
+    /// Creates options for the whole set.
     pub fn new() -> Self {
         Self {
             sort: Vec::new(),
@@ -60,37 +61,37 @@ impl ExportOptions {
         }
     }
 
-    /// Sorted like this.
+    /// Sets the sort columns. Default: none.
     pub fn with_sort(mut self, sort: impl IntoIterator<Item = Sort>) -> Self {
         self.sort = sort.into_iter().collect();
         self
     }
 
-    /// Only rows of which all these are true.
+    /// Sets the filters. A row must match all of them. Default: none.
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Only these columns.
+    /// Sets the columns. Default: all.
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Whether cells of CSV that a spreadsheet would run are made harmless.
+    /// Sets whether CSV cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     pub fn with_csv_safe(mut self, csv_safe: bool) -> Self {
         self.csv_safe = csv_safe;
         self
     }
 
-    /// Goes on after so many bytes, which came with this [`tag`](Download::tag).
+    /// Resumes a download after this many bytes, which had this [`tag`](Download::tag).
     pub fn resuming(mut self, bytes: u64, tag: impl Into<String>) -> Self {
         self.resume = Some((bytes, tag.into()));
         self
     }
 
-    /// Begins a resumed download again if the server's bytes have changed: [`Download::start`] is then 0.
+    /// Starts a resumed download again if the server's bytes have changed. [`Download::start`] is then 0.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
         self
@@ -103,9 +104,9 @@ impl Default for ExportOptions {
     }
 }
 
-/// A set's bytes on their way: a stream. It ends after an error; as long as there is none, they are all there.
+/// A stream of a set's bytes. It ends after an error. If there is no error, it is complete.
 ///
-/// A connection that breaks is made again, and gone on with where it broke.
+/// If the connection breaks, the client connects again and continues at the same position.
 #[must_use = "a download does nothing unless it is polled"]
 pub struct Download {
     total: Option<u64>,
@@ -116,22 +117,22 @@ pub struct Download {
 }
 
 impl Download {
-    /// How many bytes the whole is, where the server says.
+    /// Returns the size of the whole in bytes, if the server reports it.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Where the first byte that comes stands in the whole.
+    /// Returns the position of the first byte of this stream in the whole.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// What the bytes can be gone on with later: [`ExportOptions::resuming`].
+    /// Returns the tag with which the download can be resumed later: [`ExportOptions::resuming`].
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Why rows are missing at the end, if they are: `row_limit`, `byte_limit`.
+    /// Returns the reason for missing rows at the end, if rows are missing: `row_limit`, `byte_limit`.
     pub fn truncated(&self) -> Option<&str> {
         self.truncated.as_deref()
     }
@@ -156,12 +157,12 @@ impl Stream for Download {
 }
 
 impl ParsedDualResponse {
-    /// Fetches the whole set in a format, and returns when the first answer is there. Where the server sends us on to
-    /// an object store, that is gone to if its origin is one that may be, and without credentials.
+    /// Fetches the whole set in a format, and returns when the first answer arrives. If the server redirects to an
+    /// object store with an allowed origin, the client follows without credentials.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), and when the server does not write this format.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the server does not support the format.
     pub async fn export(&self, format: ExportFormat, options: &ExportOptions) -> Result<Download> {
         let inner = &self.inner;
         let mut target = inner.below(&["export"])?;
@@ -185,7 +186,7 @@ impl ParsedDualResponse {
             }
             connected => connected?,
         };
-        // Only the first answer can begin again: later, bytes were handed on.
+        // Only the first answer can restart the download, because later the caller already has bytes.
         flow.restart = false;
         let (total, start, tag) = (flow.total, flow.at, flow.tag.clone());
         let body =
@@ -225,20 +226,20 @@ fn write_query(target: &mut Target, format: ExportFormat, options: &ExportOption
     Ok(())
 }
 
-/// A download under way.
+/// A download in progress.
 struct Flow {
     inner: Arc<Inner>,
     target: Target,
-    /// How many bytes were handed on, with those that were there before.
+    /// Number of bytes that the caller has, including those from before a resume.
     at: u64,
     tag: Option<String>,
     total: Option<u64>,
     body: Option<(FetchBody, bool)>,
-    /// How many bytes of the body were handed on already: the server sends the whole again.
+    /// Number of bytes at the start of the body that the caller already has, if the server sends the whole again.
     skip: u64,
-    /// How often in a row the connection broke.
+    /// Number of consecutive connection failures.
     broken: u32,
-    /// Whether to begin again if the bytes have changed.
+    /// Whether to start again if the bytes have changed.
     restart: bool,
 }
 
@@ -248,7 +249,7 @@ impl Flow {
             let Some((body, framed)) = &mut self.body else {
                 match self.connect().await {
                     Ok(_) => {}
-                    // A server that restarts, or has too much to do, is one more break.
+                    // A server that restarts or is overloaded counts as a connection failure.
                     Err(error) if passes(&error) => self.pause(error).await?,
                     Err(error) => return Err(error),
                 }
@@ -288,10 +289,10 @@ impl Flow {
         }
     }
 
-    /// Waits until it may be tried again, if it may.
+    /// Waits before the next attempt. Returns the error if there must not be one.
     async fn pause(&mut self, error: DualResponseClientError) -> Result<()> {
         self.broken += 1;
-        // Without a validator nobody knows whether what comes next goes on with what came before.
+        // Without a validator, it is unknown whether the next bytes continue the previous ones.
         if self.broken >= TRIES || (self.tag.is_none() && self.at > 0) {
             return Err(error);
         }
@@ -301,7 +302,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Asks for what is still to come, and says whether rows are missing at its end.
+    /// Requests the remaining bytes. Returns the reason if rows are missing at the end.
     async fn connect(&mut self) -> Result<Option<String>> {
         let inner = Arc::clone(&self.inner);
         let range = self.range()?;
@@ -318,13 +319,13 @@ impl Flow {
         };
         let truncated = text("antiphon-truncated");
         let tag = text("etag").filter(|tag| !tag.starts_with("W/"));
-        // That there is nothing more may be said without a validator: how long the whole is says it too.
+        // A 416 answer can omit the validator, because the total length is sufficient.
         let ended = answer.status == StatusCode::RANGE_NOT_SATISFIABLE;
         if self.at > 0 && tag != self.tag && !(ended && tag.is_none()) {
             if !self.restart || answer.status != StatusCode::OK {
                 return Err(DualResponseClientError::Changed);
             }
-            // The answer is all of the new bytes.
+            // The answer contains all of the new bytes.
             self.at = 0;
         }
         match answer.status {
@@ -342,7 +343,7 @@ impl Flow {
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let total: Option<u64> =
                     text("content-range").and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
-                // Of the same bytes there are no more than we have, whoever does not know how many that is.
+                // With the same validator there are no further bytes, even if the server does not report the total.
                 if total.map_or(tag.is_none(), |total| total != self.at) {
                     return Err(DualResponseClientError::Changed);
                 }
@@ -366,7 +367,7 @@ impl Flow {
         let (true, Some(tag)) = (self.at > 0, &self.tag) else { return Ok(headers) };
         let value = |text: String| {
             HeaderValue::try_from(text)
-                .map_err(|_| DualResponseClientError::Config("the tag is none".to_owned()))
+                .map_err(|_| DualResponseClientError::Config("the entity tag is not valid".to_owned()))
         };
         headers.insert(header::RANGE, value(format!("bytes={}-", self.at))?);
         headers.insert(header::IF_RANGE, value(tag.clone())?);
@@ -375,7 +376,7 @@ impl Flow {
 }
 
 impl Inner {
-    /// Asks for bytes. An address of the storage may end on its way to us: then there is another, once.
+    /// Requests bytes. If the signed URL of the storage expired meanwhile, requests a new one, once.
     async fn begin(&self, target: &Target, range: HeaderMap) -> Result<FetchResponse> {
         let (mut answer, redirected) = self.follow(target, range.clone()).await?;
         if redirected && answer.status == StatusCode::FORBIDDEN {
@@ -390,7 +391,7 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Asks, and follows one redirect to where it may be followed. Says whether there was one.
+    /// Sends the request, and follows one redirect to an allowed origin. Returns whether there was one.
     async fn follow(&self, target: &Target, range: HeaderMap) -> Result<(FetchResponse, bool)> {
         let mut request = FetchRequest::new(Method::GET, target.url.clone(), target.reach);
         request.headers = self.setup.headers(&target.url);
@@ -404,7 +405,7 @@ impl Inner {
             let refused =
                 |reason| DualResponseClientError::RedirectRefused { origin: origin.clone(), reason };
             let storage = self.setup.policy.admit_redirect(url).map_err(refused)?;
-            // The address is the credential there: ours are none of its business.
+            // The URL is the credential there, so the headers of the application are not sent.
             let mut request = FetchRequest::new(Method::GET, storage.url, storage.reach);
             request.headers = range;
             return match self.exchange(request).await {
@@ -416,14 +417,14 @@ impl Inner {
     }
 }
 
-/// Where a part begins, and how long the whole is: `bytes 5-9/10`.
+/// Returns the start of a part, and the size of the whole: `bytes 5-9/10`.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;
     Some((start.parse().ok()?, total.parse().ok()))
 }
 
-/// Whether it may be another story in a moment: no answer came, or one that says so.
+/// Returns whether a retry can succeed: there was no answer, or its status is temporary.
 fn passes(error: &DualResponseClientError) -> bool {
     match error {
         DualResponseClientError::Timeout { .. } => true,

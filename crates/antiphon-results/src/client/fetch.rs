@@ -9,51 +9,52 @@ use url::Url;
 use super::guard::AddressScope;
 use crate::error::BoxError;
 
-/// Sends HTTP requests.
+/// A client for HTTP requests.
 ///
-/// [`HttpFetch`](super::HttpFetch) is the one that is used if nobody gives another.
+/// The default is [`HttpFetch`](super::HttpFetch).
 ///
 /// # Contract
 ///
-/// - A request goes to [`FetchRequest::url`] and nowhere else: redirects are answers, not followed.
-/// - It is sent once, with the headers it has and none of anybody else's, cookies among them.
-/// - Every address that is connected to passes [`AddressScope::check`] of [`FetchRequest::reach`], after it was
-///   resolved and without resolving again. The URL was checked as far as it can be without resolving.
-/// - A body that breaks off ends with an error.
-/// - Bodies are passed on as they come, not decompressed, and not read ahead of whoever reads them.
+/// - A request goes only to [`FetchRequest::url`]. Redirects are answers, and are not followed.
+/// - It is sent once, with its own headers only. This excludes cookies.
+/// - Every address passes [`AddressScope::check`] of [`FetchRequest::reach`] before the connection. The check comes
+///   after the name is resolved, and the name is not resolved again. The URL was already checked as far as this is
+///   possible without resolving names.
+/// - If a body is interrupted, it ends with an error.
+/// - Bodies are not decompressed, and are not read ahead of their reader.
 ///
-/// An error that has an [`AddressRefused`](super::AddressRefused) among its sources is reported as
-/// `URL_REFUSED`, any other as `FETCH_ERROR`.
+/// If an error has an [`AddressRefused`](super::AddressRefused) among its sources, the client reports `URL_REFUSED`,
+/// otherwise `FETCH_ERROR`.
 #[async_trait]
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
-    /// Sends a request and returns when the head of its answer is there.
+    /// Sends a request, and returns when the headers of the answer arrive.
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, BoxError>;
 }
 
-/// A request.
+/// An HTTP request.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FetchRequest {
-    /// Its method.
+    /// Method.
     pub method: Method,
-    /// Where it goes.
+    /// URL.
     pub url: Url,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// Its body; empty if it has none.
+    /// Body. Empty if there is none.
     pub body: Bytes,
-    /// Which addresses it may go to.
+    /// Addresses to which the request can connect.
     pub reach: AddressScope,
 }
 
 impl FetchRequest {
-    /// A request without headers and body.
+    /// Creates a request without headers and body.
     pub fn new(method: Method, url: Url, reach: AddressScope) -> Self {
         Self { method, url, headers: HeaderMap::new(), body: Bytes::new(), reach }
     }
 }
 
-/// Says where the request goes, not what it carries: headers and queries hold credentials.
+/// Omits header values and the query of the URL, because they can contain credentials.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchRequest")
@@ -66,25 +67,25 @@ impl fmt::Debug for FetchRequest {
     }
 }
 
-/// The body of an answer, in the pieces it comes in.
+/// The body of an answer, in pieces.
 pub type FetchBody = Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>;
 
-/// An answer, whose body is still to come.
+/// An answer whose body has not been read.
 #[non_exhaustive]
 pub struct FetchResponse {
-    /// Its status.
+    /// Status.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// Its body.
+    /// Body.
     pub body: FetchBody,
-    /// Whether the end of the body can be told from a connection that was lost. HTTP/1.1 with neither a
-    /// length nor chunks is the case where it cannot. Default: it can.
+    /// Whether the end of the body differs from a lost connection. This is false for HTTP/1.1 without a length and
+    /// without chunks. Default: `true`.
     pub framed: bool,
 }
 
 impl FetchResponse {
-    /// An answer.
+    /// Creates an answer.
     pub fn new(status: StatusCode, headers: HeaderMap, body: FetchBody) -> Self {
         Self { status, headers, body, framed: true }
     }

@@ -17,14 +17,14 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// How long a connection may take to be made, within the time limit of its request.
+/// Timeout of a connection attempt, within the timeout of its request.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
-/// Fetches with `reqwest` and rustls.
+/// An HTTP client with `reqwest` and rustls.
 ///
-/// It keeps the contract of [`Fetch`] by going without what HTTP clients do for convenience: redirects,
-/// cookies, proxies from the environment, decompression. Names are looked up once for a connection, all
-/// their addresses are checked, and exactly those are connected to.
+/// To fulfil the contract of [`Fetch`], it has no redirects, no cookies, no proxies from the environment and no
+/// decompression. Names are resolved once for each connection, and all their addresses are checked. It connects only to
+/// these addresses.
 ///
 /// Clones share connections.
 #[derive(Clone)]
@@ -34,17 +34,17 @@ pub struct HttpFetch {
     clients: Arc<Mutex<HashMap<Line, Client>>>,
 }
 
-/// Requests that may share connections. A connection that was made where more is allowed must not serve where
-/// less is, so each reach has connections of its own.
+/// The key for requests that can share connections. Each address scope has its own connections, because a connection
+/// from a wide scope must not serve a narrow one.
 type Line = (AddressScope, bool);
 
 impl HttpFetch {
-    /// Trusts whom the system trusts, and asks it for addresses.
+    /// Uses the system's root certificates and DNS resolver.
     pub fn new() -> Self {
         Self { resolver: Arc::new(SystemResolver), roots: Vec::new(), clients: Arc::default() }
     }
 
-    /// Asks `resolver` for addresses. What it answers is checked like any other.
+    /// Sets the resolver. Its results are checked as well. Default: the system's resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
@@ -52,19 +52,19 @@ impl HttpFetch {
         self
     }
 
-    /// Trusts these certificates too, besides those the system trusts. They are PEM, one after another.
+    /// Adds root certificates in PEM format to those of the system. Default: none.
     ///
     /// # Errors
     ///
-    /// When it is no PEM.
+    /// Returns an error if the certificates are not PEM.
     pub fn with_root_certificates(mut self, pem: &[u8]) -> Result<Self, BoxError> {
         self.roots.extend(Certificate::from_pem_bundle(pem)?);
         self.clients = Arc::default();
         Ok(self)
     }
 
-    /// The client for requests of this kind, which is made when the first of them comes: reading the
-    /// certificates of the system takes a while, and plain HTTP has no use for them.
+    /// Returns the client for this kind of requests. It is created at the first request, because reading the system's
+    /// certificates takes time, and plain HTTP does not need them.
     fn client(&self, line: Line) -> Result<Client, BoxError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&line) {
@@ -110,7 +110,7 @@ impl fmt::Debug for HttpFetch {
 #[async_trait]
 impl Fetch for HttpFetch {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, BoxError> {
-        // A host that is an address is connected to without a resolver, so it is looked at here.
+        // If the host is an address, the connection does not use the resolver, so the address is checked here.
         request.reach.check_host(&request.url)?;
         let client = self.client((request.reach, request.url.scheme() == "https"))?;
         let mut sending = client.request(request.method, request.url).headers(request.headers);
@@ -127,7 +127,7 @@ impl Fetch for HttpFetch {
     }
 }
 
-/// Looks names up for `reqwest`, and lets through what may be reached.
+/// A resolver for `reqwest` that returns only allowed addresses.
 struct Guarded {
     resolver: Arc<dyn Resolve>,
     reach: AddressScope,
@@ -138,7 +138,7 @@ impl reqwest::dns::Resolve for Guarded {
         let (resolver, reach) = (Arc::clone(&self.resolver), self.reach);
         Box::pin(async move {
             let addresses = checked(resolver, reach, name.as_str()).await?;
-            // Port 0 stands for the port of the URL.
+            // Port 0 means the port of the URL.
             let addresses = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as reqwest::dns::Addrs)
         })

@@ -1,4 +1,4 @@
-//! Rows from a body of JSON lines, as it comes.
+//! Rows from a body of JSON lines, while it arrives.
 
 use std::{io::BufRead, mem, str};
 
@@ -14,19 +14,19 @@ use super::{
 };
 use crate::{error::BoxError, rows::Rows};
 
-/// The longest line.
+/// Maximum length of a line in bytes.
 const MAX_LINE: usize = 16 << 20;
 
-/// Cuts a body into rows, without looking into them: whoever wants the rows reads them, where they are wanted. A
-/// row is taken from the piece that came; only one that two pieces share is put together first.
+/// A reader that splits a body into rows without parsing them. Rows are taken directly from the received piece. Only a
+/// row that spans two pieces is joined first.
 pub(super) struct Lines {
     body: FetchBody,
     status: StatusCode,
     announced: Option<u64>,
     came: u64,
-    /// What came and was not read yet.
+    /// Received bytes that were not read yet.
     piece: Bytes,
-    /// The beginning of a row whose end did not come yet.
+    /// Start of a row whose end has not arrived.
     begun: Vec<u8>,
     ended: bool,
 }
@@ -48,7 +48,8 @@ impl Lines {
         })
     }
 
-    /// Up to `size` rows; fewer at the end, or where they have as many bytes as a page may. Reads no further than it must.
+    /// Returns up to `size` rows. There are fewer at the end, or if they reach the maximum size of a page. Reads no
+    /// further than necessary.
     pub(super) async fn batch(&mut self, inner: &Inner, size: usize) -> Result<Rows> {
         let mut rows = Rows::new();
         loop {
@@ -66,7 +67,7 @@ impl Lines {
         }
     }
 
-    /// Reads rows from what came, until it is used up or there are `size`.
+    /// Reads rows from the received bytes, until there are no more or `size` is reached.
     fn cut(&mut self, rows: &mut Rows, size: usize, bytes: usize) -> Result<()> {
         while rows.len() < size && rows.bytes() < bytes && !self.piece.is_empty() {
             let mut rest = &self.piece[..];
@@ -89,7 +90,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The body has ended: the last line need not have a line break, but all must be there that was announced.
+    /// Handles the end of the body. The last line needs no line break, but all announced bytes must have arrived.
     fn end(&mut self, rows: &mut Rows) -> Result<()> {
         self.ended = true;
         complete(self.status, self.announced, self.came)?;
@@ -105,7 +106,7 @@ fn push(rows: &mut Rows, line: &[u8]) -> Result<()> {
     rows.push_json(line).map_err(|error| wrong(error.into()))
 }
 
-/// A row that is none.
+/// Creates the error for an invalid row.
 pub(super) fn wrong(error: BoxError) -> DualResponseClientError {
     DualResponseClientError::broken("the answer is not what was asked for", error)
 }

@@ -1,4 +1,4 @@
-//! From a dual response to the URL of its rows.
+//! Finds the URL of a dual response's rows.
 
 use url::Url;
 
@@ -8,19 +8,19 @@ use super::{
     setup::Setup,
 };
 
-/// The longest id that is put into a URL.
+/// Maximum length of an ID in a URL.
 const MAX_ID: usize = 256;
 
-/// Why there is no URL.
+/// The reason why there is no URL.
 #[derive(Clone, Debug)]
 pub(super) enum Unreachable {
-    /// There is one, and it is not gone to.
+    /// There is a URL, but it is not allowed.
     Refused(String),
-    /// Nobody says where the set is.
+    /// The location of the set is unknown.
     Unknown,
 }
 
-/// Where the rows are: what the application says, then what the response says, then what is known besides.
+/// Returns the URL of the rows. The application's base URL comes first, then the response, then the fallback.
 pub(super) fn locate(setup: &Setup, content: &Content) -> Result<Target, Unreachable> {
     let policy = &setup.policy;
     if let Some(base) = &setup.base {
@@ -37,10 +37,10 @@ pub(super) fn locate(setup: &Setup, content: &Content) -> Result<Target, Unreach
     below(policy, base, content).map_err(Unreachable::Refused)
 }
 
-/// The URL of a set below `base`.
+/// Returns the URL of a set below `base`.
 fn below(policy: &Policy, mut base: Url, content: &Content) -> Result<Target, String> {
     let id = content.id().unwrap_or_default();
-    // What is not in here means something in a URL, to us or to whoever decodes it a second time.
+    // All other characters have a meaning in URLs, for this client or for a server that decodes twice.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:=".contains(&byte);
     let dots = id.bytes().all(|byte| byte == b'.');
     if dots || id.len() > MAX_ID || !id.bytes().all(plain) {

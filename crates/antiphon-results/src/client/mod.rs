@@ -1,9 +1,8 @@
-//! Reads dual responses and fetches what is behind them.
+//! Reads dual responses and fetches their rows.
 //!
-//! A [`DualResponseClient`] takes what a tool returned. If it is a dual response, there is a
-//! [`ParsedDualResponse`]: the preview is in it, and all rows can be [fetched](ParsedDualResponse::fetch),
-//! page by page, [at once](ParsedDualResponse::fetch_all) or as a
-//! [stream](ParsedDualResponse::fetch_stream).
+//! A [`DualResponseClient`] parses tool results. If a tool result is a dual response, you get a [`ParsedDualResponse`]
+//! with the preview. You can [fetch](ParsedDualResponse::fetch) its rows page by page, [all at
+//! once](ParsedDualResponse::fetch_all), or as a [stream](ParsedDualResponse::fetch_stream).
 //!
 //! ```no_run
 //! use antiphon_results::client::{DualResponseClient, DualResponseClientOptions, FetchAllOptions};
@@ -21,11 +20,11 @@
 //! # }
 //! ```
 //!
-//! # Servers are not trusted
+//! # Security
 //!
-//! A dual response holds a URL that its server chose, and the client is where that server wants to get: inside
-//! a network, with credentials. So the client goes only where the application said it may, and
-//! [`DualResponseClientOptions`] says how that is said. What comes back is bounded: time, bytes, lines, rows.
+//! A dual response contains a URL that its server chose. A malicious server can use it to reach your internal network
+//! or your credentials. So the client sends requests only to origins that the application allows.
+//! [`DualResponseClientOptions`] describes how to allow them. Answers have limits for time, bytes, lines and rows.
 
 mod all;
 mod content;
@@ -64,41 +63,42 @@ pub use self::{
 };
 use self::{content::Content, setup::Setup};
 
-/// Reads dual responses.
+/// A client that reads dual responses.
 ///
-/// Cloning is cheap, and clones share connections.
+/// Clones are cheap and share connections.
 #[derive(Clone)]
 pub struct DualResponseClient {
     setup: Arc<Setup>,
 }
 
 impl DualResponseClient {
-    /// A client that works as `options` say.
+    /// Creates a client with these options.
     ///
     /// # Errors
     ///
-    /// When they contradict themselves: a base URL that is none, a header that cannot be sent.
+    /// Returns an error if an option is invalid: for example a base URL that cannot be parsed, or a header that cannot
+    /// be sent.
     pub fn new(options: DualResponseClientOptions) -> Result<Self> {
         Ok(Self { setup: Arc::new(Setup::new(options)?) })
     }
 
-    /// Reads a tool result: its `structuredContent`, or else a text in it that is JSON of the same shape.
-    /// `None` if it is no dual response.
+    /// Parses a tool result: its `structuredContent`, or a text that is JSON of the same shape. Returns `None` if it is
+    /// not a dual response.
     pub fn parse(&self, tool_result: &Value) -> Option<ParsedDualResponse> {
         self.parse_strict(tool_result).ok()
     }
 
-    /// Reads a tool result that must be a dual response.
+    /// Parses a tool result that must be a dual response.
     ///
     /// # Errors
     ///
-    /// When it is none: the error says what is missing.
+    /// Returns [`Parse`](DualResponseClientError::Parse) with the missing part if it is not a dual response.
     pub fn parse_strict(&self, tool_result: &Value) -> Result<ParsedDualResponse> {
         let content = Content::of_result(tool_result).map_err(DualResponseClientError::Parse)?;
         Ok(ParsedDualResponse::new(Arc::clone(&self.setup), content))
     }
 
-    /// The result set at a URL, without the tool result that it came in. Preview and columns are empty.
+    /// Returns the result set at a URL, without its tool result. Preview and columns are empty.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl DualResponseClient {
         Ok(parsed)
     }
 
-    /// Reads the `structuredContent` of a tool result. `None` if it is no dual response.
+    /// Parses the `structuredContent` of a tool result. Returns `None` if it is not a dual response.
     pub fn parse_structured(&self, structured_content: &Value) -> Option<ParsedDualResponse> {
         let content = Content::of_structured(structured_content).ok()?;
         Some(ParsedDualResponse::new(Arc::clone(&self.setup), content))

@@ -6,30 +6,30 @@ use url::Url;
 
 use super::{fetch::Fetch, guard::Resolve, http::HttpFetch};
 
-/// How long an answer may take if nobody says.
+/// The default timeout of an answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it is waited for what is not ready if nobody says.
+/// The default maximum wait for data that is not ready.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2 * 60);
-/// How many bytes a page may have if nobody says.
+/// The default maximum bytes of a page.
 pub(super) const MAX_BODY: usize = 64 << 20;
 
 pub(super) type Clock = Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>;
 pub(super) type WaitObserver = Arc<dyn Fn(bool) + Send + Sync>;
 pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 
-/// How a [`DualResponseClient`](super::DualResponseClient) works, and where it may go.
+/// The options of a [`DualResponseClient`](super::DualResponseClient), and the origins to which it can connect.
 ///
-/// # Where it may go
+/// # Allowed origins
 ///
-/// A dual response has a URL that its server chose. It is followed if its origin is
+/// A dual response contains a URL that its server chose. The client uses it only if its origin is one of these:
 ///
-/// - that of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url)
-///   or [`allow_origin`](Self::allow_origin): these may be `http`, and in private networks;
-/// - that of [`with_endpoint_origin`](Self::with_endpoint_origin): only with `https`, and only if all its
-///   addresses are on the public internet;
-/// - this machine, after [`allow_loopback`](Self::allow_loopback).
+/// - The origin of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url) or
+///   [`allow_origin`](Self::allow_origin). These can be `http`, and in private networks.
+/// - The origin of [`with_endpoint_origin`](Self::with_endpoint_origin). It must be `https`, and all its addresses must
+///   be on the public internet.
+/// - This machine, after [`allow_loopback`](Self::allow_loopback).
 ///
-/// With none of them nothing is fetched, and the error says which option to set:
+/// Without any of these, the client fetches nothing. The error contains the option to set:
 ///
 /// ```
 /// use antiphon_results::client::{DualResponseClient, DualResponseClientOptions};
@@ -40,8 +40,9 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 /// # }
 /// ```
 ///
-/// Redirects are not followed, but for one from an export to a file that is at
-/// one of these too; it is sent no headers. Proxies in the environment are not used.
+/// The client does not follow redirects, with one exception. The server can redirect an export to a file at one of
+/// these origins, or after [`allow_public_redirects`](Self::allow_public_redirects) at any public `https` URL. The
+/// client sends no headers of the application there. It does not use proxies from the environment.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct DualResponseClientOptions {
@@ -62,59 +63,59 @@ pub struct DualResponseClientOptions {
 }
 
 impl DualResponseClientOptions {
-    /// Nothing set.
+    /// Creates options without any setting.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where result sets are, whatever their responses say: only the id is taken from them.
+    /// Sets the base URL of result sets. The client takes only the ID from responses. Default: none.
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Where result sets are if their responses do not say.
+    /// Sets the base URL for responses that contain no URL. Default: none.
     pub fn with_fallback_base_url(mut self, url: impl Into<String>) -> Self {
         self.fallback_base_url = Some(url.into());
         self
     }
 
-    /// The MCP endpoint the responses come from, or its origin. Its result sets may be behind the same origin.
+    /// Sets the MCP endpoint of the responses, or its origin. The result sets can have the same origin. Default: none.
     pub fn with_endpoint_origin(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// An origin that may be gone to, as `https://host:port`. It may be `http`, and in a private network.
+    /// Allows an origin, as `https://host:port`. It can be `http`, and in a private network.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Whatever port of this machine may be gone to, with `http` as well: for development.
+    /// Allows all ports of this machine, also with `http`. Use it for development.
     pub fn allow_loopback(mut self) -> Self {
         self.loopback = true;
         self
     }
 
-    /// Lets the server redirect an export to any `https` address on the public internet, such as an object store. The
-    /// redirected request carries no headers of the application.
+    /// Allows the server to redirect an export to any `https` URL on the public internet, such as an object store. The
+    /// redirected request contains no headers of the application.
     pub fn allow_public_redirects(mut self) -> Self {
         self.public_redirects = true;
         self
     }
 
-    /// A header for every request.
+    /// Adds a header to every request.
     ///
-    /// Headers are sent to one origin: that of the base URL; without one, that of the MCP endpoint; without
-    /// either, that of the fallback base URL or the one listed. Other origins that may be gone to get none.
+    /// Headers are sent to one origin only. It is the first of these that is set: the base URL, the MCP endpoint, the
+    /// fallback base URL, or the single allowed origin. Other allowed origins get no headers.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Headers that are made anew for every request: tokens that are renewed. They are sent where those of
-    /// [`with_header`](Self::with_header) are, and replace them.
+    /// Sets a function that returns headers for each request, for example renewed tokens. They go to the same origin as
+    /// those of [`with_header`](Self::with_header), and replace headers with the same name. Default: none.
     pub fn with_header_provider(
         mut self,
         provider: impl Fn(&Url) -> HeaderMap + Send + Sync + 'static,
@@ -123,56 +124,58 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Whether headers are sent, and nobody has said with a base URL where to. They then go to whichever endpoint the
-    /// client is made for.
+    /// Returns whether headers are set without a base URL. The client then sends them to the endpoint for which it is
+    /// created.
     pub fn has_headers_for_any_endpoint(&self) -> bool {
         (!self.headers.is_empty() || self.provider.is_some()) && self.base_url.is_none()
     }
 
-    /// How long an answer may take, with its body; of a stream, how long nothing may come. Default: 30 s.
+    /// Sets the timeout of an answer, including its body. For a stream, this is the maximum time without data. Default:
+    /// 30 s.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long it is waited, in all, for rows that are still being saved or put in order. Default: 2 minutes.
+    /// Sets the maximum total wait for rows that are still being saved, or for a view that is still being built.
+    /// Default: 2 minutes.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Calls `observer` with `true` when the client begins to wait for rows that are not ready, and with `false` when
-    /// that wait is over.
+    /// Calls `observer` with `true` when the client starts to wait for rows that are not ready, and with `false` when
+    /// the wait ends. Default: none.
     pub fn with_wait_observer(mut self, observer: impl Fn(bool) + Send + Sync + 'static) -> Self {
         self.wait_observer = Some(Arc::new(observer));
         self
     }
 
-    /// How many bytes a page may have. Default: 64 MiB.
+    /// Sets the maximum bytes of a page. Default: 64 MiB.
     pub fn with_max_body(mut self, bytes: usize) -> Self {
         self.max_body = Some(bytes);
         self
     }
 
-    /// Sends requests otherwise than with [`HttpFetch`].
+    /// Sets the HTTP client. Default: an [`HttpFetch`].
     pub fn with_fetch(mut self, fetch: impl Fetch) -> Self {
         self.fetch = Some(Arc::new(fetch));
         self
     }
 
-    /// Sends requests with an [`HttpFetch`] that asks `resolver` for addresses. What it answers is checked.
+    /// Uses an [`HttpFetch`] with this resolver. Its results are checked.
     pub fn with_resolver(self, resolver: impl Resolve) -> Self {
         self.with_fetch(HttpFetch::new().with_resolver(resolver))
     }
 
-    /// What time it is. Default: the system's.
+    /// Sets the clock. Default: the system clock.
     pub fn with_clock(mut self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 }
 
-/// Without the values of headers.
+/// Omits the values of headers.
 impl fmt::Debug for DualResponseClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DualResponseClientOptions")
@@ -191,7 +194,7 @@ impl fmt::Debug for DualResponseClientOptions {
     }
 }
 
-/// The URL without what may be a credential.
+/// Returns the URL without parts that can be credentials.
 fn quiet(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "…".to_owned(), |url| url.origin().ascii_serialization() + url.path())
 }

@@ -13,40 +13,40 @@ use crate::{
     rows::Row,
 };
 
-/// Which rows are fetched.
+/// The options of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct FetchOptions {
-    /// Where they begin. Default: with the first.
+    /// Position of the first row. Default: 0.
     pub offset: u64,
-    /// How many they are at most. Default: 100. Servers have limits of their own.
+    /// Maximum number of rows. Default: 100. Servers have their own limits.
     pub limit: u64,
-    /// How they are sorted. Default: as the set is.
+    /// Sort column. Default: the order of the set.
     pub sort: Option<Sort>,
-    /// Where the page before ended, if its server said so.
+    /// Cursor of the previous page, if its server returned one.
     pub(super) cursor: Option<String>,
 }
 
 impl FetchOptions {
-    /// The first rows, as the set is sorted.
+    /// Creates options for the first rows, in the order of the set.
     pub fn new() -> Self {
         Self { offset: 0, limit: DEFAULT_LIMIT, sort: None, cursor: None }
     }
 
-    /// Begins here.
+    /// Sets the position of the first row. Default: 0.
     pub fn with_offset(mut self, offset: u64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// At most this many.
+    /// Sets the maximum number of rows. Default: 100.
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Sorted like this.
+    /// Sets the sort column. Default: the order of the set.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -63,21 +63,21 @@ impl Default for FetchOptions {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FetchResult<T = Row> {
-    /// The rows.
+    /// Rows.
     pub data: Vec<T>,
-    /// How many the whole set has.
+    /// Number of rows in the whole set.
     pub total_count: u64,
-    /// How many are here.
+    /// Number of rows in this page.
     pub returned_count: u64,
-    /// Where they begin.
+    /// Position of the first row.
     pub offset: u64,
-    /// Whether more come after them.
+    /// Whether more rows follow.
     pub has_next: bool,
-    /// Whether others come before them.
+    /// Whether other rows precede.
     pub has_previous: bool,
-    /// Where those that come after begin.
+    /// Position of the next page, if there is one.
     pub next_offset: Option<u64>,
-    /// As [`FetchOptions::cursor`] of the next page.
+    /// [`FetchOptions::cursor`] for the next page.
     pub(super) cursor: Option<String>,
 }
 
@@ -86,16 +86,17 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// When the URL is refused, the request fails or takes too long, or the set is gone.
+    /// Returns an error if the URL is not allowed, if the request fails or times out, or if the set does not exist any
+    /// more.
     pub async fn fetch(&self, options: FetchOptions) -> Result<FetchResult> {
         self.fetch_as(options).await
     }
 
-    /// Fetches a page of rows, read as `T`. With `Box<RawValue>` they stay the JSON they came as.
+    /// Fetches a page of rows, deserialized as `T`. With `Box<RawValue>`, rows stay in their original JSON form.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), and when a row is no `T`.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if a row is not a `T`.
     pub async fn fetch_as<T: DeserializeOwned>(&self, options: FetchOptions) -> Result<FetchResult<T>> {
         let inner = &self.inner;
         let body = asked(&options, false)?;
@@ -116,7 +117,7 @@ impl ParsedDualResponse {
 }
 
 impl Inner {
-    /// Reads a page, flat as the specification has it or with its numbers in `pagination`.
+    /// Parses a page, either flat as in the specification, or with its numbers in `pagination`.
     pub(super) fn read_page<T: DeserializeOwned>(
         &self,
         body: &[u8],
@@ -146,8 +147,8 @@ impl Inner {
 }
 
 impl<T> FetchResult<T> {
-    /// Where the next page begins, for whoever fetches them all. Pages that overlap, leave rows out or never
-    /// end are an error: nobody could tell from the rows.
+    /// Returns the position of the next page, when all pages are fetched. Pages that overlap, skip rows or never end
+    /// are an error, because the rows themselves do not show it.
     pub(super) fn follow(&self, asked: u64) -> Result<Option<u64>> {
         if self.offset != asked {
             let begins = self.offset;
@@ -174,7 +175,7 @@ fn contradiction(message: String) -> DualResponseClientError {
     DualResponseClientError::Fetch(FetchError::new(message))
 }
 
-/// The body of a request for rows: so many, or all that the server gives at once.
+/// Returns the body of a request for rows: for `limit` rows, or for all that the server returns at once.
 pub(super) fn asked(options: &FetchOptions, all: bool) -> Result<Bytes> {
     let FetchOptions { offset, limit, sort, cursor } = options;
     let (limit, sort, cursor) = ((!all).then_some(*limit), sort.as_ref(), cursor.as_deref());

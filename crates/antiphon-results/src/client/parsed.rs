@@ -23,12 +23,12 @@ use crate::{
     rows::Row,
 };
 
-/// What a server knows of a result set.
+/// The metadata of a result set from its server.
 pub type ResourceMetadata = MetadataBody;
 
-/// A dual response that was read: its preview is here, its rows can be fetched.
+/// A parsed dual response. It contains the preview, and can fetch the rows.
 ///
-/// Cloning is cheap, and clones are the same set.
+/// Clones are cheap and refer to the same set.
 #[derive(Clone)]
 pub struct ParsedDualResponse {
     pub(super) inner: Arc<Inner>,
@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub(super) setup: Arc<Setup>,
     pub(super) content: Content,
     target: Result<Target, Unreachable>,
-    /// When it ends, as far as was heard last.
+    /// Expiry time, as far as it is known.
     expires_at: Mutex<Option<DateTime<Utc>>>,
 }
 
@@ -49,101 +49,102 @@ impl ParsedDualResponse {
         Self { inner: Arc::new(Inner { setup, content, target, expires_at }) }
     }
 
-    /// The preview: the first rows.
+    /// Returns the preview: the first rows.
     pub fn sample(&self) -> &[Row] {
         &self.inner.content.sample
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn total_count(&self) -> u64 {
         self.inner.content.total_count
     }
 
-    /// What people call it.
+    /// Returns the display name.
     pub fn name(&self) -> Option<&str> {
         self.inner.content.name.as_deref()
     }
 
-    /// Its URI: `resource://abc123`. Empty if the response has only a URL.
+    /// Returns the URI: `resource://abc123`. Empty if the response has only a URL.
     pub fn resource_uri(&self) -> &str {
         self.inner.content.uri.as_deref().unwrap_or_default()
     }
 
-    /// The URL that rows are fetched from.
+    /// Returns the URL of the rows.
     ///
     /// # Errors
     ///
-    /// When there is none, or none that may be gone to.
+    /// Returns an error if there is no URL, or if it is not allowed.
     pub fn resource_url(&self) -> Result<&str> {
         Ok(self.inner.target()?.url.as_str())
     }
 
-    /// Its columns.
+    /// Returns the columns.
     pub fn columns(&self) -> &[ColumnDefinition] {
         &self.inner.content.columns
     }
 
-    /// When it ends; never, if it is pinned. Follows what the server says when the set is pinned, extended or
+    /// Returns the expiry time, or `None` if the set is pinned. It is updated when the set is pinned, extended or
     /// looked up.
     pub fn expires_at(&self) -> Option<DateTime<Utc>> {
         self.inner.expires_at()
     }
 
-    /// When the query was run, if the response says.
+    /// Returns the time of the query, if the response contains it.
     pub fn executed_at(&self) -> Option<DateTime<Utc>> {
         self.inner.content.executed_at
     }
 
-    /// Whether it has ended, by the clock of this machine.
+    /// Returns whether the set has expired, by the local clock.
     pub fn is_expired(&self) -> bool {
         self.inner.is_expired()
     }
 
-    /// Asks the server what it knows of the set.
+    /// Requests the metadata of the set.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn metadata(&self) -> Result<ResourceMetadata> {
         let metadata: MetadataBody = read(&self.inner.ask(Method::GET, Bytes::new()).await?)?;
         self.inner.set_expires_at(metadata.expires_at);
         Ok(metadata)
     }
 
-    /// Has the set kept until it is deleted, and says whether it is; not, if it is gone.
+    /// Pins the set, so that it does not expire. Returns whether it is pinned, and `false` if it does not exist any
+    /// more.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), but that the set is gone is an answer.
+    /// Returns the errors of [`fetch`](Self::fetch), except for a set that does not exist any more.
     pub async fn pin(&self) -> Result<bool> {
         let life = self.inner.live(Bytes::new()).await;
         found(life.map(|life| life.expires_at.is_none()))
     }
 
-    /// Has a pinned set expire again, and says whether it will; not, if it is gone.
+    /// Unpins the set. Returns whether it expires again, and `false` if it does not exist any more.
     ///
     /// # Errors
     ///
-    /// As for [`pin`](Self::pin).
+    /// Returns the errors of [`pin`](Self::pin).
     pub async fn unpin(&self) -> Result<bool> {
         let life = self.inner.live(body(&json!({"pinned": false}))).await;
         found(life.map(|life| life.expires_at.is_some()))
     }
 
-    /// Has the set live for `life` from now on, and says when it will end.
+    /// Sets the lifetime of the set to `life`, counted from now, and returns its expiry time.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn extend(&self, life: Duration) -> Result<Option<DateTime<Utc>>> {
         Ok(self.inner.live(body(&json!({"expires_in": life.as_secs()}))).await?.expires_at)
     }
 
-    /// Deletes the set, and says whether it was there to be deleted.
+    /// Deletes the set, and returns whether it existed.
     ///
     /// # Errors
     ///
-    /// As for [`pin`](Self::pin).
+    /// Returns the errors of [`pin`](Self::pin).
     pub async fn delete(&self) -> Result<bool> {
         found(self.inner.ask(Method::DELETE, Bytes::new()).await.map(|_| true))
     }
@@ -179,7 +180,7 @@ impl Inner {
     }
 }
 
-/// That a set is gone is an answer where it is asked whether it is there.
+/// Converts the errors for a missing set to `false`.
 fn found(outcome: Result<bool>) -> Result<bool> {
     match outcome {
         Err(DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_)) => Ok(false),
@@ -191,14 +192,14 @@ pub(super) fn body(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-/// Reads an answer that is JSON.
+/// Parses an answer that is JSON.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         DualResponseClientError::broken("the answer is not what was asked for", error.into())
     })
 }
 
-/// Without the rows, and without the query of the URL, which may be a credential.
+/// Omits the rows, and the query of the URL, which can be a credential.
 impl fmt::Debug for ParsedDualResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.inner.target.as_ref().ok().map(|target| target.url.origin().ascii_serialization());

@@ -14,43 +14,43 @@ use crate::{
     snapshot::{Aggregate, ColumnStats, DerivedBody, SetManifest, StatsBody},
 };
 
-/// A query over result sets, and what its answer is to be.
+/// A query over result sets, and the options of the new set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[must_use]
 pub struct QueryRequest {
-    /// The query. The set itself is the table `result`.
+    /// Query. The set itself is the table `result`.
     pub sql: String,
-    /// What people call the new set.
+    /// Display name of the new set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Other sets of the same owner, by the name each has in the query.
+    /// Other sets of the same owner: the ID, by its name in the query.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub tables: std::collections::BTreeMap<String, String>,
-    /// How many rows the preview has.
+    /// Number of rows in the preview.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
 }
 
 impl QueryRequest {
-    /// This query over one set.
+    /// Creates a request with this query over one set.
     pub fn new(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Names the new set.
+    /// Sets the display name of the new set. Default: the server's.
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Makes another set known to the query as `name`.
+    /// Adds another set, as the table `name`.
     pub fn with_table(mut self, name: impl Into<String>, id: impl Into<String>) -> Self {
         self.tables.insert(name.into(), id.into());
         self
     }
 
-    /// Sets how many rows the preview has.
+    /// Sets the number of rows in the preview. Default: the server's.
     pub fn with_sample(mut self, rows: u64) -> Self {
         self.sample = Some(rows);
         self
@@ -58,30 +58,30 @@ impl QueryRequest {
 }
 
 impl ParsedDualResponse {
-    /// Asks the server what it knows of the set, whatever state it is in, and where its parts are.
+    /// Requests the metadata of the set in any state, and its parts.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn manifest(&self) -> Result<SetManifest> {
         read(&self.inner.ask_below(Method::GET, &["manifest"], Bytes::new()).await?)
     }
 
-    /// Asks the server what is in each column.
+    /// Requests statistics of each column.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), and when the set's rows are not saved.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the rows of the set are not saved.
     pub async fn stats(&self) -> Result<Vec<ColumnStats>> {
         let stats: StatsBody = read(&self.inner.ask_below(Method::GET, &["stats"], Bytes::new()).await?)?;
         Ok(stats.columns)
     }
 
-    /// Has the server group and measure the rows.
+    /// Requests grouped and measured rows.
     ///
     /// # Errors
     ///
-    /// As for [`stats`](Self::stats).
+    /// Returns the errors of [`stats`](Self::stats).
     pub async fn aggregate(&self, aggregate: &Aggregate) -> Result<Vec<Row>> {
         #[derive(Deserialize)]
         struct Groups {
@@ -92,36 +92,37 @@ impl ParsedDualResponse {
         Ok(groups.data)
     }
 
-    /// Has the server make a new set by a query over this one, and says what it is. The new set is fetched like any
-    /// other: by [`derived`](Self::derived).
+    /// Creates a new set on the server, with a query over this one. To fetch the new set, call
+    /// [`derived`](Self::derived).
     ///
     /// # Errors
     ///
-    /// As for [`stats`](Self::stats), and when the query is refused: the error has the server's code, and its words.
+    /// Returns the errors of [`stats`](Self::stats). Also returns an error if the server rejects the query, with the
+    /// server's code and message.
     pub async fn query(&self, request: &QueryRequest) -> Result<DerivedBody> {
         read(&self.inner.ask_below(Method::POST, &["query"], written(request)?).await?)
     }
 
-    /// Sends a request to a path below the set's address, waits while the set is not ready, and returns the JSON of the
+    /// Sends a request to a path below the set's URL, waits while the set is not ready, and returns the JSON of the
     /// answer. An empty `path` is the set itself.
     ///
-    /// For what this client has no method for, and for servers whose JSON is not exactly ours.
+    /// Use it for operations without a method in this client, and for servers with a slightly different JSON.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Bytes> {
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let body = body.map_or_else(Bytes::new, super::parsed::body);
         self.inner.ask_below(method, &path, body).await
     }
 
-    /// Requests a path below the set's address with more in its query, and returns the head of the answer, whatever its
-    /// media type.
+    /// Sends a `GET` request with more query parameters to a path below the set's URL. Returns the answer with any
+    /// media type, before its body is read.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch).
+    /// Returns the errors of [`fetch`](Self::fetch).
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<FetchResponse> {
         let path: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let mut target = self.inner.below(&path)?;
@@ -131,7 +132,7 @@ impl ParsedDualResponse {
         self.inner.within(self.inner.send_to(&target, Method::GET, "*/*", Bytes::new())).await
     }
 
-    /// A set that a query over this one has made, to be fetched.
+    /// Returns a derived set, so that its rows can be fetched.
     #[must_use]
     pub fn derived(&self, derived: &DerivedBody) -> Self {
         Self::new(std::sync::Arc::clone(&self.inner.setup), derived.into())
@@ -139,12 +140,12 @@ impl ParsedDualResponse {
 }
 
 impl Inner {
-    /// Asks for what is below the set's address, and waits while it is not ready.
+    /// Sends a request to a path below the set's URL, and waits while the set is not ready.
     async fn ask_below(&self, method: Method, path: &[&str], body: Bytes) -> Result<Bytes> {
         self.ask_at(&self.below(path)?, method, body).await
     }
 
-    /// What is below the set's address, with the query that it has: a link may be in it.
+    /// Returns the URL of a path below the set's URL. It keeps the query, which can contain a link.
     pub(super) fn below(&self, path: &[&str]) -> Result<Target> {
         let mut target = self.target()?.clone();
         match target.url.path_segments_mut() {

@@ -12,12 +12,12 @@ use super::{
     options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, PATIENCE, TIMEOUT, WaitObserver},
 };
 
-/// Options that were checked.
+/// The checked options.
 pub(super) struct Setup {
     pub(super) policy: Policy,
     pub(super) base: Option<Url>,
     pub(super) fallback: Option<Url>,
-    /// The origin that headers are for.
+    /// Origin to which headers are sent.
     home: Option<Origin>,
     headers: HeaderMap,
     provider: Option<HeaderProvider>,
@@ -74,7 +74,7 @@ impl Setup {
         self.clock.as_ref().map_or_else(Utc::now, |clock| clock())
     }
 
-    /// The headers a request to `url` carries. They are the application's, so they are for one origin.
+    /// Returns the headers of a request to `url`. They belong to the application, so they are sent to one origin only.
     pub(super) fn headers(&self, url: &Url) -> HeaderMap {
         if self.home.as_ref() != Some(&url.origin()) {
             return HeaderMap::new();
@@ -90,7 +90,7 @@ impl Setup {
     }
 }
 
-/// What is the connection's to say, and not the application's.
+/// Headers that only the connection sets.
 const RESERVED: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_LENGTH,

@@ -18,49 +18,50 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// The most batches that are fetched ahead.
+/// Maximum number of prefetched batches.
 const MAX_PREFETCH: usize = 1024;
 
-/// How rows are streamed.
+/// The options of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct StreamOptions {
-    /// How many rows a batch has; the last may have fewer, and others where a server gives fewer. Default: 100.
+    /// Number of rows in a batch. The last batch can have fewer, and so can others if the server returns fewer.
+    /// Default: 100.
     pub batch_size: u64,
-    /// How many batches are fetched before they are asked for. Default: 1. With 0 nothing is. At most 1024.
+    /// Number of prefetched batches. Default: 1. With 0, the stream does not prefetch. The maximum is 1024.
     pub prefetch: usize,
-    /// Where they begin. Default: with the first.
+    /// Position of the first row. Default: 0.
     pub offset: u64,
-    /// How they are sorted. Default: as the set is.
+    /// Sort column. Default: the order of the set.
     pub sort: Option<Sort>,
 }
 
 impl StreamOptions {
-    /// As the defaults are.
+    /// Creates options with the defaults.
     pub fn new() -> Self {
         Self { batch_size: 100, prefetch: 1, offset: 0, sort: None }
     }
 
-    /// This many rows a batch.
+    /// Sets the number of rows in a batch. Default: 100.
     pub fn with_batch_size(mut self, rows: u64) -> Self {
         self.batch_size = rows;
         self
     }
 
-    /// This many batches ahead.
+    /// Sets the number of prefetched batches. Default: 1.
     pub fn with_prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
     }
 
-    /// Begins here.
+    /// Sets the position of the first row. Default: 0.
     pub fn with_offset(mut self, offset: u64) -> Self {
         self.offset = offset;
         self
     }
 
-    /// Sorted like this.
+    /// Sets the sort column. Default: the order of the set.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -74,18 +75,18 @@ impl Default for StreamOptions {
 }
 
 impl ParsedDualResponse {
-    /// All rows, a batch at a time.
+    /// Streams all rows in batches.
     ///
-    /// Nothing is requested before the stream is first polled. A server that can sends all rows in one answer,
-    /// which is read as fast as the stream is; from others they are fetched page by page. Dropping the stream
-    /// ends it: no more is requested than was fetched ahead.
+    /// The first poll of the stream sends the first request. If the server supports it, one answer contains all rows,
+    /// and is read at the speed of the stream. Otherwise the rows are fetched page by page. After the stream is
+    /// dropped, nothing more is requested.
     ///
-    /// The stream ends after an error. That rows are missing is an error: as long as there is none, they are
-    /// all there.
+    /// The stream ends after an error, and missing rows are an error. If there is no error, the rows are complete.
     ///
     /// # Errors
     ///
-    /// As for [`fetch`](Self::fetch), and when pages do not follow on each other, or the answer breaks off.
+    /// The stream returns the errors of [`fetch`](Self::fetch). It also returns an error if the pages are not
+    /// consecutive, or if the answer is interrupted.
     pub fn fetch_stream(
         &self,
         options: StreamOptions,
@@ -93,11 +94,12 @@ impl ParsedDualResponse {
         self.fetch_stream_as(options)
     }
 
-    /// All rows, read as `T`, a batch at a time. With `Box<RawValue>` they stay the JSON they came as.
+    /// Streams all rows in batches, deserialized as `T`. With `Box<RawValue>`, rows stay in their original JSON form.
     ///
     /// # Errors
     ///
-    /// As for [`fetch_stream`](Self::fetch_stream), and when a row is no `T`.
+    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream). It also returns an error if a row is not
+    /// a `T`.
     pub fn fetch_stream_as<T: DeserializeOwned + Send + 'static>(
         &self,
         options: StreamOptions,
@@ -105,13 +107,13 @@ impl ParsedDualResponse {
         batches(Arc::clone(&self.inner), options, |rows| rows.read().map_err(|error| wrong(error.into())))
     }
 
-    /// All rows as JSON that nobody has looked into, a batch at a time: the fastest way to pass them on.
+    /// Streams all rows in batches, as JSON that is not parsed. This is the fastest way to forward rows.
     ///
-    /// That each is a JSON object is taken from the server; what is inside is as good as it is.
+    /// Each row starts and ends as a JSON object. Its content is not checked.
     ///
     /// # Errors
     ///
-    /// As for [`fetch_stream`](Self::fetch_stream).
+    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream).
     pub fn fetch_stream_text(
         &self,
         options: StreamOptions,
@@ -120,8 +122,8 @@ impl ParsedDualResponse {
     }
 }
 
-/// Batches, fetched ahead as text and read where they are asked for: what a row is read into is then made and dropped
-/// by one thread, which an allocator likes.
+/// Creates a stream of batches. They are prefetched as text and parsed by the reader. So one thread allocates and frees
+/// the parsed rows, which is faster for allocators.
 fn batches<T: Send + 'static>(
     inner: Arc<Inner>,
     options: StreamOptions,
@@ -142,13 +144,13 @@ fn batches<T: Send + 'static>(
     }))
 }
 
-/// Who fetches batches.
+/// The way in which batches are fetched.
 enum Supply {
-    /// Whoever asks for them.
+    /// The reader fetches them itself.
     Here(Source),
-    /// A task that is not there yet.
+    /// A task will fetch them, but has not started.
     Idle(Source, usize),
-    /// A task. It sends `None` at the end, so that its own end cannot be mistaken for that of the rows.
+    /// A task fetches them. It sends `None` at the end, so that its own end cannot be mistaken for the end of the rows.
     Ahead(mpsc::Receiver<Result<Option<Rows>>>, Task),
     Done,
 }
@@ -178,7 +180,7 @@ impl Supply {
     }
 }
 
-/// Fetches batches as long as there is room for them: a batch is begun when it has a place.
+/// Fetches batches while there is room. A batch starts when its place is reserved.
 async fn ahead(mut source: Source, tx: mpsc::Sender<Result<Option<Rows>>>) {
     while let Ok(place) = tx.reserve().await {
         let batch = source.batch().await;
@@ -199,12 +201,12 @@ impl Drop for Task {
     }
 }
 
-/// Where batches come from.
+/// The source of batches.
 struct Source {
     inner: Arc<Inner>,
-    /// What is asked for next.
+    /// Options of the next request.
     asked: FetchOptions,
-    /// What it may come as.
+    /// Accepted media types.
     accept: &'static str,
     state: State,
 }
@@ -212,7 +214,7 @@ struct Source {
 enum State {
     /// A request is due.
     Ask,
-    /// An answer with all rows is being read, of which so many were.
+    /// An answer with all rows is being read. Contains the number of rows read so far.
     Lines(Box<Lines>, u64),
     Done,
 }
@@ -228,7 +230,7 @@ impl Source {
         Self { inner, asked, accept: NDJSON, state: State::Ask }
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows, or `None` at the end.
     async fn batch(&mut self) -> Result<Option<Rows>> {
         loop {
             match &mut self.state {
@@ -257,8 +259,8 @@ impl Source {
                         return Ok(Some(rows));
                     }
                     self.asked.offset = self.asked.offset.saturating_add(*read);
-                    // Fewer rows than the response counted: some are gone since, or the server gives only so
-                    // many at once. A page tells which, since it says where it begins and whether more come.
+                    // There are fewer rows than the response counted. Either rows were removed, or the server limits an
+                    // answer. The next page shows which, because it contains its position and whether more rows follow.
                     let short = self.asked.offset < self.inner.content.total_count;
                     self.accept = JSON;
                     self.state = if short { State::Ask } else { State::Done };
@@ -268,9 +270,9 @@ impl Source {
         }
     }
 
-    /// Asks for rows: a page is returned, lines are gone on with.
+    /// Requests rows. Returns a page, or stores a body of lines in `state`.
     async fn ask(&mut self) -> Result<Option<FetchResult<Box<RawValue>>>> {
-        // A limit would be one of the lines; a server that knows none of them gives a page as large as it likes.
+        // A limit would apply to the lines. A server without NDJSON chooses the size of the page.
         let body = asked(&self.asked, self.accept == NDJSON)?;
         let inner = &self.inner;
         let mut patience = inner.patience();

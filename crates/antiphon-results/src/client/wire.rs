@@ -1,10 +1,8 @@
-//! A page as it comes: with its numbers beside the rows, as the specification has it, or in an object of
-//! their own.
+//! The JSON of a page, with its numbers next to the rows as in the specification, or in a nested object.
 
 use serde::Deserialize;
 
-/// A page. Its members are written out, not flattened: rows that are read as they stand in the text could
-/// not be read otherwise.
+/// A page. Its members are not flattened, because `RawValue` rows cannot be read through `flatten`.
 #[derive(Deserialize)]
 pub(super) struct WirePage<T> {
     data: Vec<T>,
@@ -17,7 +15,7 @@ pub(super) struct WirePage<T> {
     pagination: Option<Paging>,
 }
 
-/// The numbers of a page, as far as a server gives them.
+/// The numbers of a page, as far as the server sends them.
 #[derive(Default, Deserialize)]
 pub(super) struct Paging {
     #[serde(alias = "total")]
@@ -31,7 +29,7 @@ pub(super) struct Paging {
 }
 
 impl<T> WirePage<T> {
-    /// The rows and the numbers, wherever these stood.
+    /// Returns the rows and the numbers, from either place.
     pub(super) fn into_parts(self) -> (Vec<T>, Paging) {
         let nested = self.pagination.unwrap_or_default();
         let paging = Paging {

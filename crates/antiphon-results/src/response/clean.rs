@@ -1,11 +1,12 @@
-//! Makes what came from outside fit to be shown to a model: bounded, and without invisible characters.
+//! Prepares external text for a model: limits its length and removes invisible characters.
 
 use serde_json::Value;
 
-/// What stands where something was cut off.
+/// The mark at the end of shortened text.
 const CUT: char = '…';
 
-/// Text without control and invisible characters, of at most `limit` characters. Says whether any was cut off.
+/// Returns at most `limit` characters of the text, without control and invisible characters, and whether the text was
+/// shortened.
 pub(super) fn text(text: &str, limit: usize) -> (String, bool) {
     let mut clean = String::with_capacity(text.len().min(4 * limit));
     let mut space = false;
@@ -14,7 +15,7 @@ pub(super) fn text(text: &str, limit: usize) -> (String, bool) {
             clean.push(CUT);
             return (clean, true);
         }
-        // A run of blanks tells a model no more than one does.
+        // For a model, several spaces have the same meaning as one.
         if character != ' ' || !space {
             clean.push(character);
         }
@@ -23,7 +24,8 @@ pub(super) fn text(text: &str, limit: usize) -> (String, bool) {
     (clean, false)
 }
 
-/// A value that may be shown: text is cleaned, and what is nested and long becomes text.
+/// Returns a value for the preview, and whether it was shortened. Strings are cleaned. Nested values become strings if
+/// they are too long or contain invisible characters.
 pub(super) fn value(value: &Value, limit: usize) -> (Value, bool) {
     match value {
         Value::String(string) => {
@@ -39,8 +41,8 @@ pub(super) fn value(value: &Value, limit: usize) -> (Value, bool) {
     }
 }
 
-/// Line breaks become blanks; what cannot be seen is left out: control characters, marks that turn the
-/// direction of writing, joiners, and the tags by which text is smuggled past people.
+/// Maps line breaks to spaces, and removes invisible characters. These are control characters, marks that change the
+/// writing direction, joiners, and tag characters, which can hide text from people.
 fn visible(character: char) -> Option<char> {
     match character {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}' => Some(' '),

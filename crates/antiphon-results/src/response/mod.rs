@@ -1,4 +1,4 @@
-//! What a data tool answers with.
+//! The answer of a data tool.
 
 mod clean;
 mod preview;
@@ -19,63 +19,63 @@ use crate::{
     snapshot::{Lineage, SetStatus, Truncation},
 };
 
-/// What a data tool answers with: a preview for the model, and a link to the whole result set.
+/// The answer of a data tool: a preview for the model, and a link to the whole result set.
 ///
-/// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) makes it. A tool of
-/// the crate `antiphon` returns it as it is; with any other SDK, return
-/// [`to_mcp_tool_result`](Self::to_mcp_tool_result).
+/// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) creates it. With the crate
+/// `antiphon`, a tool returns it directly. With any other SDK, return [`to_mcp_tool_result`](Self::to_mcp_tool_result).
 ///
-/// Nothing in it grants anything that the id does not: signed links are made on demand and are never in what
-/// the model reads.
+/// A dual response does not grant more access than the ID of the set. Signed links are created on demand, and are never
+/// part of the model's text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DualResponse {
-    /// The result set's id.
+    /// ID of the result set.
     pub resource_id: String,
-    /// Its URI: `resource://…`.
+    /// URI of the result set: `resource://…`.
     pub resource_uri: String,
-    /// Where it is fetched.
+    /// URL of the result set.
     pub resource_url: String,
-    /// What people call it.
+    /// Display name of the result set.
     pub name: String,
-    /// The preview: the first rows as a model reads them.
+    /// Preview: the first rows in the form for the model.
     ///
-    /// By default they have at most 8 KiB, 50 columns and 200 characters a cell. Shortened text ends with `…`, nested
-    /// values that are too long are text, line breaks are blanks, and invisible characters are left out. So there may be
-    /// fewer rows than were asked for, and values that differ from those at [`resource_url`](Self::resource_url).
+    /// By default the preview has at most 8 KiB, 50 columns, and 200 characters in each cell. Shortened text ends with
+    /// `…`. Nested values that are too long become text. Line breaks become spaces, and invisible characters are
+    /// removed. So the preview can have fewer rows than requested, and its values can differ from those at
+    /// [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
-    /// How many rows there are; of a set that is still being written, how many came so far.
+    /// Number of rows. While the set is being written, the number so far.
     pub total_count: u64,
-    /// Whether all rows are there, or are still being written.
+    /// State of the rows: complete, or still being written.
     #[serde(default)]
     pub status: SetStatus,
-    /// Whether [`total_count`](Self::total_count) is the last word: not while rows are being written, and not of rows
-    /// that are read anew for every page.
+    /// Whether [`total_count`](Self::total_count) is final. It is not final while rows are being written, and not for a
+    /// live query, which runs again for every page.
     #[serde(default = "exact")]
     pub exact: bool,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// What it was made from, if from other sets.
+    /// Source sets and query, if the set was derived from other sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
-    /// The columns.
+    /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// When it ends; never, if it is pinned.
+    /// Expiry time. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// How many bytes all rows are, where that is known.
+    /// Size of all rows in bytes, if it is known.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// What the preview leaves out of the rows it could have shown.
+    /// Counts of the content that the preview omits.
     #[serde(default)]
     pub cut: Omitted,
-    /// The most bytes of the text block.
+    /// Maximum size of the text block in bytes.
     pub(crate) text_bytes: usize,
 }
 
-/// What is said of a set that was just made.
+/// Creates the response body for a set that was just derived.
 #[cfg(feature = "rest")]
 impl From<DualResponse> for DerivedBody {
     fn from(response: DualResponse) -> Self {
@@ -97,7 +97,7 @@ impl From<DualResponse> for DerivedBody {
 }
 
 impl DualResponse {
-    /// The content blocks: a text with the preview, and a `resource_link`.
+    /// Returns the content blocks: a text with the preview, and a `resource_link`.
     pub fn to_mcp_content(&self) -> Vec<Value> {
         vec![json!({"type": "text", "text": text::block(self, self.text_bytes)}), self.link()]
     }
@@ -116,11 +116,11 @@ impl DualResponse {
         link
     }
 
-    /// The structured content.
+    /// Returns the structured content.
     ///
-    /// `results` is the [preview](Self::sample), not the data: a host may pass it on to the model. A program that shows or
-    /// computes with rows fetches them at `resource.url`. If `metadata.preview` is there, it says how much the preview
-    /// leaves out; see [`Omitted`].
+    /// `results` is the [preview](Self::sample), not the data, because a host can pass it to the model. A program that
+    /// shows rows or computes with them must fetch them at `resource.url`. If the preview omits content,
+    /// `metadata.preview` contains the counts. See [`Omitted`].
     pub fn to_structured_content(&self) -> Value {
         let mut structured = json!({
             "results": self.sample,
@@ -154,16 +154,16 @@ impl DualResponse {
         structured
     }
 
-    /// The whole tool result: `content` and `structuredContent`.
+    /// Returns the whole tool result: `content` and `structuredContent`.
     pub fn to_mcp_tool_result(&self) -> Value {
         json!({"content": self.to_mcp_content(), "structuredContent": self.to_structured_content()})
     }
 }
 
-/// What was written down before there was a word for it was exact.
+/// Returns the default for responses that were stored before the field existed. Their counts are exact.
 fn exact() -> bool {
     true
 }
 
-/// What a result set is read as.
+/// The media type of a result set.
 pub(crate) const MIME_TYPE: &str = "application/json";

@@ -1,4 +1,4 @@
-//! The rows a model sees, within bounds.
+//! The rows of a preview, within limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,44 +9,44 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// What bounds a preview.
+/// The limits of a preview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// How many bytes of JSON.
+    /// Maximum size in bytes of JSON.
     pub(crate) bytes: usize,
-    /// How many characters of one cell.
+    /// Maximum number of characters in one cell.
     pub(crate) cell: usize,
-    /// How many columns.
+    /// Maximum number of columns.
     pub(crate) columns: usize,
 }
 
-/// Rows for a model, and what was left out of them.
+/// The rows for a model, and the counts of omitted content.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Preview {
     pub(crate) rows: Vec<Row>,
     pub(crate) cut: Omitted,
 }
 
-/// What a preview leaves out of the rows it could have shown.
+/// Counts of the content that a preview omits.
 ///
-/// These are counts. No mark says which cell is shortened, beside the `…` at its end: a program that needs whole values
-/// fetches the rows. Where all counts are 0, each value is whole but for blanks and invisible characters.
+/// Only the `…` at the end of a cell shows that the cell is shortened. A program that needs whole values must fetch the
+/// rows. If all counts are 0, each value is complete, except for spaces, line breaks and invisible characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Omitted {
-    /// Rows that did not fit.
+    /// Number of rows that did not fit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_rows: u64,
-    /// Columns that did not fit.
+    /// Number of columns that did not fit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_columns: u64,
-    /// Cells that are not shown whole.
+    /// Number of shortened cells.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shortened_cells: u64,
 }
 
 impl Omitted {
-    /// Whether nothing was left out.
+    /// Returns whether the preview omits nothing.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -57,22 +57,22 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// A cell is never made shorter than this to let a row fit.
+/// The minimum length of a cell that is shortened to make a row fit.
 const LEAST_CELL: usize = 8;
 
-/// Nor is a column's name: columns with the same beginning would become one.
+/// The minimum length of a shortened column name. With less, columns with the same prefix could get the same name.
 const LEAST_NAME: usize = 64;
 
 impl Preview {
-    /// As many of `rows` as fit.
+    /// Creates a preview with as many of `rows` as fit.
     pub(crate) fn new(
         rows: &Rows,
         columns: &[ColumnDefinition],
         bounds: Bounds,
     ) -> Result<Self, serde_json::Error> {
         let rows: Vec<Row> = rows.iter().map(exact::values).collect::<Result<_, _>>()?;
-        // A row too wide for the whole preview is shown with shorter cells, then with fewer columns: a little of
-        // every column says more than nothing.
+        // A row that is too wide for the whole preview is shown with shorter cells, then with fewer columns. A part of
+        // a row is more useful than an empty preview.
         let mut tight = bounds;
         loop {
             let preview = Self::fill(&rows, columns, tight, bounds.bytes);
@@ -107,8 +107,8 @@ impl Preview {
     }
 }
 
-/// A row with its first columns and bounded cells, in the order the columns are declared in; and how many cells
-/// are shortened and how many members left out.
+/// Returns a row with its first columns and limited cells, in the order of the declared columns. Also returns the
+/// number of shortened cells and the number of omitted members.
 fn fit(row: &Row, columns: &[ColumnDefinition], bounds: Bounds) -> (Row, u64, u64) {
     let mut shortened = 0;
     let mut fitting = Row::new();
@@ -123,7 +123,7 @@ fn fit(row: &Row, columns: &[ColumnDefinition], bounds: Bounds) -> (Row, u64, u6
     (fitting, shortened, omitted)
 }
 
-/// The columns as a model may see them: clean, and as many as fit. Says how many do not.
+/// Returns the cleaned columns that fit in the limit, and the number of those that do not.
 pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Vec<ColumnDefinition>, u64) {
     let mut left = bounds.bytes;
     let limit = bounds.cell.max(LEAST_NAME);

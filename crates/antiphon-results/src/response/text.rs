@@ -1,4 +1,4 @@
-//! What the model reads: one sentence, what is left out, and the rows as a compact table.
+//! The text for the model: a summary, notes about omitted content, and the rows as a compact table.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::{
     snapshot::{SetStatus, Truncation},
 };
 
-/// The text block, of at most `bytes` bytes.
+/// Returns the text block, with as many rows as fit in `bytes` bytes.
 pub(super) fn block(response: &DualResponse, bytes: usize) -> String {
     let total = response.total_count;
     let found = found(response);
@@ -29,7 +29,7 @@ pub(super) fn block(response: &DualResponse, bytes: usize) -> String {
         .iter()
         .map(|row| line(columns.iter().map(|name| cell(row.get(name.as_str())))))
         .collect();
-    // Fewer rows make a longer sentence by a few digits at most; the least of them is none.
+    // Fewer rows make the notes longer by a few digits at most. If not even one row fits, the text has no rows.
     for shown in (0..=lines.len()).rev() {
         let said = said(response, shown);
         let length = found.len()
@@ -46,12 +46,13 @@ pub(super) fn block(response: &DualResponse, bytes: usize) -> String {
     format!("{found}\n\nNone of the rows is shown here: one alone is too long.")
 }
 
-/// Whether all rows were counted. Those of a live set were too: it may have others by now, but none is on its way.
+/// Returns whether all rows were counted. This includes live queries: their data can change later, but the count is
+/// complete.
 fn is_counted(response: &DualResponse) -> bool {
     response.status == SetStatus::Ready
 }
 
-/// How many rows there are, and whether that is all.
+/// Returns the sentence with the row count, and a note if rows are missing.
 fn found(response: &DualResponse) -> String {
     let total = response.total_count;
     let cut = match response.truncated {
@@ -67,7 +68,7 @@ fn found(response: &DualResponse) -> String {
     )
 }
 
-/// What is shown and what is not, in words.
+/// Returns the notes about shown and omitted rows, columns and cells.
 fn said(response: &DualResponse, shown: usize) -> String {
     let shown = shown as u64;
     let total = response.total_count;
@@ -94,7 +95,7 @@ fn said(response: &DualResponse, shown: usize) -> String {
     said
 }
 
-/// The members of all rows: those that are declared first, in that order.
+/// Returns the names of all members. Declared columns come first, in their order.
 fn columns(response: &DualResponse) -> Vec<&String> {
     let shown = |name: &&String| response.sample.iter().any(|row| row.contains_key(*name));
     let mut columns: Vec<&String> =
@@ -121,12 +122,13 @@ fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// A bar within a cell would look like the next one.
+/// Escapes `|`, because it separates the cells.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Something nobody could have written into the data, because the set's id was not there before it.
+/// Returns a delimiter that the data cannot contain on purpose: it depends on the set's ID, which did not exist before
+/// the data.
 fn mark(id: &str) -> String {
     use sha2::{Digest as _, Sha256};
 

@@ -1,24 +1,24 @@
-//! What rows come as.
+//! Content negotiation for rows.
 
 use http::{HeaderMap, header};
 
 use crate::snapshot::ExportFormat;
 
-/// What rows come as.
+/// The format of rows in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// A page.
+    /// One page as JSON.
     Json,
-    /// A row a line.
+    /// NDJSON: one row on each line.
     Ndjson,
-    /// The same under its newer name.
+    /// NDJSON under its newer media type.
     Jsonl,
-    /// A table.
+    /// CSV.
     Csv,
 }
 
 impl Format {
-    /// All of them; where a client wants two alike, it gets the first.
+    /// All formats. If a client prefers two equally, it gets the first.
     const ALL: [Self; 4] = [Self::Json, Self::Ndjson, Self::Jsonl, Self::Csv];
 
     pub(super) fn media_type(self) -> &'static str {
@@ -39,13 +39,14 @@ impl Format {
         }
     }
 
-    /// What the client wants most, and has named most exactly; `None` if it wants nothing that there is.
+    /// Returns the format that the client prefers. Among equal preferences, the most specific media type wins. Returns
+    /// `None` if the client accepts no format.
     pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
         wanted(headers, &Self::ALL.map(Self::names)).map(|place| Self::ALL[place])
     }
 }
 
-/// What whole sets come as, by what the client wants most. Who does not say gets a row a line.
+/// Returns the export format that the client prefers. Without an `Accept` header, this is NDJSON.
 pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
     let names = ExportFormat::ALL.map(|format| {
         let essence = format.media_type().split(';').next().unwrap_or_default();
@@ -54,13 +55,14 @@ pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
     wanted(headers, &names).map(|place| ExportFormat::ALL[place])
 }
 
-/// Which of these media types the client wants most: the first, if it does not say.
+/// Returns the index of the media type that the client prefers. Without an `Accept` header, this is the first.
 fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
     if accepts.peek().is_none() {
         return Some(0);
     }
-    // How exactly each was named, and how much it is wanted in thousandths. The most exact name counts.
+    // For each media type: how specific the best matching range is, and its quality in thousandths. The most specific
+    // range counts.
     let mut wanted = vec![(0_u8, 0_u16); names.len()];
     let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     for (kind, subtype, quality) in ranges.filter_map(range) {
@@ -89,7 +91,7 @@ fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     best.map(|(place, _)| place)
 }
 
-/// One of the things that are accepted: `text/csv;q=0.5`. What is none is passed over.
+/// Parses one range of an `Accept` header: `text/csv;q=0.5`. Returns `None` for an invalid range, which is ignored.
 fn range(text: &str) -> Option<(&str, &str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let (kind, subtype) = parts.next()?.split_once('/')?;
@@ -104,7 +106,7 @@ fn range(text: &str) -> Option<(&str, &str, u16)> {
     Some((kind, subtype, thousandths))
 }
 
-/// `0.5` in thousandths; at most three digits after the point, as HTTP has it.
+/// Converts a quality such as `0.5` to thousandths. HTTP allows at most three digits after the point.
 fn quality(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {

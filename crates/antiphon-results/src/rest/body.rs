@@ -1,4 +1,4 @@
-//! The bodies of requests.
+//! Request bodies.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use http::{HeaderMap, header};
 
 use super::error::ApiError;
 
-/// How long a body may take to arrive: it is small.
+/// Timeout for receiving a body. Bodies are small.
 const SLOWEST: Duration = Duration::from_secs(30);
 
-/// Reads a body that is JSON, or none. An empty one may be called anything.
+/// Reads a body that is JSON or empty. An empty body can have any media type.
 pub(super) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
-    // What says that it is too large is not read at all.
+    // A body with a declared size above the limit is not read.
     if body.size_hint().lower() > limit as u64 {
         return Err(ApiError::body_too_large(limit));
     }
@@ -37,7 +37,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let first = first.map_err(broken)?;
     let mut all: Option<BytesMut> = None;
     let mut length = first.len();
-    // Nearly always one chunk is all there is, and is not copied.
+    // Most bodies are a single chunk, which is not copied.
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(broken)?;
         length += chunk.len();
@@ -52,7 +52,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     Ok(all.map_or(first, BytesMut::freeze))
 }
 
-/// Whether the body is JSON by what its headers say; who says nothing is believed.
+/// Returns whether the headers declare JSON. Without headers, the body counts as JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let plain = |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {

@@ -1,4 +1,4 @@
-//! What may be kept, and for how long.
+//! Validators and cache headers.
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -11,19 +11,19 @@ use crate::{
     store::Resource,
 };
 
-/// The longest that rows are kept without asking again, in seconds. A set may be deleted any time.
+/// Maximum time in seconds for which rows are cached. A set can be deleted at any time.
 const LONGEST: i64 = 60 * 60;
 
-/// A weak validator: two bodies that have the same say the same.
+/// A validator. Bodies with the same validator have the same meaning.
 pub(super) struct Tag(HeaderValue);
 
 impl Tag {
-    /// Of a body.
+    /// Creates the weak validator of a body.
     pub(super) fn of_body(body: &[u8]) -> Self {
         Self::new(&Sha256::digest(body))
     }
 
-    /// Of rows that never change: what was asked for says it all.
+    /// Creates the weak validator of rows that never change. The request determines the content.
     pub(super) fn of_request(
         inner: &Inner,
         resource: &Resource,
@@ -44,11 +44,11 @@ impl Tag {
         let sort = options.sort.first();
         let descending = sort.is_some_and(|sort| sort.order == Order::Desc);
         hash.update([u8::from(sort.is_some()), u8::from(descending)]);
-        // The id has no NUL, so nothing can be taken for a part of what comes before it.
+        // The ID contains no NUL, so the fields that follow cannot be taken for a part of it.
         hash.update(&resource.id);
         hash.update([0]);
         hash.update(sort.map_or("", |sort| &sort.field));
-        // Only what is saved takes these; a name has no way to look like the JSON of them after a NUL.
+        // Only saved rows support these options. A column name after a NUL cannot look like their JSON.
         if options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty() {
             hash.update([0]);
             let more = (&options.sort, &options.filter, &options.columns);
@@ -63,27 +63,27 @@ impl Tag {
         Self(HeaderValue::try_from(text).expect("base64 may stand in a header"))
     }
 
-    /// Of bytes that are always the same.
+    /// Creates the strong validator of bytes that never change.
     pub(super) fn strong(tag: &str) -> Option<Self> {
         let plain = !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
         plain.then(|| HeaderValue::try_from(format!("\"{tag}\"")).ok().map(Self)).flatten()
     }
 
-    /// The same for bytes that are always the same, whoever asks.
+    /// Converts this to a strong validator, for bytes that never change and are the same for every caller.
     pub(super) fn into_strong(self) -> Self {
         let text = opaque(self.0.to_str().unwrap_or_default()).to_owned();
         Self(HeaderValue::try_from(text).unwrap_or(self.0))
     }
 
-    /// Whether `If-Range` lets a part be sent: where it is not there, or has exactly this. Moments are never exact
-    /// enough.
+    /// Returns whether `If-Range` allows a partial answer. The header must be missing, or contain exactly this strong
+    /// validator. Dates are never precise enough.
     pub(super) fn lets_range(&self, headers: &HeaderMap) -> bool {
         headers
             .get(header::IF_RANGE)
             .is_none_or(|value| value == self.0 && !self.0.as_bytes().starts_with(b"W/"))
     }
 
-    /// Whether whoever asks has it already.
+    /// Returns whether the client already has this version.
     pub(super) fn is_known(&self, headers: &HeaderMap) -> bool {
         let own = opaque(self.0.to_str().unwrap_or_default());
         let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
@@ -95,21 +95,21 @@ impl Tag {
     }
 }
 
-/// Validators are compared weakly: a strong one is as good as its weak twin.
+/// Returns the validator without `W/`. `If-None-Match` compares weakly, so strong and weak validators can match.
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
-/// What the answer depends on besides its address.
+/// The request headers that affect the answer.
 pub(super) const VARY: (HeaderName, HeaderValue) =
     (header::VARY, HeaderValue::from_static("Accept, Authorization"));
 
-/// Asked about each time.
+/// The answer must be revalidated each time.
 pub(super) const NO_CACHE: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
 
-/// For how long rows may be kept. Those that never change, until the set ends; but what was got by a link is asked
-/// about each time, since the link may be no longer good.
+/// Returns how long rows can be cached. Rows that never change can be cached until the set expires. Rows from a link
+/// must be revalidated each time, because the link can be revoked.
 pub(super) fn control(inner: &Inner, resource: &Resource, access: &Access) -> (HeaderName, HeaderValue) {
     if Consistency::of(resource) != Consistency::Fixed {
         return NO_CACHE;
@@ -117,7 +117,7 @@ pub(super) fn control(inner: &Inner, resource: &Resource, access: &Access) -> (H
     fixed_control(inner, resource.expires_at, access)
 }
 
-/// The same, of rows that never change.
+/// Returns how long rows that never change can be cached.
 pub(super) fn fixed_control(
     inner: &Inner,
     expires_at: Option<DateTime<Utc>>,

@@ -1,4 +1,4 @@
-//! Who asks for which set.
+//! Requests for a set, and their authentication.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{HeaderMap, Method, request::Parts};
@@ -10,13 +10,13 @@ use crate::{
     server::{Access, Action, DualResponseServer},
 };
 
-/// The longest query: the longest cursor fits, and a link beside it.
+/// Maximum length of a query in bytes. It has room for the longest cursor and a link.
 const MAX_QUERY: usize = 20 * 1024;
 
-/// The longest id. Ours are shorter.
+/// Maximum length of an ID. Generated IDs are shorter.
 const MAX_ID: usize = 64;
 
-/// A request for a set, by somebody who has shown who they are, or that they have a link.
+/// A request for a set, with the caller's identity or its link.
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) access: Access,
@@ -28,7 +28,7 @@ impl FromRequestParts<DualResponseServer> for Call {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, server: &DualResponseServer) -> Result<Self, ApiError> {
-        // What cannot be decoded is no id either.
+        // A path that cannot be decoded does not contain an ID.
         let names = RawPathParams::from_request_parts(parts, server).await;
         let names = names.map_err(|_| ApiError::not_found())?;
         let id = names.iter().filter(|(name, _)| *name == "id").last().map(|(_, id)| id.to_owned());
@@ -39,7 +39,7 @@ impl FromRequestParts<DualResponseServer> for Call {
         }
         let query = Query::read(text);
         let shown = match (query.link(), &server.inner.options.authenticate) {
-            // Whoever brings a link is judged by it and by nothing else.
+            // If the request has a link, only the link decides.
             (Some(link), _) => server.open_link(link),
             (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
                 Some(owner) => Ok(Access::caller(owner)),
@@ -56,7 +56,7 @@ impl FromRequestParts<DualResponseServer> for Call {
     }
 }
 
-/// What the request is for.
+/// Returns the action of the request, for the audit.
 fn action(parts: &Parts) -> Action {
     let path = parts.uri.path();
     match parts.method {
@@ -71,7 +71,7 @@ fn action(parts: &Parts) -> Action {
     }
 }
 
-/// Whether this can be an id at all. Nothing else gets as far as a store.
+/// Returns whether the text can be an ID. Only such texts reach a store.
 pub(super) fn is_id(id: &str) -> bool {
     (1..=MAX_ID).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')

@@ -1,4 +1,4 @@
-//! Rows as a table, after RFC 4180.
+//! Rows as CSV (RFC 4180).
 
 use std::{collections::HashMap, fmt::Write as _};
 
@@ -11,15 +11,15 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// How rows become a table.
+/// The conversion of rows to CSV.
 pub(super) struct Table {
     columns: Vec<String>,
-    /// Whether cells that a spreadsheet would run are made harmless.
+    /// Whether cells that a spreadsheet would run as a formula are escaped.
     safe: bool,
 }
 
 impl Table {
-    /// With the columns that are declared; where none are, with those of the first row.
+    /// Creates a table with the declared columns, or with those of the first row if none are declared.
     pub(super) fn new(columns: &[ColumnDefinition], first: Option<&Rows>, safe: bool) -> Result<Self> {
         let mut names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         if let Some(row) = first.and_then(|rows| rows.get(0))
@@ -34,7 +34,7 @@ impl Table {
         Ok(Self { columns: names, safe })
     }
 
-    /// The line with the names.
+    /// Returns the line with the column names.
     pub(super) fn head(&self) -> String {
         let mut line = String::new();
         for (at, name) in self.columns.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Table {
         line
     }
 
-    /// A line a row.
+    /// Returns one line for each row.
     pub(super) fn rows(&self, rows: &Rows) -> Result<String> {
         let mut lines = String::with_capacity(rows.bytes());
         for row in rows.iter() {
@@ -58,7 +58,7 @@ impl Table {
                 }
                 match cells.get(name).map(|cell| cell.get()) {
                     Some("null") | None if self.columns.len() > 1 => {}
-                    // A line with nothing on it would be no row.
+                    // An empty line would not be a row.
                     Some("null") | None => lines.push_str("\"\""),
                     Some(cell) => self.cell(cell, &mut lines)?,
                 }
@@ -68,7 +68,7 @@ impl Table {
         Ok(lines)
     }
 
-    /// Numbers and truths as they are, text, and JSON for what is deeper.
+    /// Writes a cell: numbers and booleans unchanged, text as text, and nested values as JSON.
     fn cell(&self, json: &str, line: &mut String) -> Result<()> {
         match json.as_bytes().first() {
             Some(b'"') => self.text(&serde_json::from_str::<String>(json).map_err(unreadable)?, line),
@@ -83,7 +83,7 @@ impl Table {
 
     fn text(&self, text: &str, line: &mut String) {
         let runs = self.safe && text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text);
-        // An empty text is not nothing.
+        // Quotes distinguish an empty text from a missing value.
         let quoted = text.is_empty() || text.contains([',', '"', '\r', '\n']);
         if quoted {
             line.push('"');
@@ -103,7 +103,8 @@ impl Table {
     }
 }
 
-/// Whether this is a plain decimal number, as databases write theirs: `-12.50`. No spreadsheet runs one.
+/// Returns whether the text is a plain decimal number, as databases write it: `-12.50`. Spreadsheets do not run such
+/// numbers.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -114,11 +115,11 @@ fn unreadable(error: serde_json::Error) -> DualResponseError {
     DualResponseError::Query(error.into())
 }
 
-/// The longest name of a file, in characters.
+/// Maximum length of a file name, in characters.
 const MAX_NAME: usize = 100;
 
-/// What the file is called: the set's name without what means something to a shell, a path or a header; and the same
-/// with all its letters for who can read that.
+/// Returns the `Content-Disposition` header. The plain file name has no characters with a meaning in a shell, a path or
+/// a header. A second form of the name keeps all letters.
 pub(super) fn disposition(name: &str, ending: &str) -> HeaderValue {
     let clean = |plain: bool| {
         let letter = |letter: char| letter.is_alphanumeric() && (!plain || letter.is_ascii());
@@ -132,7 +133,7 @@ pub(super) fn disposition(name: &str, ending: &str) -> HeaderValue {
     };
     let mut text = format!("attachment; filename=\"{}.{ending}\"; filename*=UTF-8''", clean(true));
     for byte in clean(false).bytes() {
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = match byte {
             b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => write!(text, "{}", char::from(byte)),
             _ => write!(text, "%{byte:02X}"),

@@ -1,4 +1,4 @@
-//! What goes wrong, as others see it and as the log does.
+//! Error answers for clients, and the log of internal errors.
 
 use std::{borrow::Cow, error::Error as StdError};
 
@@ -11,23 +11,22 @@ use crate::{
     page::ErrorBody,
 };
 
-/// An answer that is an error. What it says is for whoever asked; what happened inside was logged when it was made,
-/// and stays here.
+/// An error answer. It contains only text for the client. Internal details were logged when it was created.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
-    /// What kind of error, in one word.
+    /// Kind of error in one word.
     error: &'static str,
     message: Cow<'static, str>,
     code: ErrorCode,
     retry_after: Option<u64>,
-    /// Which rule a query broke.
+    /// Rule that the query violates.
     rule: Option<&'static str>,
-    /// How long what a part was asked of is, where there is no such part.
+    /// Size of the whole in bytes, if the requested range does not exist.
     total: Option<u64>,
 }
 
-/// The longest message: it may quote a request.
+/// Maximum length of a message in characters. It can quote a request.
 const MAX_MESSAGE: usize = 300;
 
 impl ApiError {
@@ -44,7 +43,7 @@ impl ApiError {
         Self { status, error, message, code, retry_after: None, rule: None, total: None }
     }
 
-    /// What was asked for makes no sense.
+    /// Creates the error for an invalid request.
     pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", ErrorCode::InvalidRequest, message)
     }
@@ -98,7 +97,7 @@ impl ApiError {
         )
     }
 
-    /// There are no such bytes.
+    /// Creates the error for a range that does not exist.
     pub(super) fn no_such_range(total: Option<u64>) -> Self {
         let error = Self::new(
             StatusCode::RANGE_NOT_SATISFIABLE,
@@ -109,7 +108,7 @@ impl ApiError {
         Self { total, ..error }
     }
 
-    /// This server makes no links. That is how it is set up, and no fault.
+    /// Creates the error for a server that does not sign links. This is a configuration, not a failure.
     pub(super) fn no_links() -> Self {
         Self::new(
             StatusCode::NOT_IMPLEMENTED,
@@ -119,7 +118,7 @@ impl ApiError {
         )
     }
 
-    /// Something broke that should not.
+    /// Creates the error for an unexpected failure.
     pub(super) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -147,7 +146,7 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::TooLarge(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "limit_exceeded", said.into())
             }
-            // From here on the text is about the inside of the house.
+            // From here on, the error text contains internal details and is replaced.
             DualResponseError::Timeout { .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "timeout", "the rows took too long to read".into())
             }
@@ -170,7 +169,7 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::NotReady { .. } => (StatusCode::ACCEPTED, "not_ready", said.into()),
             DualResponseError::Failed(_) => (StatusCode::BAD_GATEWAY, "snapshot_failed", said.into()),
             DualResponseError::Refused { .. } => (StatusCode::BAD_REQUEST, "query_refused", said.into()),
-            // The set is there, and of a kind that cannot do this.
+            // The set exists, but its kind does not support this.
             DualResponseError::Unsupported(_) => (StatusCode::CONFLICT, "not_supported", said.into()),
         };
         if status.is_server_error() {
@@ -198,7 +197,7 @@ impl IntoResponse for ApiError {
             code: Some(self.code.as_str().to_owned()),
             rule: self.rule.map(str::to_owned),
         };
-        // Text is always written.
+        // Serializing text does not fail.
         let mut response = json(serde_json::to_string(&body).unwrap_or_default());
         *response.status_mut() = self.status;
         if self.status == StatusCode::UNAUTHORIZED {
@@ -217,7 +216,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The answer to a method that a route does not have. Which it has is in `Allow`, which axum adds.
+/// Returns the error for a method that the route does not support. Axum adds the supported methods in `Allow`.
 pub(super) async fn method_not_allowed() -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
@@ -227,12 +226,12 @@ pub(super) async fn method_not_allowed() -> ApiError {
     )
 }
 
-/// The answer to a path that is no route's.
+/// Returns the error for an unknown path.
 pub(super) async fn no_such_route() -> ApiError {
     ApiError::not_found()
 }
 
-/// An error and what caused it, for the log.
+/// Returns an error and its causes, for the log.
 pub(super) fn chain(error: &dyn StdError) -> String {
     let causes = std::iter::successors(error.source(), |error| (*error).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,4 +1,4 @@
-//! Whole sets in a format, and parts of them.
+//! Exports of whole sets in a format, and of their parts.
 
 use std::convert::Infallible;
 
@@ -27,15 +27,15 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// The digest of the whole that a part or all of is sent.
+/// The digest of the whole, also if the answer is only a part.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// Says that rows are missing at the end, and why.
+/// Reports that rows are missing at the end, and why.
 pub(super) const TRUNCATED: HeaderName = HeaderName::from_static("antiphon-truncated");
 
 type Answer = Result<Response, ApiError>;
 
-/// `GET /{id}/export`.
+/// Handles `GET /{id}/export`.
 pub(super) async fn export(State(server): State<DualResponseServer>, method: Method, call: Call) -> Answer {
     let format = match call.query.format()? {
         Some(format) => format,
@@ -56,7 +56,7 @@ pub(super) async fn export(State(server): State<DualResponseServer>, method: Met
     answer(&server, &method, &call, &resource, request).await
 }
 
-/// `GET /{id}/chunks/{index}`.
+/// Handles `GET /{id}/chunks/{index}`.
 pub(super) async fn chunk(
     State(server): State<DualResponseServer>,
     Path((_, index)): Path<(String, String)>,
@@ -74,7 +74,7 @@ pub(super) async fn chunk(
     answer(&server, &method, &call, &resource, request).await
 }
 
-/// Rows that are saved, in a format: the whole or a part of the bytes.
+/// Answers with saved rows in a format: all bytes, or a part of them.
 async fn answer(
     server: &DualResponseServer,
     method: &Method,
@@ -86,7 +86,7 @@ async fn answer(
         && request.view.is_whole()
         && request.columns.is_empty()
         && request.chunk.is_none();
-    // What is signed is good for reading the bytes, not for asking about them.
+    // A signed URL allows `GET`, but not `HEAD`.
     if stored
         && method == Method::GET
         && server.inner.options.retrieval != RetrievalMode::Proxy
@@ -100,7 +100,7 @@ async fn answer(
     let Some(asked) = asked else { return written(server, method, call, whole().await?, false) };
     let part = server.export_of(resource, &call.access, request.clone().with_range(Some(asked))).await;
     let part = match part {
-        // There may be no such part of what is there, and yet be one of what the caller means.
+        // The range may not exist in the current bytes, but `If-Range` can name other bytes.
         Err(DualResponseError::Invalid(text)) if text.starts_with("range") => {
             let export = whole().await?;
             let tag = Tag::strong(&export.tag);
@@ -108,13 +108,13 @@ async fn answer(
                 tag.is_some_and(|tag| tag.lets_range(&call.headers) && !tag.is_known(&call.headers));
             if matters {
                 let mut response = ApiError::no_such_range(export.total).into_response();
-                // Who has all of it learns by this that it is the same.
+                // By this header, a client that has all bytes learns that they are the same.
                 response.headers_mut().extend(Tag::strong(&export.tag).map(|tag| tag.header()));
                 return Ok(response);
             }
             return written(server, method, call, export, false);
         }
-        // What has no length until it is written takes too long to look for a part in, and not to send.
+        // Finding a part takes too long if the size is not known in advance. Sending the whole does not.
         Err(DualResponseError::Timeout { .. }) => {
             return written(server, method, call, whole().await?, false);
         }
@@ -122,7 +122,7 @@ async fn answer(
     };
     let tag = Tag::strong(&part.tag);
     let holds = tag.is_some_and(|tag| tag.lets_range(&call.headers));
-    // A part of which nobody knows the end cannot be named; the whole can be sent.
+    // A part of unknown length has no valid `Content-Range`, so the whole is sent.
     if !holds || part.length.is_none_or(|length| length == 0) {
         drop(part);
         return written(server, method, call, whole().await?, false);
@@ -176,7 +176,7 @@ fn written(
     Ok(response)
 }
 
-/// Rows that are not saved: as they are streamed, under the name of a file.
+/// Answers with rows that are not saved: as a stream, with a file name.
 async fn plain(
     server: &DualResponseServer,
     method: &Method,
@@ -219,7 +219,7 @@ async fn plain(
     Ok((headers_of(headers), answer).into_response())
 }
 
-/// Nothing, of which nobody is told the length: it stands for bytes that are not sent.
+/// Returns an empty body without a length, in place of bytes that are not sent.
 pub(super) fn no_body() -> Body {
     Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>())
 }
@@ -228,7 +228,7 @@ fn headers_of(headers: Vec<(HeaderName, HeaderValue)>) -> http::HeaderMap {
     headers.into_iter().collect()
 }
 
-/// Says that rows are missing, if they are.
+/// Returns the header that reports missing rows, if rows are missing.
 pub(super) fn truncated(truncated: Option<Truncation>) -> Option<(HeaderName, HeaderValue)> {
     let why = match truncated? {
         Truncation::RowLimit => "row_limit",
@@ -237,7 +237,7 @@ pub(super) fn truncated(truncated: Option<Truncation>) -> Option<(HeaderName, He
     Some((TRUNCATED, HeaderValue::from_static(why)))
 }
 
-/// `sha-256:` and hexadecimal, as RFC 9530 writes it.
+/// Converts `sha-256:` and hexadecimal to the format of RFC 9530.
 fn repr_digest(digest: &str) -> Option<HeaderValue> {
     let hex = digest.strip_prefix("sha-256:").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).ok();
@@ -245,7 +245,7 @@ fn repr_digest(digest: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("sha-256=:{}:", STANDARD.encode(bytes?))).ok()
 }
 
-/// All rows that are saved as bytes of a format that is streamed: `None` where some were asked for.
+/// Answers with all saved rows in a streamed format. Returns `None` if the request is for some of the rows.
 pub(super) async fn streamed(
     server: &DualResponseServer,
     call: &Call,
@@ -267,7 +267,7 @@ pub(super) async fn streamed(
     request.view.sort.clone_from(&options.sort);
     request.view.filter.clone_from(&options.filter);
     let mut export = server.export_of(resource, &call.access, request).await?;
-    // The first bytes are there before anything is answered: what fails at once is an error like any other.
+    // The first bytes are read before the answer starts, so that an early failure is a normal error.
     let first = stream::first(export.body.next(), server).await?.transpose()?;
     let body = futures_util::stream::iter(first.map(Ok)).chain(export.body);
     let mut headers = vec![

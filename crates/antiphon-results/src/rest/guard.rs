@@ -1,4 +1,4 @@
-//! What is true of every answer.
+//! Checks and headers that apply to all answers.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -27,20 +27,21 @@ use super::{
 };
 use crate::{DualResponseServerOptions, ErrorCode, snapshot::ExportFormat};
 
-/// Bodies below this are sent as they are, in bytes.
+/// Bodies with fewer bytes are not compressed.
 const COMPRESSED_FROM: u16 = 1024;
 
-/// How long a browser may remember what CORS allows.
+/// Time for which a browser can cache the CORS permissions.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// Who is answered: whoever asks by a name of ours, and is no page but ours or one that was named.
+/// Returns the guard that accepts requests with an allowed `Host`, from programs, from the server's own pages, or from
+/// allowed origins.
 pub(super) fn door(base: &Url, options: &DualResponseServerOptions) -> Guard {
     let own = || base.host_str().map(ToOwned::to_owned).into_iter().chain(loopback_hosts()).collect();
     let hosts: Vec<String> = options.allowed_hosts.clone().unwrap_or_else(own);
     Guard::new(&hosts, &options.allowed_origins).with_own_pages().with_host_optional()
 }
 
-/// Turns away whom the door does not know, before anything is read.
+/// Rejects requests that the guard does not accept, before anything is read.
 pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match door.admit(&parts) {
@@ -52,7 +53,7 @@ pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Nex
     }
 }
 
-/// Sets the headers every answer has, and answers for a handler that panics: a source is code of others.
+/// Sets the headers of every answer, and answers if a handler panics. Sources are external code.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|_| {
@@ -60,20 +61,20 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
         ApiError::internal().into_response()
     });
     if response.status() == StatusCode::NOT_MODIFIED {
-        // The length of nothing would be taken for the length of what the caller has.
+        // A length of 0 would be taken for the length of the client's copy.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = no_body();
     }
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A signed link is in the address; the address must not be told to the next site.
+    // The URL can contain a signed link, and must not be sent to other sites.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     weaken(headers);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// What was compressed on its way is not, byte for byte, what its validator stands for.
+/// Makes the validator weak if the body was compressed, because the bytes are then different.
 fn weaken(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONTENT_ENCODING) {
         return;
@@ -85,8 +86,8 @@ fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// Compresses what is worth it, quickly rather than well. A part of something is sent as it is, and so is what is
-/// compressed in itself.
+/// Compresses answers, with speed before size. Partial answers and formats that are already compressed are not
+/// compressed.
 pub(super) fn compression() -> CompressionLayer<impl Predicate> {
     let worth = SizeAbove::new(COMPRESSED_FROM)
         .and(NotForContentType::const_new(ExportFormat::Parquet.media_type()))
@@ -94,7 +95,7 @@ pub(super) fn compression() -> CompressionLayer<impl Predicate> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
 }
 
-/// Lets pages of these origins call; `*` is any. What is no origin is left out, with a word in the log.
+/// Allows web pages of these origins (CORS). `*` allows all. An invalid origin is ignored, and a warning is logged.
 pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;

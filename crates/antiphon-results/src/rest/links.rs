@@ -1,4 +1,4 @@
-//! Links to sets.
+//! Routes for signed links.
 
 use axum::{
     body::Body,
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{ask, body, call::Call, error::ApiError, json, routes::written};
 use crate::{error::DualResponseError, link::Scope, server::DualResponseServer};
 
-/// The answer to `POST /{id}/links`.
+/// The response body of `POST /{id}/links`.
 #[derive(Serialize)]
 struct LinkBody {
     url: String,
@@ -20,7 +20,7 @@ struct LinkBody {
     expires_at: DateTime<Utc>,
 }
 
-/// `POST /{id}/links`.
+/// Handles `POST /{id}/links`.
 pub(super) async fn mint(
     State(server): State<DualResponseServer>,
     call: Call,
@@ -36,7 +36,7 @@ pub(super) async fn mint(
     Ok((StatusCode::CREATED, json(written(&body)?)).into_response())
 }
 
-/// `DELETE /{id}/links`.
+/// Handles `DELETE /{id}/links`.
 pub(super) async fn revoke(
     State(server): State<DualResponseServer>,
     call: Call,

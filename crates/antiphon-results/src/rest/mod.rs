@@ -1,34 +1,33 @@
-//! The routes.
+//! The HTTP routes.
 //!
-//! | route | what it does |
+//! | route | action |
 //! |---|---|
-//! | `GET /{id}` | says what is known of a set |
-//! | `POST /{id}` | a page of its rows, or all of them as NDJSON or CSV |
-//! | `GET /{id}/rows` | the same, for caches and for browsers |
-//! | `GET /{id}/manifest` | what is known of it, and where its parts are |
-//! | `GET /{id}/export` | all of it as NDJSON, CSV, Arrow, Parquet or a workbook, whole or in parts |
-//! | `GET /{id}/chunks/{index}` | one part of it |
-//! | `GET /{id}/stats` | what is in its columns |
-//! | `POST /{id}/aggregate` | its rows grouped and measured |
-//! | `POST /{id}/query` | makes a new set by a query over it |
-//! | `GET /{id}/view` | a page that shows it |
-//! | `PUT /{id}` | pins it, unpins it, or lets it live longer |
+//! | `GET /{id}` | returns the metadata of a set |
+//! | `POST /{id}` | returns a page of its rows, or all of them as NDJSON or CSV |
+//! | `GET /{id}/rows` | returns the same rows, for caches and browsers |
+//! | `GET /{id}/manifest` | returns its metadata and its parts |
+//! | `GET /{id}/export` | exports it as NDJSON, CSV, Arrow, Parquet or a workbook, whole or in parts |
+//! | `GET /{id}/chunks/{index}` | exports one of its parts |
+//! | `GET /{id}/stats` | returns statistics of its columns |
+//! | `POST /{id}/aggregate` | returns grouped and measured rows |
+//! | `POST /{id}/query` | creates a new set with a query over it |
+//! | `GET /{id}/view` | returns a web page that shows it |
+//! | `PUT /{id}` | pins, unpins or extends it |
 //! | `DELETE /{id}` | deletes it |
 //! | `POST /{id}/links` | signs a link to it |
-//! | `DELETE /{id}/links` | makes all its links no longer good |
-//! | `GET /openapi.json` | all this for programs: [`openapi`] |
+//! | `DELETE /{id}/links` | revokes all its links |
+//! | `GET /openapi.json` | returns the description of all routes: [`openapi`] |
 //!
-//! The bodies are those of the specification, to the letter. What has no place in them is in headers: `Link` leads
-//! to the next page by cursor, `Antiphon-Consistency` says what pages have to do with each other, and
-//! `Antiphon-Truncated` that rows are missing at the end.
+//! The bodies follow the specification exactly. Headers contain additional data. `Link` is the next page by cursor,
+//! `Antiphon-Consistency` is the consistency between pages, and `Antiphon-Truncated` reports missing rows at the end.
 //!
-//! Who asks by a name that is not ours, or is a page that was not named, is answered with 403 before anything is read.
+//! The server rejects a request with an unknown `Host`, or from a web page of an unknown origin, before it reads
+//! anything. The status is 403.
 //!
-//! What is not there yet is answered with 202 and `Retry-After`: rows that are still being saved, a view that is still
-//! being sorted.
+//! If rows are still being saved, or a view is still being built, the status is 202 with `Retry-After`.
 //!
-//! Nothing here is written to a log but what the server is asked to keep to itself: errors from inside. A signed
-//! link is in the query, so whoever puts a trace layer around the router must leave the query out of it.
+//! The log contains internal errors, which the answers omit, and audit events. Neither contains a signed link. The link
+//! is in the query of the URL, so exclude the query if you add a trace layer around the router.
 
 mod accept;
 mod ask;
@@ -62,9 +61,9 @@ pub use crate::server::Authenticate;
 use crate::server::DualResponseServer;
 
 impl DualResponseServer {
-    /// The routes, to be mounted where the base URL says. From then on what has expired is removed.
+    /// Returns the routes, which you mount at the path of the base URL. This also starts the clean-up of expired sets.
     ///
-    /// Must be called within a Tokio runtime.
+    /// Call it within a Tokio runtime.
     ///
     /// ```
     /// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
@@ -98,7 +97,7 @@ impl DualResponseServer {
     }
 }
 
-/// Every path and its methods. A test compares them with `openapi.json`.
+/// Returns every path and its methods. A test compares them with `openapi.json`.
 fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer>)> {
     let document = move || std::future::ready(json(document.clone()));
     let page = viewer::Page::new();
@@ -123,7 +122,7 @@ fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// An answer that is JSON.
+/// Returns an answer with JSON.
 fn json(text: impl Into<axum::body::Body>) -> axum::response::Response {
     ([(header::CONTENT_TYPE, JSON)], text.into()).into_response()
 }

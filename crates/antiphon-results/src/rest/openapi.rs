@@ -1,14 +1,13 @@
-//! The routes, for programs: an `OpenAPI` document.
+//! The `OpenAPI` document of the routes.
 
 use serde_json::Value;
 
 /// The source of the document. The tests below compare it with the routes and the query parameters of the code.
 const DOCUMENT: &str = include_str!("../../openapi.json");
 
-/// The routes as an `OpenAPI` 3.1 document: every route, parameter, body, answer, header and error.
+/// Returns the routes as an `OpenAPI` 3.1 document: every route, parameter, body, answer, header and error.
 ///
-/// The document is the crate's `openapi.json`. A server also returns it at `GET /openapi.json`, with the server's own
-/// address.
+/// The document is the crate's `openapi.json`. A server also returns it at `GET /openapi.json`, with its base URL.
 ///
 /// ```
 /// let document = antiphon_results::rest::openapi();
@@ -19,7 +18,7 @@ pub fn openapi() -> Value {
     serde_json::from_str(DOCUMENT).expect("`openapi.json` is JSON, which a test checks")
 }
 
-/// The same, for the server at this address.
+/// Returns the document for the server at this URL.
 pub(super) fn for_server(url: &str) -> Value {
     let mut document = openapi();
     document["servers"][0]["url"] = url.into();
@@ -47,10 +46,10 @@ mod tests {
         source::Source,
     };
 
-    /// What the document calls an operation.
+    /// The HTTP methods of operations in the document.
     const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-    /// A value that is wrong for each query parameter, so that whoever reads the parameter rejects the request.
+    /// Returns an invalid value for each query parameter, so that a route that reads the parameter rejects the request.
     fn wrong(parameter: &str) -> &'static str {
         match parameter {
             "columns" => ",",
@@ -64,7 +63,7 @@ mod tests {
         DualResponseServer::new(options).unwrap()
     }
 
-    /// Each operation of the document: its path, its method, and itself.
+    /// Returns the operations of the document: path, method and content.
     fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
         let paths = document["paths"].as_object().unwrap();
         let each = paths.iter().flat_map(|(path, item)| {
@@ -75,7 +74,7 @@ mod tests {
         each.collect()
     }
 
-    /// The names of the query parameters that an operation has.
+    /// Returns the names of an operation's query parameters.
     fn documented<'a>(document: &'a Value, operation: &'a Value) -> BTreeSet<&'a str> {
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let resolved = parameters.map(|parameter| match parameter["$ref"].as_str() {
@@ -84,7 +83,7 @@ mod tests {
         });
         let query = resolved.filter(|parameter| parameter["in"] == "query");
         let mut names: BTreeSet<&str> = query.map(|parameter| parameter["name"].as_str().unwrap()).collect();
-        // A link is no parameter of an operation but a security scheme, and each secured operation reads it.
+        // The document describes a link as a security scheme, not as a parameter. Each secured operation reads it.
         let scheme = &document["components"]["securitySchemes"]["link"];
         assert_eq!(scheme["in"], "query");
         if !operation["security"].as_array().unwrap().is_empty() {
@@ -150,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Sends a request for a set of its own. Returns the status, and the error if the answer is one.
+    /// Sends a request for a new set. Returns the status, and the body if it is an error.
     async fn probe(
         server: &DualResponseServer,
         router: &Router,

@@ -1,10 +1,11 @@
-//! Parts of a body.
+//! Ranges of bytes.
 
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::snapshot::ByteRange;
 
-/// The part that is asked for. What is none, or several, is not looked at: HTTP lets a server send the whole.
+/// Returns the requested range. An invalid range, and a list of ranges, are ignored: HTTP allows a server to send the
+/// whole.
 pub(super) fn asked(headers: &HeaderMap) -> Option<ByteRange> {
     let mut values = headers.get_all(header::RANGE).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
@@ -27,7 +28,7 @@ pub(super) fn asked(headers: &HeaderMap) -> Option<ByteRange> {
     }
 }
 
-/// Which part it is, of how many bytes.
+/// Returns the `Content-Range` header of a part.
 pub(super) fn content_range(start: u64, length: u64, total: Option<u64>) -> Option<HeaderValue> {
     let last = start.checked_add(length.checked_sub(1)?)?;
     let total = total.map_or_else(|| "*".to_owned(), |total| total.to_string());

@@ -1,4 +1,4 @@
-//! What is done with sets.
+//! Handlers of the main routes.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ use crate::{
 
 type Answer = Result<Response, ApiError>;
 
-/// `GET /{id}`.
+/// Handles `GET /{id}`.
 pub(super) async fn describe(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let resource = server.describe(&call.id, &call.access).await?;
     let body = written(&MetadataBody {
@@ -45,7 +45,7 @@ pub(super) async fn describe(State(server): State<DualResponseServer>, call: Cal
     Ok((headers, json(body)).into_response())
 }
 
-/// `POST /{id}`.
+/// Handles `POST /{id}`.
 pub(super) async fn page(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
     let format = Format::wanted(&call.headers).ok_or_else(ApiError::not_acceptable)?;
     let csv_safe = call.query.csv_safe()?;
@@ -60,7 +60,7 @@ pub(super) async fn page(State(server): State<DualResponseServer>, call: Call, b
     stream::answer(&server, &call, &resource, options, format, csv_safe).await
 }
 
-/// `GET /{id}/rows`.
+/// Handles `GET /{id}/rows`.
 pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let format = Format::wanted(&call.headers).ok_or_else(ApiError::not_acceptable)?;
     let csv_safe = call.query.csv_safe()?;
@@ -70,7 +70,7 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
         options.sort = vec![sort];
     }
     let headers = [cache::control(&server.inner, &resource, &call.access), VARY];
-    // A cursor is refused by a set that has none, and that is no page to say anything of.
+    // Some sets reject cursors, so a request with a cursor has no validator in advance.
     let fixed = Consistency::of(&resource) == Consistency::Fixed && options.cursor.is_none();
     let tag = fixed.then(|| Tag::of_request(&server.inner, &resource, &options, format, csv_safe));
     if let Some(tag) = &tag
@@ -96,7 +96,7 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
     Ok((headers, [tag.header()], answer).into_response())
 }
 
-/// `PUT /{id}`.
+/// Handles `PUT /{id}`.
 pub(super) async fn set_expiry(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
     let body = body::read(&call.headers, body, server.inner.options.limits.body_bytes).await?;
     let life = ask::life(&body)?;
@@ -105,19 +105,19 @@ pub(super) async fn set_expiry(State(server): State<DualResponseServer>, call: C
     Ok(json(written(&LifeBody { status: status.into(), expires_at: resource.expires_at })?))
 }
 
-/// `DELETE /{id}`.
+/// Handles `DELETE /{id}`.
 pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call) -> Answer {
     server.delete(&call.id, &call.access).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Whether what is asked for is something the set has. A validator that somebody made up for what it has not is answered
-/// with the refusal, not with "as you know".
+/// Returns whether the set can fulfil the request. Otherwise the answer must be an error, even if the client sends a
+/// matching validator.
 pub(super) fn is_plain(resource: &Resource, options: &PageOptions) -> bool {
     let known = |field: &String| resource.columns.iter().any(|column| column.name == *field);
     let sorts = options.sort.iter().all(|sort| known(&sort.field));
     let more = options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty();
-    // What saved rows can be asked for is more than is worth checking twice.
+    // Other options of saved rows are not checked here, because the read checks them.
     sorts && !more
 }
 
@@ -127,14 +127,14 @@ fn page_answer(server: &DualResponseServer, call: &Call, page: &Page, limit: Opt
     answer
 }
 
-/// A page as JSON. The rows are JSON already and are copied as they are.
+/// Returns a page as JSON. The rows are already JSON and are copied.
 fn page_body(page: &Page) -> String {
     let rows = page.rows.as_json();
     let mut body = String::with_capacity(rows.len() + 160);
     body.push_str(r#"{"data":["#);
     body.push_str(rows);
     let (total, count, offset, more) = (page.total_count, page.rows.len(), page.offset, page.has_next);
-    // Writing to a string does not fail.
+    // Writing to a `String` does not fail.
     let _ = write!(
         body,
         r#"],"total_count":{total},"returned_count":{count},"offset":{offset},"has_next":{more},"next_offset":"#
@@ -146,7 +146,7 @@ fn page_body(page: &Page) -> String {
     body
 }
 
-/// What has no place in the body of a page.
+/// Adds the headers of a page.
 fn page_headers(
     server: &DualResponseServer,
     call: &Call,
@@ -165,7 +165,7 @@ fn page_headers(
         let _ = write!(next, "&limit={limit}");
     }
     if let Some(link) = call.query.link() {
-        // It was good, so it is letters and digits.
+        // The link is verified, so it contains only letters, digits, `-` and `_`.
         let _ = write!(next, "&link={link}");
     }
     next.push_str(r#">; rel="next""#);
@@ -174,7 +174,7 @@ fn page_headers(
     }
 }
 
-/// What is written of what we made ourselves.
+/// Serializes a body that this crate created.
 pub(super) fn written<T: serde::Serialize>(body: &T) -> Result<String, ApiError> {
     serde_json::to_string(body).map_err(|_| ApiError::internal())
 }

@@ -1,4 +1,4 @@
-//! What is known of sets, what is in them, and sets made of others.
+//! Handlers for manifests, statistics, groups and queries.
 
 use axum::{
     body::Body,
@@ -22,13 +22,13 @@ use crate::{
 
 type Answer = Result<Response, ApiError>;
 
-/// `GET /{id}/manifest`.
+/// Handles `GET /{id}/manifest`.
 pub(super) async fn manifest(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let manifest = server.manifest(&call.id, &call.access).await?;
     let signed = manifest.url.is_some();
     let body = written(&manifest)?;
     if signed {
-        // There is an address in it that opens the rows to whoever has it: nobody keeps it.
+        // The body contains a URL that gives access to the rows, so it must not be cached.
         return Ok(json(body));
     }
     let tag = Tag::of_body(body.as_bytes());
@@ -39,7 +39,7 @@ pub(super) async fn manifest(State(server): State<DualResponseServer>, call: Cal
     Ok((headers, json(body)).into_response())
 }
 
-/// `GET /{id}/stats`.
+/// Handles `GET /{id}/stats`.
 pub(super) async fn stats(State(server): State<DualResponseServer>, call: Call) -> Answer {
     let stats = StatsBody::new(server.stats(&call.id, &call.access).await?);
     let body = written(&stats)?;
@@ -51,7 +51,7 @@ pub(super) async fn stats(State(server): State<DualResponseServer>, call: Call) 
     Ok((headers, json(body)).into_response())
 }
 
-/// `POST /{id}/aggregate`.
+/// Handles `POST /{id}/aggregate`.
 pub(super) async fn aggregate(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
     let body = body::read(&call.headers, body, server.inner.options.limits.body_bytes).await?;
     let aggregate = ask::aggregate(&body)?;
@@ -59,7 +59,7 @@ pub(super) async fn aggregate(State(server): State<DualResponseServer>, call: Ca
     Ok(json(format!(r#"{{"data":[{}],"groups":{}}}"#, rows.as_json(), rows.len())))
 }
 
-/// `POST /{id}/query`.
+/// Handles `POST /{id}/query`.
 pub(super) async fn query(State(server): State<DualResponseServer>, call: Call, body: Body) -> Answer {
     let body = body::read(&call.headers, body, server.inner.options.limits.body_bytes).await?;
     let options = ask::query(&body)?;

@@ -1,4 +1,4 @@
-//! All rows of a set, some at a time.
+//! Streams all rows of a set, in batches.
 
 use std::{io, panic::AssertUnwindSafe, time::Duration};
 
@@ -25,10 +25,10 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// Says what pages of a set have to do with each other.
+/// Reports the consistency between pages of a set.
 pub(super) const CONSISTENCY: HeaderName = HeaderName::from_static("antiphon-consistency");
 
-/// Rows as NDJSON or CSV. One part of them is in memory at a time, and the next is read when this one has gone out.
+/// Answers with rows as NDJSON or CSV. One batch is in memory at a time, and the next is read when this one is sent.
 pub(super) async fn answer(
     server: &DualResponseServer,
     call: &Call,
@@ -45,7 +45,7 @@ pub(super) async fn answer(
         columns = server.inner.shown(resource, &options)?;
     }
     let mut rows = Box::pin(server.stream_of(resource, &call.access, options).await?);
-    // The first part is read before anything is answered: what fails at once is an error like any other.
+    // The first batch is read before the answer starts, so that an early failure is a normal error.
     let first = rows.try_next().await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(format.media_type())),
@@ -64,7 +64,7 @@ pub(super) async fn answer(
     Ok((headers, body(parts, stall)).into_response())
 }
 
-/// A row a line.
+/// Returns one line for each row.
 fn lines(rows: &Rows) -> String {
     let mut lines = String::with_capacity(rows.bytes() + 1);
     for row in rows.iter() {
@@ -74,28 +74,27 @@ fn lines(rows: &Rows) -> String {
     lines
 }
 
-/// The first part, which is waited for before anything is answered.
+/// Waits for the first part, with the timeout of the source.
 pub(super) async fn first<T>(part: impl Future<Output = T>, server: &DualResponseServer) -> Result<T> {
     let limit = server.inner.options.limits.source_timeout;
     tokio::time::timeout(limit, part).await.map_err(|_| DualResponseError::Timeout { limit })
 }
 
-/// What breaks off in the middle ends with an error, which breaks the connection: nobody may take a part for the
-/// whole. So does a reader that takes nothing for too long, since others wait for its place, and a
-/// source that gives nothing for as long.
+/// Creates a body from parts. An error in the middle breaks the connection, so that a part is never taken for the
+/// whole. The same happens if the reader or the source stalls for too long, because other requests wait for the slot.
 pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, stall: Duration) -> Body {
     let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
         Ok(part) => part,
         Err(_) => Err(DualResponseError::Query("the source panicked".into())),
     });
-    // One part waits to be written while the next is read.
+    // One part waits to be sent while the next is read.
     let (tx, rx) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut parts = std::pin::pin!(parts);
         loop {
             let next = tokio::select! {
                 next = tokio::time::timeout(stall, parts.next()) => next,
-                // The reader has gone, and may have while a part was being made.
+                // The reader may disconnect while a part is being produced.
                 () = tx.closed() => return,
             };
             let part = match next {
@@ -106,7 +105,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
             let broken = part.as_ref().err().map(|error| chain(error));
             match tokio::time::timeout(stall, tx.send(Some(part))).await {
                 Ok(Ok(())) => {}
-                // The reader has gone.
+                // The reader has disconnected.
                 Ok(Err(_)) => return,
                 Err(_) => return tracing::warn!("a stream of rows was given up: nobody reads it"),
             }
@@ -114,7 +113,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
                 return tracing::warn!(error, "a stream of rows broke off");
             }
         }
-        // Without this word the end is none.
+        // Without this message, the end counts as an error.
         let _ = tokio::time::timeout(stall, tx.send(None)).await;
     });
     let parts = stream::unfold(Some(rx), async |rx| {
@@ -126,7 +125,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
             None => Some((Err(io::Error::other("the stream was given up")), None)),
         }
     });
-    // Who compresses it asks once more than there is.
+    // The compression layer polls again after the end.
     Body::from_stream(parts.fuse())
 }
 

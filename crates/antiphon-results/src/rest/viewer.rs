@@ -1,4 +1,4 @@
-//! The page that shows a set.
+//! The web page that shows a set.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::{cache::Tag, call::is_id, error::ApiError};
 use crate::VIEWER;
 
-/// `GET /{id}/view`. The page is the same for every set and holds nothing of any: it is served without looking one up,
-/// so whether there is one cannot be told from it.
+/// Handles `GET /{id}/view`. The page is the same for every set and contains no data. It is served without a lookup, so
+/// it does not reveal whether a set exists.
 pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Result<Response, ApiError> {
     if !names.iter().any(|(name, id)| name == "id" && is_id(id)) {
         return Err(ApiError::not_found());
@@ -29,14 +29,14 @@ pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Re
     Ok((kept, own, VIEWER).into_response())
 }
 
-/// What the page may do.
+/// The content security policy of the page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     policy: HeaderValue,
 }
 
 impl Page {
-    /// Only what is written in the page runs there, and only this server is asked.
+    /// Creates the policy. Only the scripts and styles in the page are allowed, and only requests to this server.
     pub(super) fn new() -> Self {
         let (scripts, styles) = (hashes(VIEWER, "script"), hashes(VIEWER, "style"));
         let policy = format!(
@@ -47,23 +47,23 @@ impl Page {
     }
 }
 
-/// The hashes of what stands between tags of this name, each with a space before; or that there is none.
+/// Returns the hashes of the content of all tags with this name, each after a space, or `'none'`.
 fn hashes(page: &str, tag: &str) -> String {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let mut found = String::new();
     let mut rest = page;
     while let Some(at) = rest.find(&open) {
         rest = &rest[at + open.len()..];
-        // A longer name is another tag.
+        // A tag with a longer name is a different tag.
         if !rest.starts_with(|next: char| next == '>' || next.is_ascii_whitespace()) {
             continue;
         }
         let Some((attributes, body)) = rest.split_once('>') else { break };
         let Some((body, after)) = body.split_once(&close) else { break };
         rest = after;
-        // What a page takes from elsewhere has no hash, and is not allowed.
+        // External scripts get no hash, so they are not allowed.
         if !attributes.contains("src=") {
-            // Writing to a string does not fail.
+            // Writing to a `String` does not fail.
             let _ = write!(found, " 'sha256-{}'", STANDARD.encode(Sha256::digest(body.as_bytes())));
         }
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn what_is_written_in_the_page_is_allowed_by_its_hash() {
-        // Of the text `alert(1)`, by `openssl dgst -sha256 -binary | base64`.
+        // The hash of the text `alert(1)`, from `openssl dgst -sha256 -binary | base64`.
         let alert = " 'sha256-bhHHL3z2vDgxUt0W3dWQOrprscmda2Y5pLsLg4GF+pI='";
         assert_eq!(hashes("<p><script>alert(1)</script>", "script"), alert);
         assert_eq!(hashes("<script type=\"module\">alert(1)</script>", "script"), alert);

@@ -1,4 +1,4 @@
-//! Who may do what with which set.
+//! Access control for result sets.
 
 use async_trait::async_trait;
 
@@ -10,30 +10,30 @@ use crate::{
     store::{Resource, Tombstone, TombstoneEntry},
 };
 
-/// How whoever asks has shown that they may.
+/// The authorization of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// The program itself: it may do everything.
+    /// The program itself. It can do everything.
     Program,
-    /// A caller: who they are, as far as anybody knows.
+    /// A caller, as far as its identity is known.
     Caller(Owner),
     /// A signed link.
     #[non_exhaustive]
     Link(LinkAccess),
 }
 
-/// What a link that was brought allows. Only a server that has the keys can make one.
+/// The permissions of a verified link. Only a server with the keys can create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAccess(pub(crate) Grant);
 
 impl Access {
-    /// Whoever the caller is.
+    /// Creates the access of a caller.
     pub fn caller(owner: Owner) -> Self {
         Self::Caller(owner)
     }
 
-    /// Whether it is the owner's, or as good.
+    /// Returns whether this is the owner, or has the same rights.
     fn is(&self, owner: &Owner) -> bool {
         match self {
             Self::Program | Self::Link(_) => true,
@@ -41,7 +41,7 @@ impl Access {
         }
     }
 
-    /// Who it is, for the audit.
+    /// Returns the owner for the audit.
     pub(crate) fn owner(&self) -> Owner {
         match self {
             Self::Caller(owner) => owner.clone(),
@@ -50,30 +50,30 @@ impl Access {
     }
 }
 
-/// What is to be done with a result set.
+/// An action on a result set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// Making it.
+    /// Creating the set.
     Create,
-    /// Reading what is known of it.
+    /// Reading its metadata.
     Describe,
     /// Reading its rows.
     Read,
-    /// Pinning it, unpinning it, or letting it live longer.
+    /// Pinning, unpinning or extending the set.
     Pin,
-    /// Deleting it.
+    /// Deleting the set.
     Delete,
-    /// Taking all its rows away in a format, or some of its parts.
+    /// Exporting all rows, or some parts, in a format.
     Export,
-    /// Making a new set by a query over it.
+    /// Creating a new set with a query over this set.
     Query,
-    /// Making a link to it, or making the links made so far no longer good.
+    /// Creating a link to the set, or revoking its links.
     Link,
 }
 
 impl Action {
-    /// The action in a word.
+    /// Returns the action as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -87,7 +87,7 @@ impl Action {
         }
     }
 
-    /// What a link must allow for it; no link allows making links.
+    /// Returns the scope that a link needs for this action. No link allows the creation of sets or links.
     fn scope(self) -> Option<Scope> {
         match self {
             Self::Describe | Self::Read | Self::Export => Some(Scope::Read),
@@ -100,7 +100,7 @@ impl Action {
 }
 
 impl Scope {
-    /// What a link with it is for.
+    /// Returns the action that the scope allows.
     pub(crate) fn action(self) -> Action {
         match self {
             Self::Read => Action::Read,
@@ -111,12 +111,12 @@ impl Scope {
     }
 }
 
-/// Decides who may do what with which set.
+/// A policy that decides about access to result sets.
 ///
-/// Every closure `Fn(&Resource, &Owner, Action) -> bool` is one.
+/// Every closure `Fn(&Resource, &Owner, Action) -> bool` implements it.
 #[async_trait]
 pub trait Authorize: Send + Sync + 'static {
-    /// Whether `caller` may do this with `resource`. Who may not is told that there is no such set.
+    /// Returns whether `caller` can do this with `resource`. If not, the server answers that the set does not exist.
     async fn authorize(&self, resource: &Resource, caller: &Owner, action: Action) -> bool;
 }
 
@@ -131,7 +131,7 @@ where
 }
 
 impl Inner {
-    /// The set, for who may read its rows or take them away. That they may not is for the audit too.
+    /// Opens a set to read or export its rows. If this is rejected, it is recorded in the audit.
     pub(crate) async fn open_rows(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         let opened = self.open(id, access, action).await;
         if let Err(error) = &opened {
@@ -140,11 +140,11 @@ impl Inner {
         opened
     }
 
-    /// The set, for somebody who may do this with it.
+    /// Opens a set for an action.
     ///
-    /// What is not there and what is not theirs are the same to a caller.
+    /// For a caller, a missing set and the set of another owner give the same error.
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
-        // A link says by itself what it is for; that is judged before anything is looked up.
+        // A link contains its set and its scopes, which are checked before any lookup.
         check_link(id, access, action)?;
         let Some(resource) = self.options.store.get(id).await? else {
             return Err(match self.options.store.tombstone(id).await? {
@@ -158,7 +158,7 @@ impl Inner {
         Ok(resource)
     }
 
-    /// Checks whether this may be done with a set that was opened, possibly for something else. Reads nothing.
+    /// Checks whether an action is allowed on a set that is already open. Does not read from the store.
     pub(crate) async fn permit(&self, resource: &Resource, access: &Access, action: Action) -> Result<()> {
         check_link(&resource.id, access, action)?;
         let may = match access {
@@ -181,7 +181,7 @@ impl Inner {
     }
 }
 
-/// Checks whether a link is for this set and for this.
+/// Checks whether a link is valid for this set and this action.
 fn check_link(id: &str, access: &Access, action: Action) -> Result<()> {
     let Access::Link(LinkAccess(grant)) = access else { return Ok(()) };
     if grant.id != id {

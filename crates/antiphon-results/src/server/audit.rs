@@ -7,25 +7,25 @@ use crate::{error::ErrorCode, owner::Owner};
 
 pub(crate) type Listener = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
 
-/// Somebody did something with a result set, or tried to. There are no rows, parameters or tokens in it.
+/// An audit record of an action on a result set, or of a rejected attempt. It contains no rows, parameters or tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEvent {
-    /// When.
+    /// Time.
     pub at: DateTime<Utc>,
-    /// What.
+    /// Action.
     pub action: Action,
-    /// With which set.
+    /// ID of the set.
     pub id: String,
-    /// Who, as far as anybody knows.
+    /// Caller, as far as its identity is known.
     pub caller: Owner,
-    /// Whether they came with a signed link.
+    /// Whether the caller used a signed link.
     pub by_link: bool,
-    /// How many rows were handed out.
+    /// Number of rows returned.
     pub rows: u64,
-    /// How many bytes of them.
+    /// Number of bytes returned.
     pub bytes: u64,
-    /// Why it was not done, if it was not.
+    /// Error code, if the action failed or was rejected.
     pub refused: Option<ErrorCode>,
 }
 
@@ -41,7 +41,7 @@ impl Inner {
         self.record(access.owner(), matches!(access, Access::Link(_)), action, id, (rows, bytes), refused);
     }
 
-    /// The same, where there is nobody to speak of: the link or the credentials were no good.
+    /// Records an event. Use it directly if there is no `Access`, because the link or the credentials were invalid.
     pub(crate) fn record(
         &self,
         caller: Owner,
@@ -51,7 +51,7 @@ impl Inner {
         (rows, bytes): (u64, u64),
         refused: Option<ErrorCode>,
     ) {
-        // An id that was refused may be anything at all.
+        // A rejected ID can be any text.
         let id: String = id.chars().filter(|character| !character.is_control()).take(64).collect();
         let event = AuditEvent { at: self.now(), action, id, caller, by_link, rows, bytes, refused };
         tracing::info!(
@@ -72,8 +72,9 @@ impl Inner {
 }
 
 impl DualResponseServer {
-    /// Is told who did what, beside whoever [keeps the audit](super::DualResponseServerOptions::with_audit): for whoever counts. There
-    /// is one such; says whether this is it.
+    /// Sets a second listener for audit events, in addition to
+    /// [`with_audit`](super::DualResponseServerOptions::with_audit), for example for metrics. Returns `false` if there
+    /// is already such a listener.
     pub fn watch(&self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> bool {
         self.inner.watcher.set(Arc::new(listener)).is_ok()
     }

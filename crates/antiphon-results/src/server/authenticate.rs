@@ -3,16 +3,16 @@ use http::request::Parts;
 
 use crate::{error::Result, owner::Owner};
 
-/// Says who is calling, from a request: by its bearer token, by a cookie, by what a middleware has put there.
+/// Authentication of a request: by its bearer token, by a cookie, or by data from a middleware.
 ///
-/// Every closure `Fn(&Parts) -> Option<Owner>` is one.
+/// Every closure `Fn(&Parts) -> Option<Owner>` implements it.
 #[async_trait]
 pub trait Authenticate: Send + Sync + 'static {
-    /// Who is calling; `None` if the request does not show it, which is answered with 401.
+    /// Returns the caller, or `None` if the request has no valid credentials. The server answers `None` with 401.
     ///
     /// # Errors
     ///
-    /// When nobody can tell right now.
+    /// Returns an error if the caller cannot be determined at the moment.
     async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>>;
 }
 

@@ -1,4 +1,4 @@
-//! Removes what has expired.
+//! Removes expired result sets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{DualResponseServer, Inner, snapshots::sweep};
 use crate::{error::Result, store::Removal};
 
 impl DualResponseServer {
-    /// Begins to remove what has expired, if nobody has yet. Ends with the last handle.
+    /// Starts the periodic clean-up, unless it is already running. It ends with the last handle of the server.
     pub(crate) fn begin_cleaning(&self) {
         self.inner.cleaning.get_or_init(|| {
             let inner = Arc::downgrade(&self.inner);
@@ -21,7 +21,8 @@ impl DualResponseServer {
                     if let Err(error) = inner.clean_up().await {
                         tracing::warn!(%error, "expired result sets could not be removed");
                     }
-                    // A store of this process alone does not know the sets of others: theirs would be swept away.
+                    // If the store is not shared, it does not contain the sets of other processes. A sweep would remove
+                    // their snapshots.
                     if swept.elapsed() < sweep::INTERVAL || !inner.options.store.is_shared() {
                         continue;
                     }
@@ -35,8 +36,9 @@ impl DualResponseServer {
         });
     }
 
-    /// Removes what has expired, now. It is done every minute by itself; of several replicas, one removes each.
-    /// Returns how many were removed here.
+    /// Removes expired sets now, and returns the number of sets that this call removed.
+    ///
+    /// The server also does this periodically, by default every minute. Each result set is removed by exactly one replica.
     pub async fn clean_up(&self) -> Result<u64> {
         self.inner.clean_up().await
     }
@@ -52,7 +54,7 @@ impl Inner {
                 break;
             }
             for id in expired {
-                // Afterwards nobody knows any more where its rows are.
+                // Read the set before its removal, because it contains the location of its rows.
                 let resource = match self.options.snapshots {
                     Some(_) => self.options.store.get(&id).await?,
                     None => None,
@@ -66,8 +68,8 @@ impl Inner {
                 }
             }
         }
-        // Sets that other replicas have removed leave their closures here only if this is their process, and
-        // then the store is not shared; so nothing is left behind.
+        // Only the process that created a set has its closures, and only if the store is not shared. So sets that other
+        // replicas removed leave nothing behind here.
         if removed > 0 {
             tracing::debug!(removed, "expired result sets were removed");
         }

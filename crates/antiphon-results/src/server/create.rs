@@ -15,7 +15,7 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// What a result set is made from, and how.
+/// The options of a new result set.
 ///
 /// ```
 /// use antiphon_results::{CreateOptions, Owner, Source};
@@ -43,7 +43,7 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// A result set that people know as `name`.
+    /// Creates options for a result set with this display name.
     pub fn new(name: impl Into<String>, source: Source) -> Self {
         Self {
             name: name.into(),
@@ -58,53 +58,55 @@ impl CreateOptions {
         }
     }
 
-    /// Declares the columns. Default: a named query's own; for rows in hand, what is in them.
+    /// Sets the columns. Default: the columns of the named query, or the columns found in the rows.
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         self.columns = Some(columns.into_iter().collect());
         self
     }
 
-    /// Sets how many rows the preview has. Default: the server's.
+    /// Sets the number of rows in the preview. Default: the server's.
     pub fn with_sample_size(mut self, rows: usize) -> Self {
         self.sample_size = Some(rows);
         self
     }
 
-    /// Sets how long it lives. Default: the server's.
+    /// Sets the lifetime. Default: the server's.
     pub fn with_expiration(mut self, life: Duration) -> Self {
         self.expiration = Some(life);
         self
     }
 
-    /// Keeps something with it.
+    /// Sets metadata that is stored with the set. Default: none.
     pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Waits until all rows are saved, however long that takes: for a tool that runs as a task. Default: an answer
-    /// comes soon, and says if rows are still coming in. Rows that are not saved are all there at once.
+    /// Waits until all rows are saved, without a time limit. Use it for a tool that runs as a task. Default: the call
+    /// returns soon, and reports if rows are still being written.
+    ///
+    /// It has no effect on rows that are not saved, which are available at once.
     pub fn complete(mut self) -> Self {
         self.complete = true;
         self
     }
 
-    /// Whose it is.
+    /// Returns the owner.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Says whose it is.
+    /// Sets the owner. Default: no owner.
     pub fn for_owner(mut self, owner: Owner) -> Self {
         self.owner = owner;
         self
     }
 }
 
-/// More columns than this are not a table any more.
+/// Maximum number of columns.
 const MAX_COLUMNS: usize = 1000;
 
-/// The longest name.
+/// Maximum length of a name in bytes.
 const MAX_NAME: usize = 256;
 
 impl Inner {
@@ -162,7 +164,7 @@ impl Inner {
         kept
     }
 
-    /// Keeps a set of what was taken in.
+    /// Stores a set with the data from its source.
     async fn keep(
         &self,
         mut resource: Resource,
@@ -173,7 +175,7 @@ impl Inner {
         let limits = &self.options.limits;
         let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
         check_width(&columns)?;
-        // A source may give more than it was asked for, and may have grown since it was counted.
+        // A source can return more rows than requested, and can have grown since the count.
         let shown = sample_size.min(taken.total).min(taken.sample.len() as u64);
         taken.sample.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
         let preview = Preview::new(&taken.sample, &columns, self.bounds(limits.preview_bytes))
@@ -191,12 +193,12 @@ impl Inner {
         Ok(response)
     }
 
-    /// A set that belongs to somebody must be reachable by them; where callers are known, one that belongs to
-    /// nobody is reachable by none.
+    /// Returns an error if no caller could access the set. With authentication, a set needs an owner. Without
+    /// authentication, policy and link keys, it must not have one.
     fn check_owner(&self, owner: &Owner) -> Result<()> {
         if self.knows_callers() && owner.is_nobody() {
             return Err(DualResponseError::Config(
-                "callers must show who they are, so a result set must belong to somebody: say to whom with `CreateOptions::for_owner`".into(),
+                "this server authenticates callers, so a result set needs an owner; set it with `CreateOptions::for_owner`".into(),
             ));
         }
         if !self.knows_callers()
@@ -205,20 +207,20 @@ impl Inner {
             && !owner.is_nobody()
         {
             return Err(DualResponseError::Config(
-                "this result set belongs to somebody, and nobody could show that they are it: give the server `with_authenticate` or `with_link_keys`".into(),
+                "the result set has an owner, but the server cannot authenticate its owner; configure `with_authenticate` or `with_link_keys`".into(),
             ));
         }
         Ok(())
     }
 
-    /// Takes the rows in, or finds out how many there are and what the first ones are.
+    /// Stores in-memory rows, or reads the count and the first rows of any other source.
     async fn take(&self, id: &str, source: Source, sample_size: u64, declared: bool) -> Result<Taken> {
         let limits = &self.options.limits;
         match source {
             Source::Rows(rows) => {
                 if rows.bytes() > limits.rows_bytes {
                     return Err(DualResponseError::TooLarge(format!(
-                        "{} bytes of rows are too many to keep in hand, the limit is {}; use a named query, or raise `ResultLimits::rows_bytes`",
+                        "{} bytes of rows exceed the limit of {} bytes for in-memory rows; use a named query, or raise `ResultLimits::rows_bytes`",
                         rows.bytes(),
                         limits.rows_bytes
                     )));
@@ -227,8 +229,8 @@ impl Inner {
                 let (rows, columns) = if declared {
                     (rows, Vec::new())
                 } else {
-                    // All of them: a column that only the last row has is in the table of all rows too. Parsing
-                    // megabytes would keep others from their turn.
+                    // All rows are parsed, because a column can occur in the last row only. Parsing megabytes would
+                    // block other tasks, so it runs on another thread.
                     let looked = tokio::task::spawn_blocking(move || {
                         let columns = inferred(&rows);
                         (rows, columns)
@@ -243,7 +245,7 @@ impl Inner {
                     key: Vec::new(),
                     sorts: true,
                     total: rows.len() as u64,
-                    // With the brackets.
+                    // Includes the brackets.
                     bytes: Some(rows.bytes() as u64 + 2),
                     sample,
                 };
@@ -268,7 +270,7 @@ impl Inner {
                     sample,
                 })
             }
-            // Taken in before, since it is kept in another way.
+            // `create_unaudited` has handled this source before.
             Source::Snapshot(_) => {
                 Err(DualResponseError::Invalid("these rows are saved, not taken in".into()))
             }
@@ -327,7 +329,7 @@ impl Inner {
     }
 }
 
-/// What was found out about a source.
+/// The data from a source.
 struct Taken {
     origin: Origin,
     columns: Vec<ColumnDefinition>,
@@ -338,7 +340,7 @@ struct Taken {
     sample: Rows,
 }
 
-/// Refuses what is no table any more.
+/// Returns an error if there are too many columns.
 pub(super) fn check_width(columns: &[ColumnDefinition]) -> Result<()> {
     if columns.len() <= MAX_COLUMNS {
         return Ok(());
@@ -361,8 +363,7 @@ fn bounded(name: String) -> String {
     if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
 }
 
-/// 160 random bits in letters that are the same in upper and lower case, so that they may stand where a URI has
-/// its host.
+/// Returns 160 random bits. The letters do not depend on upper and lower case, so that the ID can be the host of a URI.
 fn new_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bits = [0; 20];
@@ -377,12 +378,12 @@ fn new_id() -> String {
     id
 }
 
-/// `life` after `at`.
+/// Returns the time `life` after `at`.
 pub(super) fn after(at: DateTime<Utc>, life: Duration) -> Option<DateTime<Utc>> {
     at.checked_add_signed(TimeDelta::from_std(life).ok()?)
 }
 
-/// `span` before `at`.
+/// Returns the time `span` before `at`.
 pub(super) fn before(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
     TimeDelta::from_std(span)
         .ok()

@@ -1,4 +1,4 @@
-//! What is in rows that nobody has described.
+//! Infers columns from rows.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// The columns that rows have: all members of them, with a type where they agree on one.
+/// Returns the columns of rows: all members, with a common type if there is one.
 pub(super) fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
     let mut order = Vec::new();
     let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Makes signed links, reads them, and makes them no longer good.
+//! Signs, verifies and revokes links.
 
 use std::time::Duration;
 
@@ -12,8 +12,10 @@ use crate::{
 };
 
 impl DualResponseServer {
-    /// Signs a link to a set, for somebody who may. It allows no more than they may do: where they may read the rows
-    /// and not take them all away, so may whoever brings it.
+    /// Signs a link to a set.
+    ///
+    /// The link does not allow more than `access` does. If `access` allows reading but not exporting, the link allows
+    /// only pages.
     ///
     /// ```
     /// # use antiphon_results::{
@@ -26,7 +28,7 @@ impl DualResponseServer {
     /// let server = DualResponseServer::new(options.with_link_keys(LinkKeys::random()))?;
     /// # let set = server.create_response(CreateOptions::new("x", Source::rows(Rows::new()))).await?;
     /// let link = server.mint_link(&set.resource_id, &Access::Program, LinkOptions::default()).await?;
-    /// // Whoever brings it may read this set, for five minutes.
+    /// // Every holder of the link can read this set for five minutes.
     /// let (_, token) = link.url.split_once("?link=").unwrap();
     /// let access = server.open_link(token)?;
     /// server.page(&set.resource_id, &access, PageOptions::default()).await?;
@@ -36,7 +38,7 @@ impl DualResponseServer {
     ///
     /// # Errors
     ///
-    /// [`DualResponseError::Config`] when the server has no keys for links.
+    /// Returns [`DualResponseError::Config`] if the server has no link keys.
     pub async fn mint_link(&self, id: &str, access: &Access, options: LinkOptions) -> Result<Link> {
         let minted = self.mint_unaudited(id, access, options).await;
         self.inner.audit(
@@ -67,13 +69,13 @@ impl DualResponseServer {
                 "a link must allow something: `read`, `pin`, `delete` or `query`".into(),
             ));
         }
-        // A link allows no more than whoever makes it may do.
+        // A link does not allow more than its creator can do.
         let mut paged = false;
         if let (Access::Caller(caller), Some(authorize)) = (access, &self.inner.options.authorize) {
             for scope in &scopes {
                 if !authorize.authorize(&resource, caller, scope.action()).await {
                     return Err(DualResponseError::Invalid(
-                        "`scopes` has what the caller may not do; a link cannot allow it".into(),
+                        "`scopes` contains a permission that the caller does not have; a link cannot grant it".into(),
                     ));
                 }
             }
@@ -93,7 +95,7 @@ impl DualResponseServer {
         Ok(Link::new(url, scopes, end))
     }
 
-    /// Makes all links to a set that were signed so far no longer good, for somebody who may.
+    /// Revokes all existing links to a set.
     pub async fn revoke_links(&self, id: &str, access: &Access) -> Result<()> {
         let revoked = match self.inner.open(id, access, Action::Link).await {
             Ok(_) => {
@@ -113,11 +115,11 @@ impl DualResponseServer {
         revoked
     }
 
-    /// What a signed link allows, if it is good.
+    /// Verifies a signed link, and returns its access.
     ///
     /// # Errors
     ///
-    /// [`DualResponseError::Unauthorized`], whatever is wrong with it.
+    /// Returns [`DualResponseError::Unauthorized`] for every kind of invalid link.
     pub fn open_link(&self, token: &str) -> Result<Access> {
         let keys = self.inner.options.link_keys.as_ref();
         let grant = keys.and_then(|keys| keys.open(token, self.inner.now()));

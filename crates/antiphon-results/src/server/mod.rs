@@ -1,4 +1,4 @@
-//! Makes result sets, keeps them, reads pages of them.
+//! Creates, stores and reads result sets.
 
 mod access;
 mod audit;
@@ -47,9 +47,9 @@ use crate::{
     store::{Removal, Resource, ResourceUpdate},
 };
 
-/// Makes result sets, keeps them for as long as they live, and reads pages of them.
+/// A server that creates result sets, stores them until they expire, and reads their pages.
 ///
-/// Cloning it clones the handle.
+/// Clones are handles on the same server.
 ///
 /// ```
 /// use antiphon_results::{CreateOptions, DualResponseServer, DualResponseServerOptions, Rows, source::Source};
@@ -73,7 +73,7 @@ pub struct DualResponseServer {
 pub(crate) struct Inner {
     pub(crate) options: DualResponseServerOptions,
     pub(crate) base: Url,
-    /// Those of the sets made here.
+    /// Closures of the sets that this process created.
     closures: Mutex<HashMap<String, Arc<Closures>>>,
     sorted: Sorted,
     pub(crate) pages: Semaphore,
@@ -85,16 +85,17 @@ pub(crate) struct Inner {
     looks: Looks,
     writes: Writes,
     cleaning: OnceLock<AbortHandle>,
-    /// Who counts, beside whoever keeps the audit.
+    /// Listener in addition to the audit listener.
     watcher: OnceLock<audit::Listener>,
 }
 
 impl DualResponseServer {
-    /// Puts a server together.
+    /// Creates a server.
     ///
     /// # Errors
     ///
-    /// [`DualResponseError::Config`] when the base URL is missing or none, or two queries have one name.
+    /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if two queries have the same name,
+    /// or if the URI scheme is invalid.
     pub fn new(options: DualResponseServerOptions) -> Result<Self> {
         let base = base(&options.base_url)?;
         if let Some(problem) = options.problems.first() {
@@ -126,42 +127,42 @@ impl DualResponseServer {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Makes a result set: counts its rows, takes the first ones as its preview, and keeps it.
+    /// Creates a result set: counts its rows, takes the first rows as its preview, and stores it.
     ///
     /// # Errors
     ///
-    /// When the source or the store fails, or the source cannot be kept in this store.
+    /// Returns an error if the source or the store fails, or if this store cannot keep the source.
     pub async fn create_response(&self, options: CreateOptions) -> Result<DualResponse> {
         self.begin_cleaning();
         self.inner.create(options).await
     }
 
-    /// The set with this id, if it is there and has not expired.
+    /// Returns the set with this ID, or `None` if it does not exist or has expired.
     pub async fn get_resource(&self, id: &str) -> Result<Option<Resource>> {
         found(self.inner.open(id, &Access::Program, Action::Describe).await)
     }
 
-    /// Lets a set live until it is deleted. Says whether there was one.
+    /// Pins a set, so that it does not expire. Returns whether the set exists.
     pub async fn pin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Pinned).await)?.is_some())
     }
 
-    /// Lets a pinned set live for its life again, from now on. Says whether there was one.
+    /// Unpins a set, so that its lifetime starts again. Returns whether the set exists.
     pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Own).await)?.is_some())
     }
 
-    /// Lets a set live for so long from now on. Says whether there was one.
+    /// Sets the lifetime of a set, counted from now. Returns whether the set exists.
     pub async fn extend_resource(&self, id: &str, life: Duration) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::For(life)).await)?.is_some())
     }
 
-    /// Deletes a set and its rows. Says whether there was one.
+    /// Deletes a set and its rows. Returns whether the set existed.
     pub async fn delete_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.delete(id, &Access::Program).await)?.is_some())
     }
 
-    /// What is known of a set, for somebody who may know it.
+    /// Returns the metadata of a set, if `access` allows it.
     pub async fn describe(&self, id: &str, access: &Access) -> Result<Resource> {
         let opened = self.inner.open(id, access, Action::Describe).await;
         self.inner.audit(
@@ -174,7 +175,7 @@ impl DualResponseServer {
         opened
     }
 
-    /// Sets how long a set lives, for somebody who may.
+    /// Sets the expiry of a set, if `access` allows it.
     pub async fn set_expiry(&self, id: &str, access: &Access, life: Expiry) -> Result<Resource> {
         let set = self.set_expiry_unaudited(id, access, life).await;
         self.inner.audit(access, Action::Pin, id, (0, 0), set.as_ref().err().map(DualResponseError::code));
@@ -187,7 +188,7 @@ impl DualResponseServer {
         let longest = self.inner.options.limits.life;
         let expires_at = match life {
             Expiry::Pinned => None,
-            // Who unpins what is not pinned changes nothing.
+            // Unpinning a set that is not pinned has no effect.
             Expiry::Own if resource.expires_at.is_some() => return Ok(resource),
             Expiry::Own => after(now, resource.life.min(longest)),
             Expiry::For(life) => after(now, life.min(longest)),
@@ -196,7 +197,7 @@ impl DualResponseServer {
         self.inner.options.store.update(id, update).await?.ok_or(DualResponseError::Expired)
     }
 
-    /// Deletes a set and its rows, for somebody who may.
+    /// Deletes a set and its rows, if `access` allows it.
     pub async fn delete(&self, id: &str, access: &Access) -> Result<()> {
         let deleted = match self.inner.open(id, access, Action::Delete).await {
             Ok(resource) => match self.inner.options.store.delete(id, Removal::Deleted).await {
@@ -206,8 +207,8 @@ impl DualResponseServer {
             },
             Err(error) => Err(error),
         };
-        // Whoever may not delete it must not take its closures either. Its rows go after it: as long as somebody
-        // finds the set, they find its rows.
+        // A rejected deletion must not remove the closures. The rows are removed after the set, so that a set always
+        // has its rows.
         if let Ok(resource) = &deleted {
             self.inner.forget(id);
             self.inner.discard(resource).await;
@@ -222,23 +223,23 @@ impl DualResponseServer {
         deleted.map(drop)
     }
 
-    /// The base URL, without a slash at its end.
+    /// Returns the base URL without a slash at the end.
     pub fn base_url(&self) -> &str {
         self.inner.base.as_str().trim_end_matches('/')
     }
 
-    /// The scheme of the URIs in links.
+    /// Returns the scheme of the URIs in links.
     pub fn scheme(&self) -> &str {
         &self.inner.options.scheme
     }
 
-    /// How long a set lives if nobody says otherwise.
+    /// Returns the default lifetime of a set.
     pub fn default_expiration(&self) -> Duration {
         self.inner.options.default_expiration
     }
 
-    /// Ends the clean-up, gives up what is still being saved, and lets go of the store's connections. Sets that were
-    /// being saved have failed, and say so.
+    /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. Sets whose rows were still
+    /// being written fail, with this reason.
     pub async fn shutdown(&self) -> Result<()> {
         if let Some(cleaning) = self.inner.cleaning.get() {
             cleaning.abort();
@@ -248,20 +249,20 @@ impl DualResponseServer {
     }
 }
 
-/// How long a set is to live.
+/// The new expiry of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// Until it is deleted.
+    /// Never expires. The set exists until it is deleted.
     Pinned,
-    /// As long as it was to live when it was made, from now on.
+    /// Expires after its original lifetime, counted from now.
     Own,
-    /// So long, from now on.
+    /// Expires after this duration, counted from now.
     For(Duration),
 }
 
 impl Inner {
-    /// Milliseconds are what times are written down in.
+    /// Returns the current time in milliseconds, which is the precision of stored times.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.options.clock)().trunc_subsecs(3)
     }
@@ -270,7 +271,7 @@ impl Inner {
         format!("{}/{id}", self.base.as_str().trim_end_matches('/'))
     }
 
-    /// Where the scheme is one that is fetched, the URI is the URL.
+    /// Returns the URI of a set. If the scheme is `http` or `https`, this is the URL.
     pub(crate) fn uri(&self, id: &str) -> String {
         match self.options.scheme.as_str() {
             "http" | "https" => self.url(id),
@@ -278,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// Whether callers must show who they are.
+    /// Returns whether callers must authenticate.
     #[cfg(feature = "rest")]
     pub(crate) fn knows_callers(&self) -> bool {
         self.options.authenticate.is_some()
@@ -303,7 +304,7 @@ impl Inner {
         self.sorted.forget(id);
     }
 
-    /// Bounds how long a source may take for rows.
+    /// Reads rows with the timeout of the source.
     async fn timed<T>(&self, rows: impl Future<Output = Result<T, BoxError>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, rows).await {
@@ -312,7 +313,7 @@ impl Inner {
         }
     }
 
-    /// Bounds how long a source may take for a count.
+    /// Reads a count with the timeout of the source.
     async fn counted(&self, count: impl Future<Output = Result<u64, BoxError>>) -> Result<u64> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, count).await {
@@ -322,7 +323,7 @@ impl Inner {
     }
 }
 
-/// What is not there is no error to a program that asks whether it is.
+/// Converts the errors for a missing set to `None`.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),

@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) type Clock = Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>;
 
-/// How a [`DualResponseServer`](crate::DualResponseServer) works.
+/// The options of a [`DualResponseServer`](crate::DualResponseServer).
 ///
 /// ```
 /// use antiphon_results::{DualResponseServer, DualResponseServerOptions};
@@ -50,7 +50,7 @@ pub struct DualResponseServerOptions {
 }
 
 impl DualResponseServerOptions {
-    /// A server whose routes are reached at `base_url`: `https://api.example.com/resources`.
+    /// Creates options for a server with this base URL for its routes: `https://api.example.com/resources`.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -78,50 +78,49 @@ impl DualResponseServerOptions {
         }
     }
 
-    /// Sets where result sets are kept. Default: a [`MemoryStore`].
+    /// Sets the store of result sets. Default: a [`MemoryStore`].
     pub fn with_store(mut self, store: impl ResourceStore) -> Self {
         self.store = Arc::new(store);
         self
     }
 
-    /// Sets how long a result set lives. Default: 15 minutes.
+    /// Sets the lifetime of a result set. Default: 15 minutes.
     pub fn with_default_expiration(mut self, life: Duration) -> Self {
         self.default_expiration = life;
         self
     }
 
-    /// Sets how many rows a preview has. Default: 15.
+    /// Sets the number of rows in a preview. Default: 15.
     pub fn with_default_sample_size(mut self, rows: usize) -> Self {
         self.default_sample_size = rows;
         self
     }
 
-    /// Sets how often what has expired is removed. Default: every minute.
+    /// Sets the interval of the clean-up of expired sets. Default: 1 minute.
     pub fn with_cleanup_interval(mut self, interval: Duration) -> Self {
         self.cleanup_interval = interval;
         self
     }
 
-    /// Lets a result set live on for its whole life again whenever its rows are read. Default: no.
+    /// Sets whether the lifetime of a set starts again when its rows are read. Default: `false`.
     pub fn with_sliding_expiration(mut self, sliding: bool) -> Self {
         self.sliding = sliding;
         self
     }
 
-    /// Sets the scheme of the URIs in links. Default: `resource`. Use `https` only for what a client can fetch
-    /// by that URI itself.
+    /// Sets the scheme of the URIs in links. Default: `resource`. Use `https` only if clients can fetch the URI itself.
     pub fn with_scheme(mut self, scheme: impl Into<String>) -> Self {
         self.scheme = scheme.into();
         self
     }
 
-    /// Sets what bounds the server's work.
+    /// Sets the limits of the server. Default: the defaults of [`ResultLimits`].
     pub fn with_limits(mut self, limits: ResultLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Registers a query under a name. Every replica must be given the same.
+    /// Registers a query under a name. Every replica must register the same queries.
     pub fn with_query(mut self, name: impl Into<String>, query: impl Query) -> Self {
         let name = name.into();
         if !self.queries.add(name.clone(), Arc::new(query)) {
@@ -130,62 +129,67 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets where rows are saved that come as [`Source::snapshot`](crate::Source::snapshot). Every replica must be
-    /// given the same. `antiphon-snapshot` has one.
+    /// Sets the store that saves rows from [`Source::snapshot`](crate::Source::snapshot). Every replica must use the
+    /// same store. The crate `antiphon-snapshot` has one. Default: none.
     pub fn with_snapshots(mut self, snapshots: impl SnapshotStore) -> Self {
         self.snapshots = Some(Arc::new(snapshots));
         self
     }
 
-    /// Sets how whoever wants a snapshot's stored rows gets them, where the object store signs addresses. Default:
-    /// through this server. Whoever has such an address can use it until it ends, whatever becomes of the set.
+    /// Sets how clients get the stored rows of a snapshot, if the object store signs URLs. Default: through this
+    /// server.
+    ///
+    /// Every holder of such a URL can use it until it expires, even if the set is deleted.
     pub fn with_retrieval(mut self, retrieval: RetrievalMode) -> Self {
         self.retrieval = retrieval;
         self
     }
 
-    /// Sets the secrets that links are signed with. Without them no links are made.
+    /// Sets the secrets that sign links. Default: none, and the server cannot sign links.
     pub fn with_link_keys(mut self, keys: LinkKeys) -> Self {
         self.link_keys = Some(keys);
         self
     }
 
-    /// Decides who may do what with which set, in place of the rule that only its owner may do anything.
+    /// Sets the access policy. Default: only the owner has access to a set.
     pub fn with_authorize(mut self, authorize: impl Authorize) -> Self {
         self.authorize = Some(Arc::new(authorize));
         self
     }
 
-    /// Is told who did what. The same is in the log, under the target `antiphon_results::audit`.
+    /// Sets a listener for audit events. The log contains them too, under the target `antiphon_results::audit`.
+    /// Default: none.
     pub fn with_audit(mut self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> Self {
         self.audit = Some(Arc::new(listener));
         self
     }
 
-    /// Says what time it is. For tests.
+    /// Sets the clock, for tests. Default: the system clock.
     pub fn with_clock(mut self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Says who is calling, from a request. With it, an id alone grants nothing: a result set must have an
-    /// owner, and only its owner gets it.
+    /// Sets the authentication of requests. With authentication, the ID alone does not grant access. A result set must
+    /// have an owner, and by default only its owner has access. Default: none.
     #[cfg(feature = "rest")]
     pub fn with_authenticate(mut self, authenticate: impl super::Authenticate) -> Self {
         self.authenticate = Some(Arc::new(authenticate));
         self
     }
 
-    /// Sets the `Host` headers that are answered, so that no page can reach the routes under a name of its own; an
-    /// empty list answers all. Default: the base URL's, and this machine's. Behind a proxy that passes on another name
-    /// than it was asked by, name that one.
+    /// Sets the `Host` headers that the server accepts, as protection against DNS rebinding. An empty list accepts all
+    /// hosts. Default: the host of the base URL, and the loopback hosts.
+    ///
+    /// If a proxy forwards a different `Host`, add that name.
     #[cfg(feature = "rest")]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = Some(hosts.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Lets pages of these origins call the routes (CORS). Pages of others but our own are not answered. Default: none.
+    /// Sets the origins whose web pages can call the routes (CORS). The server rejects pages of all other origins
+    /// except its own. Default: none.
     #[cfg(feature = "rest")]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -203,67 +207,69 @@ impl fmt::Debug for DualResponseServerOptions {
     }
 }
 
-/// What bounds a server's work. Everything that comes from outside has one.
+/// The limits of a server. Every input from outside has a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultLimits {
-    /// The most bytes of the text a model reads, and of the rows in the structured content. Default: 8 KiB.
+    /// Maximum bytes of the text for the model, and of the rows in the structured content. Default: 8 KiB.
     pub preview_bytes: usize,
-    /// The most characters of one cell of a preview. Default: 200.
+    /// Maximum characters in one cell of a preview. Default: 200.
     pub preview_cell: usize,
-    /// The most columns of a preview. Default: 50.
+    /// Maximum columns of a preview. Default: 50.
     pub preview_columns: usize,
-    /// The most bytes of what `resources/read` gives. Default: 32 KiB.
+    /// Maximum bytes of the answer to `resources/read`. Default: 32 KiB.
     pub read_bytes: usize,
-    /// The most rows of one page; who asks for more gets so many. Default: 10,000.
+    /// Maximum rows of one page. A request for more gets this number. Default: 10,000.
     pub page_rows: u64,
-    /// The most bytes of one page; it then has fewer rows. Default: 16 MiB.
+    /// Maximum bytes of one page. A larger page has fewer rows instead. Default: 16 MiB.
     pub page_bytes: usize,
-    /// The most bytes of rows in hand. Default: 16 MiB.
+    /// Maximum bytes of in-memory rows. Default: 16 MiB.
     pub rows_bytes: usize,
-    /// The most bytes of a set's parameters, and of its metadata. Default: 64 KiB.
+    /// Maximum bytes of a set's parameters, and of its metadata. Default: 64 KiB.
     pub metadata_bytes: usize,
-    /// The most bytes of a request's body. Default: 64 KiB.
+    /// Maximum bytes of a request body. Default: 64 KiB.
     pub body_bytes: usize,
-    /// How many pages are read at once. Default: 64.
+    /// Maximum number of pages that are read concurrently. Default: 64.
     pub concurrent_pages: usize,
-    /// How many whole sets are streamed at once. Default: 32.
+    /// Maximum number of whole sets that are streamed concurrently. Default: 32.
     pub concurrent_streams: usize,
-    /// How long whoever reads a stream may take nothing of it. Default: 60 seconds.
+    /// Maximum time for which the reader of a stream can stall. Default: 60 seconds.
     pub stall: Duration,
-    /// How long a request waits for its turn. Default: 5 seconds.
+    /// Maximum time that a request waits for a free slot. Default: 5 seconds.
     pub wait: Duration,
-    /// How long a source may take for a page or a count. Default: 30 seconds.
+    /// Timeout of a source for a page or a count. Default: 30 seconds.
     pub source_timeout: Duration,
-    /// The longest life of a set that is not pinned. Default: 30 days.
+    /// Maximum lifetime of a set that is not pinned. Default: 30 days.
     pub life: Duration,
-    /// The longest life of a link. Default: 15 minutes.
+    /// Maximum lifetime of a link. Default: 15 minutes.
     pub link_life: Duration,
-    /// How long making a set waits for its last row, so that a small one is answered with an exact count.
+    /// Maximum time that the creation of a set waits for the last row, so that a small set gets an exact count.
     /// Default: 2 seconds.
     pub settle: Duration,
-    /// How long whoever reads a view waits for it to be made, before they are told to come back. Default: 2 seconds.
+    /// Maximum time that a reader waits for a view. After this time, the server answers that the view is not ready.
+    /// Default: 2 seconds.
     pub view_wait: Duration,
-    /// The most rows of a snapshot; what comes after them is left out, and that is said. Default: 100 million.
+    /// Maximum rows of a snapshot. Later rows are omitted, and the set reports it. Default: 100 million.
     pub snapshot_rows: u64,
-    /// The most bytes of a snapshot as it is stored; likewise. Default: 10 GiB.
+    /// Maximum stored bytes of a snapshot. Later rows are omitted, and the set reports it. Default: 10 GiB.
     pub snapshot_bytes: u64,
-    /// The most bytes of all snapshots of one tenant and their views; with more, no new ones are made. Where there is no
-    /// tenant, each principal has as many, and callers without a principal share them. Default: 50 GiB.
+    /// Maximum stored bytes of all snapshots and views of one tenant. Above this limit, no new ones are created.
+    /// Without a tenant, each principal has this limit, and callers without a principal share it. Default: 50 GiB.
     pub tenant_bytes: u64,
-    /// How many snapshots of one tenant are written at once in this process. Whoever is in no tenant has as many of
-    /// their own, here and below. Default: 4.
+    /// Maximum number of snapshots of one tenant that this process writes concurrently. Without a tenant, each
+    /// principal has this limit. The same applies to the next two limits. Default: 4.
     pub intakes_per_tenant: usize,
-    /// How many views, statistics and queries of one tenant are worked on at once in this process. Default: 8.
+    /// Maximum number of views, statistics and queries of one tenant that this process computes concurrently. Default:
+    /// 8.
     pub scans_per_tenant: usize,
-    /// How many exports and streams of saved rows of one tenant are on their way out at once in this process.
-    /// Default: 8.
+    /// Maximum number of exports and streams of saved rows of one tenant that this process sends concurrently. Default:
+    /// 8.
     pub exports_per_tenant: usize,
-    /// How often whoever writes a snapshot says how far it is. Default: every 3 seconds.
+    /// Interval of the heartbeat that the writer of a snapshot stores. Default: 3 seconds.
     pub beat: Duration,
-    /// After how long nothing was heard of whoever writes a snapshot, it has failed. Default: 1 minute.
+    /// Time without a heartbeat after which a snapshot write has failed. Default: 1 minute.
     pub silence: Duration,
-    /// How old something in the snapshot store must be that no set knows, before it is swept away. Default: 1 hour.
+    /// Minimum age of an orphaned snapshot before a sweep removes it. Default: 1 hour.
     pub abandoned: Duration,
 }
 

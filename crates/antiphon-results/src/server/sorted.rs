@@ -1,4 +1,4 @@
-//! Rows in hand, sorted once and paged from there.
+//! Sorts in-memory rows once, and caches them for further pages.
 
 use std::{
     cmp::Ordering,
@@ -13,24 +13,24 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// How many sorted sets are kept, and how many bytes of them.
+/// Maximum number of cached sets, and of their bytes.
 const KEPT: usize = 8;
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// The last few sorted sets, so that the second page does not sort again.
+/// The last sorted sets, so that the second page does not sort again.
 #[derive(Default)]
 pub(super) struct Sorted {
     kept: Mutex<VecDeque<(String, Sort, Arc<Rows>)>>,
 }
 
 impl Sorted {
-    /// The rows of `id` in this order, if they are kept.
+    /// Returns the rows of `id` in this order, if they are cached.
     pub(super) fn get(&self, id: &str, sort: &Sort) -> Option<Arc<Rows>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, by, _)| known == id && by == sort).map(|(_, _, rows)| Arc::clone(rows))
     }
 
-    /// Keeps the rows of `id` in this order, and lets go of the oldest.
+    /// Caches the rows of `id` in this order, and removes the oldest entries.
     pub(super) fn keep(&self, id: &str, sort: &Sort, rows: &Arc<Rows>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back((id.to_owned(), sort.clone(), Arc::clone(rows)));
@@ -41,14 +41,14 @@ impl Sorted {
         }
     }
 
-    /// Lets go of a set.
+    /// Removes a set from the cache.
     pub(super) fn forget(&self, id: &str) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _, _)| known != id);
     }
 }
 
-/// The rows by one of their members. Rows that are equal in it stay in their order, whichever way is sorted. Nothing
-/// is greater than all else, as it is in the SQL sources.
+/// Sorts rows by one of their members. Rows with equal values keep their order, in both directions. Null is the
+/// greatest value, as in the SQL sources.
 pub(super) fn sort(rows: &Rows, by: &Sort) -> Result<Rows, serde_json::Error> {
     let mut keyed = Vec::with_capacity(rows.len());
     for row in rows.iter() {
@@ -66,7 +66,7 @@ pub(super) fn sort(rows: &Rows, by: &Sort) -> Result<Rows, serde_json::Error> {
     Ok(sorted)
 }
 
-/// Numbers by size, text by its characters; what differs in kind, by kind.
+/// Compares numbers by value and text by characters. Values of different types are ordered by type.
 fn compare(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => numbers(a, b),
@@ -78,8 +78,8 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 
 fn numbers(a: &Number, b: &Number) -> Ordering {
     let float = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
-    // Large ones that are the same as floats differ only as whole numbers, which such floats are too. One rule for
-    // all of them: whoever sorts by two gets no order, and a panic.
+    // Large numbers that are equal as floats are compared as integers. One rule applies to all numbers, because two
+    // rules would give no total order, and the sort would panic.
     #[expect(clippy::cast_possible_truncation, reason = "what is too large is the largest")]
     let whole = |number: &Number| {
         let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));

@@ -2,81 +2,84 @@ use serde::{Deserialize, Serialize};
 
 use super::Filter;
 
-/// Rows grouped and measured. Each row of the answer has a member for each group, named as its column, and one for
-/// each measure, `m0`, `m1` and so on. They come in the order of the groups, or with a `limit` in that of the first measure.
+/// Grouped and measured rows.
+///
+/// Each row of the answer has one member for each group, with the name of its column. It also has one for each measure:
+/// `m0`, `m1` and so on. Rows are in the order of the groups. With a `limit`, they are in the order of the first
+/// measure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Aggregate {
-    /// By what: at most two.
+    /// Groups: at most two.
     pub groups: Vec<Group>,
-    /// What is measured of each group: at most four. Without any, its rows are counted.
+    /// Measures of each group: at most four. Default: the number of rows.
     pub measures: Vec<Measure>,
-    /// What must all be true of a row to be counted.
+    /// Filters. A row must match all of them.
     pub filter: Vec<Filter>,
-    /// Only so many groups, those with the greatest first measure: at most 10,000. Default: all, and an error where
-    /// there are more than 10,000.
+    /// Maximum number of groups, up to 10,000. The groups with the greatest first measure are kept. Default: all, and
+    /// an error if there are more than 10,000.
     pub limit: Option<u64>,
 }
 
-/// By what rows are grouped.
+/// A column by which rows are grouped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// How values that are near each other are taken together. Default: not at all.
+    /// Bucket that combines values near each other. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
 }
 
-/// How values that are near each other are taken together: all are written as the least that the bucket may hold.
+/// A bucket that combines values near each other. All of them are written as the lower bound of the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Bucket {
-    /// Numbers, by so much.
+    /// Numbers, in buckets of this width.
     Width(f64),
-    /// Days and moments, by the minute.
+    /// Dates and times, by minute.
     Minute,
-    /// By the hour.
+    /// By hour.
     Hour,
-    /// By the day.
+    /// By day.
     Day,
-    /// By the week, which begins on Monday.
+    /// By week, which starts on Monday.
     Week,
-    /// By the month.
+    /// By month.
     Month,
-    /// By the year.
+    /// By year.
     Year,
 }
 
-/// What is measured of a group.
+/// A measure of a group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// What.
+    /// Operation.
     pub op: MeasureOp,
-    /// Of which column; of none, for [`MeasureOp::Count`] of rows.
+    /// Column. `None` for the [`MeasureOp::Count`] of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
 }
 
-/// What is measured.
+/// The operation of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MeasureOp {
-    /// How many rows, or how many that have something in the column.
+    /// Number of rows, or of rows with a value in the column.
     Count,
-    /// How many different values, about.
+    /// Approximate number of distinct values.
     Distinct,
     /// The sum.
     Sum,
     /// The mean.
     Mean,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
 }

@@ -1,4 +1,4 @@
-//! What is said of a set over HTTP: both sides read it.
+//! Request and response bodies that the server and the client share.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use super::{Chunk, ColumnStats, ExportFormat, Lineage, Truncation};
 use crate::{column::ColumnDefinition, rows::Row};
 
-/// Whether all rows of a set are there.
+/// The state of a set's rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SetStatus {
-    /// All of them.
+    /// All rows are available.
     #[default]
     Ready,
-    /// They are still coming in.
+    /// Rows are still being written.
     Writing,
-    /// They never will be.
+    /// The write failed, and the rows are not available.
     Failed,
 }
 
 impl SetStatus {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -31,7 +31,7 @@ impl SetStatus {
     }
 }
 
-/// How whoever wants the stored rows themselves gets them.
+/// The way in which clients get the stored rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -39,114 +39,114 @@ pub enum RetrievalMode {
     /// Through this server.
     #[default]
     Proxy,
-    /// The server answers with an address at the object store that is good for a while.
+    /// The server redirects to a URL at the object store, which is valid for a limited time.
     Redirect,
-    /// The same, and the address is in the manifest too.
+    /// The server redirects, and the manifest also contains the URL.
     Direct,
 }
 
-/// The answer to `GET /{id}/manifest`: what is known of a set, and where its parts are.
+/// The response body of `GET /{id}/manifest`: the metadata of a set, and its parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SetManifest {
-    /// The set's id.
+    /// ID of the set.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Whether all rows are there.
+    /// State of the rows.
     pub status: SetStatus,
-    /// How many rows there are, as far as is known.
+    /// Number of rows, as far as it is known.
     pub rows: u64,
-    /// Whether that is exact: it is not while rows come in, and not of data that change.
+    /// Whether `rows` is exact. It is not exact while rows are being written, and not for data that can change.
     pub exact: bool,
-    /// How many bytes they are as they are stored, where that is known.
+    /// Stored size of the rows in bytes, if it is known.
     pub bytes: Option<u64>,
-    /// What they are: `sha-256:` and the digest of the stored bytes. Only a snapshot that is ready has one.
+    /// Digest of the stored bytes: `sha-256:` and hexadecimal. Only a snapshot that is ready has one.
     pub digest: Option<String>,
-    /// The columns.
+    /// Columns.
     pub columns: Vec<ColumnDefinition>,
-    /// The parts, in order. Only a snapshot that is ready has any.
+    /// Parts in order. Only a snapshot that is ready has parts.
     pub chunks: Vec<Chunk>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     pub truncated: Option<Truncation>,
-    /// What it was made from, if from other sets.
+    /// Source sets and query, if the set was derived from other sets.
     pub lineage: Option<Lineage>,
-    /// What it can be exported as.
+    /// Export formats.
     pub formats: Vec<ExportFormat>,
-    /// What can be done with it.
+    /// Supported operations.
     pub can: Capabilities,
-    /// How the stored rows themselves are got.
+    /// Way in which clients get the stored rows.
     pub retrieval: RetrievalMode,
-    /// Where they can be got without the server, where [`RetrievalMode::Direct`] is meant.
+    /// URL of the stored rows at the object store, for [`RetrievalMode::Direct`].
     pub url: Option<String>,
-    /// Until when that address is good. Ask again for another.
+    /// Expiry time of `url`. Request the manifest again to get a new URL.
     pub url_expires_at: Option<DateTime<Utc>>,
-    /// When the set was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// When it ends; never, if it is pinned.
+    /// Expiry time. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Why it failed, for people, if it did.
+    /// Reason for people, if the write failed.
     pub failure: Option<String>,
 }
 
-/// What can be done with a set.
+/// The operations that a set supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own on the wire")]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Its rows can be sorted.
+    /// Whether rows can be sorted.
     pub sort: bool,
-    /// They can be filtered.
+    /// Whether rows can be filtered.
     pub filter: bool,
-    /// They can be grouped and measured.
+    /// Whether rows can be grouped and measured.
     pub aggregate: bool,
-    /// A query over them makes a new set.
+    /// Whether a query can create a new set.
     pub query: bool,
-    /// There are statistics of its columns.
+    /// Whether statistics of the columns are available.
     pub stats: bool,
 }
 
-/// The answer to `GET /{id}/stats`.
+/// The response body of `GET /{id}/stats`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StatsBody {
-    /// What is in each column.
+    /// Statistics of each column.
     pub columns: Vec<ColumnStats>,
 }
 
 impl StatsBody {
-    /// Of these columns.
+    /// Creates the body with the statistics of these columns.
     pub fn new(columns: Vec<ColumnStats>) -> Self {
         Self { columns }
     }
 }
 
-/// The answer to `POST /{id}/query`: the new set, and its first rows.
+/// The response body of `POST /{id}/query`: the new set, and its first rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DerivedBody {
-    /// The new set's id.
+    /// ID of the new set.
     pub id: String,
-    /// Its URI: `resource://…`.
+    /// URI of the new set: `resource://…`.
     pub uri: String,
-    /// Where it is fetched. Whoever asked with a signed link finds one in it that opens the new set.
+    /// URL of the new set. If the request used a signed link, the URL contains a signed link to the new set.
     pub url: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Whether all its rows are there.
+    /// State of the rows.
     pub status: SetStatus,
-    /// How many rows there are, as far as is known.
+    /// Number of rows, as far as it is known.
     pub total_count: u64,
-    /// Whether that is exact.
+    /// Whether `total_count` is exact.
     pub exact: bool,
-    /// Its columns.
+    /// Columns.
     pub columns: Vec<ColumnDefinition>,
-    /// The first rows, within bounds.
+    /// First rows, within limits.
     pub data: Vec<Row>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     pub truncated: Option<Truncation>,
-    /// What it was made from.
+    /// Source sets and query.
     pub lineage: Option<Lineage>,
-    /// When it ends.
+    /// Expiry time.
     pub expires_at: Option<DateTime<Utc>>,
 }

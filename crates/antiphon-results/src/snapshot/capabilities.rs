@@ -1,17 +1,17 @@
 use super::ExportFormat;
 
-/// What a [`SnapshotStore`](super) can do besides keeping rows and giving them back.
+/// The optional operations of a [`SnapshotStore`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotCapabilities {
-    /// Whether it has a query engine: it sorts, filters, groups and runs queries.
+    /// Whether the store has a query engine. With one, it sorts, filters, groups and runs queries.
     pub queries: bool,
-    /// What it writes rows as.
+    /// Export formats.
     pub formats: Vec<ExportFormat>,
 }
 
 impl SnapshotCapabilities {
-    /// With a query engine or without, and these formats.
+    /// Creates capabilities with or without a query engine, and with these formats.
     pub fn new(queries: bool, formats: impl IntoIterator<Item = ExportFormat>) -> Self {
         Self { queries, formats: formats.into_iter().collect() }
     }

@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 use super::View;
 use crate::error::Result;
 
-/// What rows are written as.
+/// The format of exported rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum ExportFormat {
-    /// A JSON object a line.
+    /// NDJSON: one JSON object on each line.
     Ndjson,
-    /// A table with commas.
+    /// CSV: a table with commas.
     Csv,
     /// An Arrow IPC stream.
     Arrow,
-    /// Parquet: the stored file itself, where it is the whole set that is asked for.
+    /// Parquet. For the whole set, this is the stored file.
     Parquet,
-    /// A workbook.
+    /// An Excel workbook.
     Xlsx,
 }
 
 impl ExportFormat {
-    /// All there are.
+    /// All formats.
     pub const ALL: [Self; 5] = [Self::Ndjson, Self::Csv, Self::Arrow, Self::Parquet, Self::Xlsx];
 
-    /// Its name in an address, and the ending of a file.
+    /// Returns the name in URLs, which is also the file extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",
@@ -39,7 +39,7 @@ impl ExportFormat {
         }
     }
 
-    /// What it is called in `Accept` and `Content-Type`.
+    /// Returns the media type for `Accept` and `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson => "application/x-ndjson",
@@ -50,70 +50,70 @@ impl ExportFormat {
         }
     }
 
-    /// Whether it is compressed in itself already.
+    /// Returns whether the format is already compressed.
     pub fn is_compressed(self) -> bool {
         matches!(self, Self::Parquet | Self::Xlsx)
     }
 
-    /// The format of this name.
+    /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 }
 
-/// What is to be written, and how.
+/// A request for an export.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExportRequest {
-    /// As what.
+    /// Format.
     pub format: ExportFormat,
-    /// Which rows in which order. It must have been prepared.
+    /// Rows and their order. The view must have been prepared.
     pub view: View,
-    /// Which columns, in this order; all, if there are none.
+    /// Columns in this order. Empty: all columns.
     pub columns: Vec<String>,
-    /// Only this chunk's rows.
+    /// Chunk to export. `None`: all chunks.
     pub chunk: Option<u64>,
-    /// Only this part of the bytes.
+    /// Range of bytes to export. `None`: all bytes.
     pub range: Option<ByteRange>,
-    /// Whether cells of a [`Csv`](ExportFormat::Csv) that a spreadsheet would take for a formula are made harmless.
+    /// Whether [`Csv`](ExportFormat::Csv) cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     pub csv_safe: bool,
 }
 
 impl ExportRequest {
-    /// All of it in this format.
+    /// Creates a request for the whole set in this format.
     pub fn new(format: ExportFormat) -> Self {
         Self { format, view: View::default(), columns: Vec::new(), chunk: None, range: None, csv_safe: true }
     }
 
-    /// The rows of a view.
+    /// Sets the view. Default: the whole set.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Only these columns.
+    /// Sets the columns. Default: all.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Only this chunk.
+    /// Sets the chunk. Default: all chunks.
     #[must_use]
     pub fn with_chunk(mut self, chunk: Option<u64>) -> Self {
         self.chunk = chunk;
         self
     }
 
-    /// Only this part of the bytes.
+    /// Sets the range of bytes. Default: all bytes.
     #[must_use]
     pub fn with_range(mut self, range: Option<ByteRange>) -> Self {
         self.range = range;
         self
     }
 
-    /// Leaves cells as they are, whatever a spreadsheet would do with them.
+    /// Sets whether CSV cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     #[must_use]
     pub fn with_csv_safe(mut self, csv_safe: bool) -> Self {
         self.csv_safe = csv_safe;
@@ -121,43 +121,43 @@ impl ExportRequest {
     }
 }
 
-/// Some of a body's bytes.
+/// A range of a body's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ByteRange {
-    /// From one to another, or to the end; the last is in it.
+    /// From the first to the last byte, both included. Without a last byte, to the end.
     From {
-        /// The first.
+        /// Position of the first byte.
         first: u64,
-        /// The last.
+        /// Position of the last byte.
         last: Option<u64>,
     },
-    /// The last so many.
+    /// This number of bytes at the end.
     Last(u64),
 }
 
-/// A set's rows in a format.
+/// The rows of a set in a format.
 #[non_exhaustive]
 pub struct Export {
-    /// How many bytes the whole is, where that is known before it is written.
+    /// Size of the whole in bytes, if it is known in advance.
     pub total: Option<u64>,
-    /// Where this part of it begins.
+    /// Position of this part in the whole.
     pub start: u64,
-    /// How many bytes this part is, where that is known.
+    /// Size of this part in bytes, if it is known.
     pub length: Option<u64>,
-    /// A strong validator: the same for the same bytes, and for no others.
+    /// Strong validator: equal for the same bytes, and only for them.
     pub tag: String,
-    /// The bytes. What breaks off ends with an error.
+    /// Bytes. If the export fails midway, the stream ends with an error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
 impl Export {
-    /// All of it, of a length that is known or not.
+    /// Creates an export of the whole, with a known or an unknown size.
     pub fn new(tag: impl Into<String>, total: Option<u64>, body: BoxStream<'static, Result<Bytes>>) -> Self {
         Self { total, start: 0, length: total, tag: tag.into(), body }
     }
 
-    /// A part of it.
+    /// Limits the export to a part.
     #[must_use]
     pub fn with_part(mut self, start: u64, length: Option<u64>) -> Self {
         self.start = start;

@@ -1,31 +1,31 @@
 use crate::column::{ColumnDefinition, ColumnType};
 
-/// What the text in a column of JSON rows is, as the source of the rows says.
+/// The meaning of the text in a column of JSON rows, according to the source of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColumnHint {
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     None,
-    /// Days.
+    /// Dates.
     Date,
-    /// Moments.
+    /// Dates and times.
     Timestamp,
-    /// Anything, to be kept as JSON.
+    /// Any JSON values, which are kept as JSON.
     Json,
-    /// Whole numbers, if there are any.
+    /// Integers, if the column has values.
     Integer,
-    /// Numbers, if there are any.
+    /// Numbers, if the column has values.
     Number,
-    /// `true` and `false`, if there are any.
+    /// `true` and `false`, if the column has values.
     Boolean,
     /// Bytes, as PostgreSQL writes them: `\x` and hexadecimal.
     Hex,
-    /// Numbers, among which text can be one that JSON does not have: `NaN`, `Infinity`, `-Infinity`.
+    /// Numbers, including the texts `NaN`, `Infinity` and `-Infinity`, for which JSON has no numbers.
     Float,
 }
 
 impl ColumnHint {
-    /// The hint that a column's declared type is.
+    /// Returns the hint for a column's declared type.
     pub fn of(column: &ColumnDefinition) -> Self {
         match column.kind {
             ColumnType::Date => Self::Date,

@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 use super::Truncation;
 use crate::column::ColumnDefinition;
 
-/// What is known of a snapshot, and where its parts are.
+/// The metadata of a snapshot, and its parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Manifest {
-    /// How many rows there are, exactly.
+    /// Exact number of rows.
     pub rows: u64,
-    /// How many bytes they are as they are stored.
+    /// Stored size in bytes.
     pub bytes: u64,
-    /// What they are: `sha-256:` and the digest of the stored bytes in hexadecimal.
+    /// Digest of the stored bytes: `sha-256:` and hexadecimal.
     pub digest: String,
-    /// When they were all there.
+    /// Time at which the snapshot was complete.
     pub written_at: DateTime<Utc>,
-    /// The columns.
+    /// Columns.
     pub columns: Vec<ColumnDefinition>,
-    /// The parts, in order: each can be got alone, and in any order.
+    /// Parts in order. Each can be fetched separately, in any order.
     pub chunks: Vec<Chunk>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
 }
 
 impl Manifest {
-    /// A snapshot of these columns without rows, for those who write a store.
+    /// Creates the manifest of a snapshot without rows. Use it to implement a store.
     pub fn new(columns: Vec<ColumnDefinition>, digest: impl Into<String>, written_at: DateTime<Utc>) -> Self {
         Self {
             rows: 0,
@@ -40,15 +40,15 @@ impl Manifest {
     }
 }
 
-/// A part of a snapshot: rows that lie together.
+/// A part of a snapshot: consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Which, counted from 0.
+    /// Index, counted from 0.
     pub index: u64,
-    /// Its first row.
+    /// Position of the first row.
     pub row_offset: u64,
-    /// How many rows it has.
+    /// Number of rows.
     pub row_count: u64,
-    /// How many bytes it is as it is stored.
+    /// Stored size in bytes.
     pub bytes: u64,
 }

@@ -1,7 +1,7 @@
-//! Rows that are saved: written once, then read in any order, at any size.
+//! Saved rows: written once, then read in any order, at any size.
 //!
-//! A [`SnapshotStore`] keeps them. This crate says what one must do and serves what it keeps; the crate
-//! `antiphon-snapshot` is one, on Parquet and an object store.
+//! A [`SnapshotStore`] keeps them. This crate defines the contract of such a store and serves its rows. The crate
+//! `antiphon-snapshot` implements it with Parquet and an object store.
 
 mod aggregate;
 mod body;
@@ -29,7 +29,7 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "server")]
 use url::Url;
 
-/// For the crate that saves rows: what a source of JSON rows says of a column.
+/// For the crate that saves rows: the hint of a JSON source about a column.
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub use self::hint::ColumnHint;
@@ -47,35 +47,34 @@ pub use self::{
 #[cfg(feature = "server")]
 use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 
-/// Keeps the rows of result sets: each set is written once and never changes.
+/// A store for the rows of result sets. Each set is written once and never changes.
 ///
 /// # Contract
 ///
-/// - **Whole or not at all.** Until [`SnapshotWrite::rest`] has ended well, no reader sees a snapshot; every reader sees the
-///   same one afterwards, from whatever opening of the store. What ends otherwise leaves nothing that a reader could
-///   take for a set, and what it leaves behind is found by [`ids`](Self::ids) and removed by
-///   [`delete`](Self::delete).
-/// - **One order.** [`page`](Self::page) gives rows in the order they came in, or in the view's, exactly: row `n` is
-///   the same row for every page size and on every replica. A view that does not decide between two rows keeps
-///   them in the order they came in.
-/// - **One content.** [`Manifest::digest`] is the same for as long as the snapshot lives, and so is every byte of an
-///   export: what was broken off can be gone on with.
-/// - **Never a shorter truth.** What cannot be read is an error, in the middle of a stream too.
-/// - What is dropped stops: a page, an export, a write, a query.
-/// - A snapshot is named by its whole [`SnapshotId`]; that of one tenant is not found under another's.
+/// - **All or nothing.** No reader sees a snapshot until [`SnapshotWrite::rest`] has succeeded. Afterwards every reader
+///   sees the same snapshot, from every opening of the store. A failed write leaves nothing that a reader could take
+///   for a set. [`ids`](Self::ids) finds the remains, and [`delete`](Self::delete) removes them.
+/// - **One order.** [`page`](Self::page) returns rows in the order of the source, or of the view. Row `n` is the same
+///   row for every page size and on every replica. If the sort of a view does not decide between two rows, they keep
+///   the order of the source.
+/// - **One content.** [`Manifest::digest`] and every byte of an export stay the same while the snapshot exists. So a
+///   client can resume an interrupted download.
+/// - **No silent truncation.** If rows cannot be read, the store returns an error, also in the middle of a stream.
+/// - Dropping a page, an export, a write or a query stops it.
+/// - The whole [`SnapshotId`] names a snapshot. A snapshot of one tenant is not found under another tenant.
 ///
-/// What cannot be done without a query engine may be answered with
+/// An operation that needs a query engine can return
 /// [`DualResponseError::Unsupported`](crate::DualResponseError::Unsupported).
 ///
-/// The contract is written as tests in `snapshot::conformance` (the feature `conformance`).
+/// The module `snapshot::conformance` (feature `conformance`) contains the contract tests.
 #[cfg(feature = "server")]
 #[async_trait]
 pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
-    /// What it can do besides keeping rows and giving them back.
+    /// Returns the optional operations that the store supports.
     fn capabilities(&self) -> SnapshotCapabilities;
 
-    /// Begins to write a snapshot. Returns as soon as the first rows are there; the rest is written by whoever
-    /// drives [`SnapshotWrite::rest`].
+    /// Starts to write a snapshot, and returns when the first rows are available. The caller must poll
+    /// [`SnapshotWrite::rest`], which writes the other rows.
     async fn begin(
         &self,
         id: &SnapshotId,
@@ -83,72 +82,73 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
         options: SnapshotWriteOptions,
     ) -> Result<SnapshotWrite>;
 
-    /// What is known of a snapshot, and where its chunks are.
+    /// Returns the metadata of a snapshot, and its chunks.
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest>;
 
-    /// Makes a view ready to be read and says how many rows it has. It is made once; whoever asks meanwhile waits
-    /// for the same. When nobody waits any more it goes on for a while, since somebody may ask again.
+    /// Prepares a view for reading, and returns its number of rows. A view is built once, and concurrent callers wait
+    /// for the same build. If all callers are cancelled, the build continues for some time, because a caller may retry.
     async fn prepare(&self, id: &SnapshotId, view: &View) -> Result<u64>;
 
-    /// Some rows of a snapshot, or of a view of it.
+    /// Returns rows of a snapshot, or of a view of it.
     async fn page(&self, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows>;
 
-    /// What is in each column: found out once, then kept.
+    /// Returns statistics of each column. They are computed once and then kept.
     async fn stats(&self, id: &SnapshotId) -> Result<Vec<ColumnStats>>;
 
-    /// Rows grouped and measured: what a chart shows.
+    /// Returns grouped and measured rows, for example for a chart.
     async fn aggregate(&self, id: &SnapshotId, aggregate: &Aggregate) -> Result<Rows>;
 
-    /// All rows, or those of a view, in a format, as a stream.
+    /// Exports all rows, or those of a view, as a stream.
     async fn export(&self, id: &SnapshotId, request: &ExportRequest) -> Result<Export>;
 
-    /// An address where the stored data themselves can be got without us, for a while: the whole, or one chunk's
-    /// bytes by range. `None` where the store signs nothing.
+    /// Returns a URL at which clients can read the stored data without this server, for a limited time. They can read
+    /// the whole, or the bytes of one chunk by range. Returns `None` if the store does not sign URLs.
     async fn sign(&self, id: &SnapshotId, life: Duration) -> Result<Option<Url>>;
 
-    /// Rows that a read-only query gives over snapshots, each known to it as a table of that name. Nothing else is
-    /// within its reach.
+    /// Runs a read-only query over snapshots, and returns its rows. Each snapshot is a table with the given name. The
+    /// query cannot access anything else.
     async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<RowSource>;
 
-    /// Removes a snapshot, its views, and what an unfinished one has left. One that is not there is removed.
+    /// Removes a snapshot, its views, and the remains of an unfinished write. If the snapshot does not exist, this
+    /// succeeds.
     async fn delete(&self, id: &SnapshotId) -> Result<()>;
 
-    /// All snapshots that were begun before a moment, finished or not, for whoever looks for what nobody owns.
+    /// Returns all snapshots that were started before this time, finished or not. Use it to find orphaned snapshots.
     fn ids(&self, before: DateTime<Utc>) -> BoxStream<'_, Result<SnapshotId>>;
 
-    /// How much of the store a tenant has taken, in bytes. A view that is being made, by whichever process, counts for as
-    /// much as it may come to.
+    /// Returns the bytes of storage that a tenant uses. A view that any process is building counts with its maximum
+    /// size.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
 
-    /// How much of the store those have taken who share it with this owner: the owner's tenant, or where there is none
-    /// the principal alone.
+    /// Returns the bytes of storage that the owner's share uses. The share is the tenant, or the principal if there is
+    /// no tenant.
     ///
-    /// The answer may be some time old, if it is expensive to find. By default it is that of [`usage`](Self::usage), and
-    /// all principals without a tenant share one.
+    /// If the value is expensive to compute, it can be some time old. By default this returns [`usage`](Self::usage),
+    /// and all principals without a tenant share one value.
     async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
         Ok(Taken::now(self.usage(owner.tenant.as_deref()).await?))
     }
 }
 
-/// How much of a store somebody has taken.
+/// The storage that a share uses.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// In bytes.
+    /// Used bytes.
     pub bytes: u64,
-    /// How long ago the store was asked. [`Duration::MAX`] if it has not answered yet.
+    /// Age of the value. [`Duration::MAX`] if the store has not answered yet.
     pub age: Duration,
 }
 
 #[cfg(feature = "server")]
 impl Taken {
-    /// So many bytes at this moment.
+    /// Creates a value that was measured now.
     pub fn now(bytes: u64) -> Self {
         Self { bytes, age: Duration::ZERO }
     }
 
-    /// Sets how long ago the store was asked. Default: 0.
+    /// Sets the age of the value. Default: 0.
     #[must_use]
     pub fn with_age(mut self, age: Duration) -> Self {
         self.age = age;
@@ -156,16 +156,17 @@ impl Taken {
     }
 }
 
-/// Which snapshot: the set's id, within its tenant.
+/// The name of a snapshot: the ID of the set, within its tenant.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotId {
-    /// The tenant's part of the store, as [`SnapshotId::place`] makes it of a name.
+    /// The tenant's part of the store. [`SnapshotId::place`] derives it from a name.
     pub place: String,
-    /// The set's id: lower case letters, digits and `_`.
+    /// ID of the set: lower-case letters, digits and `_`.
     pub set: String,
-    /// See [`SnapshotId::share`]. It is no part of the name: a snapshot that is found does not tell it.
+    /// See [`SnapshotId::share`]. It is not part of the name, because a snapshot that is found in a store does not
+    /// contain it.
     share: String,
 }
 
@@ -202,27 +203,27 @@ impl Ord for SnapshotId {
 
 #[cfg(feature = "server")]
 impl SnapshotId {
-    /// The snapshot of this set of this owner.
+    /// Creates the name of this owner's snapshot of this set.
     pub fn new(owner: &Owner, set: impl Into<String>) -> Self {
         let place = Self::place(owner.tenant.as_deref());
         Self { place, set: set.into(), share: Self::share_of(owner) }
     }
 
-    /// A snapshot that was found where it is, for those who write a store.
+    /// Creates the name of a snapshot that was found at this place. Use it to implement a store.
     pub fn found(place: impl Into<String>, set: impl Into<String>) -> Self {
         let place = place.into();
         Self { share: place.clone(), place, set: set.into() }
     }
 
-    /// Those who share what a tenant may have: all of a tenant, or where there is no tenant the principal alone. Callers
-    /// without a principal share with each other.
+    /// Returns the name of the share to which the snapshot counts. The share is the tenant, or the principal if there
+    /// is no tenant. Callers without both have one common share.
     ///
-    /// A store that limits how much one of them takes tells them apart by it. It can stand in a path.
+    /// A store that limits the storage of each share uses this name. It is valid in a path.
     pub fn share(&self) -> &str {
         &self.share
     }
 
-    /// The [`share`](Self::share) of an owner's sets.
+    /// Returns the [`share`](Self::share) of an owner's sets.
     pub fn share_of(owner: &Owner) -> String {
         use sha2::{Digest as _, Sha256};
         match (&owner.tenant, &owner.principal) {
@@ -231,8 +232,8 @@ impl SnapshotId {
         }
     }
 
-    /// A tenant's part of a store: a name that can stand in a path, whatever the tenant is called, and does not say
-    /// what that is.
+    /// Returns the name of a tenant's part of the store. It is valid in a path for any tenant, and does not reveal the
+    /// tenant's name.
     pub fn place(tenant: Option<&str>) -> String {
         use sha2::{Digest as _, Sha256};
         let Some(tenant) = tenant else { return "all".into() };
@@ -241,44 +242,44 @@ impl SnapshotId {
     }
 }
 
-/// Which rows of a snapshot.
+/// A request for rows of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotPage {
-    /// The order and the choice of rows; the snapshot's own, if it is empty. It must have been
+    /// Sort and filter. If it is empty, the snapshot itself. The view must have been
     /// [prepared](SnapshotStore::prepare).
     pub view: View,
-    /// Where to begin, counted from 0.
+    /// Position of the first row, counted from 0.
     pub offset: u64,
-    /// How many rows at most.
+    /// Maximum number of rows.
     pub limit: u64,
-    /// Which columns, in this order; all, if there are none.
+    /// Columns in this order. Empty: all columns.
     pub columns: Vec<String>,
-    /// When the rows have become more bytes than this, the store may stop.
+    /// Size in bytes after which the store can stop.
     pub max_bytes: usize,
 }
 
 impl SnapshotPage {
-    /// `limit` rows from `offset` on.
+    /// Creates a request for `limit` rows, starting at `offset`.
     pub fn new(offset: u64, limit: u64) -> Self {
         Self { view: View::default(), offset, limit, columns: Vec::new(), max_bytes: usize::MAX }
     }
 
-    /// Reads them from a view.
+    /// Sets the view. Default: the snapshot itself.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Reads only these columns.
+    /// Sets the columns. Default: all.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Says how many bytes are enough.
+    /// Sets the size in bytes after which the store can stop. Default: `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -286,7 +287,7 @@ impl SnapshotPage {
     }
 }
 
-/// A handle on a store is one.
+/// An `Arc` of a store is a store.
 #[cfg(feature = "server")]
 #[async_trait]
 impl<S: SnapshotStore + ?Sized> SnapshotStore for Arc<S> {

@@ -13,28 +13,29 @@ use crate::{
     rows::Rows,
 };
 
-/// Rows on their way into a snapshot: they come once.
+/// The rows of a new snapshot. They can be read once.
 #[non_exhaustive]
 pub enum RowSource {
-    /// Rows as JSON, some at a time.
+    /// JSON rows, in batches.
     Rows {
-        /// What is in them; if nobody says, it is found out from them.
+        /// Columns. If `None`, they are inferred from the rows.
         columns: Option<Vec<ColumnDefinition>>,
-        /// The rows.
+        /// Batches of rows.
         parts: BoxStream<'static, Result<Rows, BoxError>>,
     },
-    /// What a [`SnapshotStore`](super::SnapshotStore) knows to take and nobody else: Arrow batches, a database's
-    /// rows.
+    /// A form that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches or the rows of
+    /// a database.
     Own(Box<dyn Any + Send>),
 }
 
 impl RowSource {
-    /// Rows as JSON, some at a time. What is in them is found out from them.
+    /// Creates a source of JSON rows in batches. The columns are inferred from the rows.
     pub fn rows(parts: impl Stream<Item = Result<Rows, BoxError>> + Send + 'static) -> Self {
         Self::Rows { columns: None, parts: parts.boxed() }
     }
 
-    /// Says what is in rows that are JSON; others bring that with them.
+    /// Sets the columns of JSON rows. Other forms have their own columns and ignore this. Default: inferred from the
+    /// rows.
     #[must_use]
     pub fn with_columns(self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         match self {
@@ -55,15 +56,15 @@ impl fmt::Debug for RowSource {
     }
 }
 
-/// How much is taken in.
+/// The options of a snapshot write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotWriteOptions {
-    /// How many rows are given back at once.
+    /// Number of first rows that are returned at once. Default: 15.
     pub sample: usize,
-    /// The most rows; what comes after them is left out, and that is said.
+    /// Maximum number of rows. Later rows are omitted, and the result reports it. Default: no limit.
     pub max_rows: u64,
-    /// The most bytes as they are stored, about; likewise.
+    /// Approximate maximum of stored bytes. Later rows are omitted, and the result reports it. Default: no limit.
     pub max_bytes: u64,
 }
 
@@ -74,19 +75,19 @@ impl Default for SnapshotWriteOptions {
 }
 
 impl SnapshotWriteOptions {
-    /// Gives so many rows back at once.
+    /// Creates options with this number of first rows.
     pub fn sample(rows: usize) -> Self {
         Self { sample: rows, ..Self::default() }
     }
 
-    /// Takes in at most so many rows.
+    /// Sets the maximum number of rows. Default: no limit.
     #[must_use]
     pub fn with_max_rows(mut self, rows: u64) -> Self {
         self.max_rows = rows;
         self
     }
 
-    /// Takes in at most so many bytes, as they are stored.
+    /// Sets the maximum of stored bytes. Default: no limit.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
@@ -94,21 +95,21 @@ impl SnapshotWriteOptions {
     }
 }
 
-/// A snapshot whose first rows are there.
+/// A snapshot write that has its first rows.
 #[non_exhaustive]
 pub struct SnapshotWrite {
-    /// The first rows.
+    /// First rows.
     pub sample: Rows,
-    /// The columns, as far as the rows so far tell. Those of [`Manifest`](super::Manifest) are the last word.
+    /// Columns, as far as the first rows show them. Those of [`Manifest`](super::Manifest) are final.
     pub columns: Vec<ColumnDefinition>,
-    /// How far it is.
+    /// Progress of the write.
     pub progress: watch::Receiver<Progress>,
-    /// Writes the rest. Whoever drops it gives the snapshot up.
+    /// Future that writes the other rows. Dropping it cancels the write.
     pub rest: BoxFuture<'static, Result<Written>>,
 }
 
 impl SnapshotWrite {
-    /// A snapshot whose first rows are these.
+    /// Creates a write with these first rows.
     pub fn new(
         sample: Rows,
         columns: Vec<ColumnDefinition>,
@@ -128,45 +129,45 @@ impl fmt::Debug for SnapshotWrite {
     }
 }
 
-/// How far a snapshot is.
+/// The progress of a snapshot write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// How many rows have come in.
+    /// Number of rows received.
     pub rows: u64,
-    /// How many bytes are stored.
+    /// Number of bytes stored.
     pub bytes: u64,
 }
 
-/// A snapshot that is all there.
+/// The result of a complete snapshot write.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Written {
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: u64,
-    /// How many bytes it is as it is stored.
+    /// Stored size in bytes.
     pub bytes: u64,
-    /// What it is: as in [`Manifest::digest`](super::Manifest::digest).
+    /// Digest, as in [`Manifest::digest`](super::Manifest::digest).
     pub digest: String,
-    /// Its columns.
+    /// Columns.
     pub columns: Vec<ColumnDefinition>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     pub truncated: Option<Truncation>,
 }
 
 impl Written {
-    /// A snapshot of so many rows and bytes.
+    /// Creates the result with this number of rows and stored bytes.
     pub fn new(rows: u64, bytes: u64, digest: impl Into<String>, columns: Vec<ColumnDefinition>) -> Self {
         Self { rows, bytes, digest: digest.into(), columns, truncated: None }
     }
 }
 
-/// Why rows are missing at the end of a snapshot.
+/// The reason for missing rows at the end of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Truncation {
-    /// There were more rows than may be.
+    /// There were more rows than the limit.
     RowLimit,
-    /// There were more bytes than may be.
+    /// There were more bytes than the limit.
     ByteLimit,
 }

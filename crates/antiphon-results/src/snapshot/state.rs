@@ -3,60 +3,60 @@ use serde::{Deserialize, Serialize};
 
 use super::Truncation;
 
-/// How far a set's snapshot is, as a store keeps it.
+/// The state of a set's snapshot, as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotState {
-    /// Whether it is there.
+    /// Phase of the write.
     pub phase: Phase,
-    /// When whoever writes it was last heard of.
+    /// Time of the writer's last heartbeat.
     pub heard_at: DateTime<Utc>,
-    /// What it is, once it is there.
+    /// Digest, if the snapshot is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// What it was made from, if from other sets.
+    /// Source sets and query, if the set was derived from other sets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
 }
 
 impl SnapshotState {
-    /// One that is being written.
+    /// Creates the state of a snapshot that is being written.
     pub fn writing(heard_at: DateTime<Utc>) -> Self {
         Self { phase: Phase::Writing, heard_at, digest: None, truncated: None, lineage: None }
     }
 }
 
-/// Whether a snapshot is there.
+/// The phase of a snapshot write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// Rows are still coming in.
+    /// Rows are still being written.
     Writing,
-    /// All of it.
+    /// The snapshot is complete.
     Ready,
-    /// It never will be.
+    /// The write failed.
     Failed {
-        /// Why, for people: nothing from inside.
+        /// Reason for people, without internal details.
         reason: String,
     },
 }
 
-/// What a set was made from.
+/// The origin of a derived set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lineage {
-    /// The sets, by id, each with the name it had in the query.
+    /// Source sets: the name in the query, and the ID.
     pub sources: Vec<(String, String)>,
-    /// The query.
+    /// Query.
     pub query: String,
 }
 
 impl Lineage {
-    /// Made from these sets by this query.
+    /// Creates a lineage with these source sets and this query.
     pub fn new(sources: Vec<(String, String)>, query: impl Into<String>) -> Self {
         Self { sources, query: query.into() }
     }

@@ -1,36 +1,36 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What is in a column.
+/// The statistics of a column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnStats {
-    /// The column's name.
+    /// Name of the column.
     pub name: String,
-    /// How many rows have nothing there.
+    /// Number of rows without a value.
     pub nulls: u64,
-    /// About how many different values there are.
+    /// Approximate number of distinct values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
-    /// The least value; text may be cut.
+    /// Minimum. Text can be shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub min: Value,
-    /// The greatest value; text may be cut.
+    /// Maximum. Text can be shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub max: Value,
-    /// The mean of numbers.
+    /// Mean of numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    /// How values are spread, for what can be measured: numbers, days, moments.
+    /// Histogram of numbers, or of dates and times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bin>,
-    /// The most frequent values, where there are few.
+    /// Most frequent values, if there are few distinct values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frequent: Vec<Frequent>,
 }
 
 impl ColumnStats {
-    /// A column of which nothing is known.
+    /// Creates empty statistics of a column.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -45,22 +45,22 @@ impl ColumnStats {
     }
 }
 
-/// How many values are from one to another, the last bin's end among them.
+/// A bin of a histogram. It includes its start but not its end, except for the last bin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// From here, written as the column's values are.
+    /// Start, in the format of the column's values.
     pub from: Value,
-    /// To here.
+    /// End.
     pub to: Value,
-    /// So many.
+    /// Number of values.
     pub count: u64,
 }
 
-/// A value, and how many rows have it.
+/// A value, and the number of rows with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frequent {
-    /// The value.
+    /// Value.
     pub value: Value,
-    /// So many rows.
+    /// Number of rows.
     pub count: u64,
 }

@@ -3,86 +3,85 @@ use serde_json::Value;
 
 use crate::page::Sort;
 
-/// An order and a choice of a snapshot's rows. The empty one is the snapshot itself.
+/// A sort and a filter over a snapshot's rows. The empty view is the snapshot itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct View {
-    /// By which columns, the first first. Rows that none of them tells apart stay in the order they came in; what is
-    /// missing comes last, whichever way.
+    /// Sort columns, the most significant first. Rows with equal values keep the order of the source. Missing values
+    /// come last in both directions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sort: Vec<Sort>,
-    /// What must all be true of a row.
+    /// Filters. A row must match all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Filter>,
 }
 
 impl View {
-    /// The rows in this order.
+    /// Creates a view with this sort.
     pub fn sorted(sort: impl IntoIterator<Item = Sort>) -> Self {
         Self { sort: sort.into_iter().collect(), filter: Vec::new() }
     }
 
-    /// Only the rows of which this is true too.
+    /// Adds a filter. A row must match all filters.
     #[must_use]
     pub fn with_filter(mut self, filter: Filter) -> Self {
         self.filter.push(filter);
         self
     }
 
-    /// Whether it is the snapshot itself.
+    /// Returns whether the view is the snapshot itself.
     pub fn is_whole(&self) -> bool {
         self.sort.is_empty() && self.filter.is_empty()
     }
 }
 
-/// Something that is true of a row or not. Of a row that has nothing in the column, only
-/// [`FilterOp::IsNull`] is true.
+/// A condition on a row. If the row has no value in the column, only [`FilterOp::IsNull`] matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// How it is compared.
+    /// Comparison.
     pub op: FilterOp,
-    /// With what, in JSON as the column's values are written: text for days and moments. A list for
-    /// [`FilterOp::In`], nothing for [`FilterOp::IsNull`] and [`FilterOp::NotNull`].
+    /// Value to compare with, in the JSON format of the column's values. Dates and times are text. [`FilterOp::In`]
+    /// needs a list, and [`FilterOp::IsNull`] and [`FilterOp::NotNull`] need no value.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
 
 impl Filter {
-    /// `column` compared with `value`.
+    /// Creates a filter that compares `column` with `value`.
     pub fn new(column: impl Into<String>, op: FilterOp, value: impl Into<Value>) -> Self {
         Self { column: column.into(), op, value: value.into() }
     }
 }
 
-/// How a column is compared.
+/// The comparison of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FilterOp {
-    /// It is this.
+    /// The value is equal.
     Eq,
-    /// It is something else.
+    /// The value is different.
     Ne,
-    /// It is less.
+    /// The value is less.
     Lt,
-    /// It is this or less.
+    /// The value is less or equal.
     Le,
-    /// It is more.
+    /// The value is greater.
     Gt,
-    /// It is this or more.
+    /// The value is greater or equal.
     Ge,
-    /// It is one of these.
+    /// The value is in the list.
     In,
-    /// Its text has this in it, in upper or lower case.
+    /// The text contains this text, in upper or lower case.
     Contains,
-    /// Its text begins with this.
+    /// The text starts with this text.
     StartsWith,
-    /// There is nothing.
+    /// The row has no value.
     IsNull,
-    /// There is something.
+    /// The row has a value.
     NotNull,
 }

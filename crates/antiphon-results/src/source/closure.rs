@@ -5,7 +5,7 @@ use crate::{error::BoxError, rows::Rows};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-/// A source made of two closures: one that reads rows, one that counts them.
+/// A source with two closures: one reads rows, the other counts them.
 pub struct Closures {
     pub(crate) execute: Box<dyn Fn(PageRequest) -> BoxFuture<Rows> + Send + Sync>,
     pub(crate) count: Box<dyn Fn() -> BoxFuture<u64> + Send + Sync>,
@@ -13,8 +13,10 @@ pub struct Closures {
 }
 
 impl Source {
-    /// A source made of two closures. `execute` gets offset, limit and sort, and must sort if it is asked
-    /// to; where it cannot, use [`unsorted`](Self::unsorted).
+    /// Creates a source from two closures.
+    ///
+    /// `execute` receives offset, limit and sort, and must apply the sort. If it cannot sort, call
+    /// [`unsorted`](Self::unsorted).
     ///
     /// ```
     /// use antiphon_results::{Rows, Source, source::PageRequest};
@@ -52,8 +54,9 @@ impl Source {
         }))
     }
 
-    /// Says that the closures cannot sort: who asks for it is refused, rather than given one sorted page of
-    /// unsorted data.
+    /// Declares that the closures cannot sort.
+    ///
+    /// The server then rejects requests with a sort. A sort of one page would not be a sort of the whole set.
     #[must_use]
     pub fn unsorted(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! Where rows come from.
+//! The sources of rows.
 
 mod closure;
 mod registry;
@@ -28,7 +28,7 @@ use crate::{
     snapshot::RowSource,
 };
 
-/// Why a source gave no rows: whoever asked may be wrong, too.
+/// Converts the error of a source. Invalid requests and timeouts keep their own variants.
 pub(crate) fn failed(error: BoxError) -> DualResponseError {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     match error.downcast_ref::<SqlError>() {
@@ -39,39 +39,39 @@ pub(crate) fn failed(error: BoxError) -> DualResponseError {
     DualResponseError::Query(error)
 }
 
-/// A query that every replica knows by name.
+/// A query that every replica registers under the same name.
 ///
-/// A result set that stands on one keeps the name and the parameters, so any replica can read a page of it
-/// after the process that made it has gone.
+/// A result set of a named query stores the name and the parameters. So any replica can read a page after the process
+/// that created the set has stopped.
 ///
 /// # Contract
 ///
-/// - [`page`](Self::page) gives up to `limit` rows, in an order that is the same each time while the data
-///   are: by the sort asked for, then by the key, if one is declared.
-/// - Where [`PageRequest::after`] is given, the page begins after the row with those values and `offset` is
-///   only for information.
-/// - Values in `parameters`, `sort` and `after` come from outside: bind them, never splice them. The sort's
-///   field has been checked against [`columns`](Self::columns).
+/// - [`page`](Self::page) returns up to `limit` rows. Their order is by the requested sort, then by the key, if one is
+///   declared. The order is stable while the data does not change.
+/// - If [`PageRequest::after`] is set, the page starts after the row with those values, and `offset` is only
+///   informational.
+/// - Values in `parameters`, `sort` and `after` come from outside. Bind them, and never insert them into SQL text. The
+///   server has checked the sort's field against [`columns`](Self::columns).
 #[async_trait]
 pub trait Query: fmt::Debug + Send + Sync + 'static {
-    /// The columns of its rows.
+    /// Returns the columns of the rows.
     fn columns(&self) -> &[ColumnDefinition];
 
-    /// The columns that together are different in each row, never null, and by which pages can go on where
-    /// the last one ended. Empty: there are none, and pages are counted off.
+    /// Returns the columns that identify a row: together unique, and never null. With a key, a page continues after the
+    /// last row of the previous page. If the list is empty, pages are read by offset.
     fn key(&self) -> &[String];
 
-    /// Whether it can sort.
+    /// Returns whether the query can sort.
     fn sorts(&self) -> bool;
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     async fn count(&self, parameters: &Value) -> Result<u64, BoxError>;
 
-    /// A page of them.
+    /// Returns a page of rows.
     async fn page(&self, parameters: &Value, page: &PageRequest) -> Result<Rows, BoxError>;
 }
 
-/// A handle on a query is one.
+/// An `Arc` of a query is a query.
 #[async_trait]
 impl<Q: Query + ?Sized> Query for Arc<Q> {
     fn columns(&self) -> &[ColumnDefinition] {
@@ -95,45 +95,45 @@ impl<Q: Query + ?Sized> Query for Arc<Q> {
     }
 }
 
-/// Which rows a source is asked for.
+/// A request to a source for rows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageRequest {
-    /// Where to begin, counted from 0.
+    /// Position of the first row, counted from 0.
     pub offset: u64,
-    /// How many rows at most.
+    /// Maximum number of rows.
     pub limit: u64,
-    /// By which column, and which way; without it, in the source's own order.
+    /// Sort column and direction. Without a sort, the source uses its default order.
     pub sort: Option<Sort>,
-    /// The values of the sort's column, if there is a sort, and of the key's columns in the last row of the
-    /// page before: begin after it.
+    /// Values of the sort column, if there is a sort, and of the key columns in the last row of the previous page. The
+    /// page starts after this row.
     pub after: Option<Vec<Value>>,
-    /// When the rows have become more bytes than this, the source may stop, whatever `limit` says: the rest is asked
-    /// for later. One that stops sooner has no more rows.
+    /// Size in bytes after which the source can stop before `limit`. The server requests the remaining rows later. A
+    /// source that returns fewer rows and fewer bytes has no more rows.
     pub max_bytes: usize,
 }
 
 impl PageRequest {
-    /// `limit` rows from `offset` on.
+    /// Creates a request for `limit` rows, starting at `offset`.
     pub fn new(offset: u64, limit: u64) -> Self {
         Self { offset, limit, sort: None, after: None, max_bytes: usize::MAX }
     }
 
-    /// Sorts them.
+    /// Sets the sort. Default: none.
     #[must_use]
     pub fn with_sort(mut self, sort: Option<Sort>) -> Self {
         self.sort = sort;
         self
     }
 
-    /// Says how many bytes are enough.
+    /// Sets the size in bytes after which the source can stop. Default: `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Begins after the row with these values.
+    /// Sets the values of the row after which the page starts. Default: none.
     #[must_use]
     pub fn with_after(mut self, after: Option<Vec<Value>>) -> Self {
         self.after = after;
@@ -141,37 +141,37 @@ impl PageRequest {
     }
 }
 
-/// What a result set is made from.
+/// The source of a result set's rows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// Rows in hand: they are kept, and every page comes from them.
+    /// In-memory rows. The store keeps them, and every page comes from them.
     Rows(Rows),
-    /// A named query with its parameters: every page runs it.
+    /// A named query with its parameters. Every page runs it.
     Query {
-        /// The name it is registered under.
+        /// Registered name of the query.
         name: String,
-        /// Its parameters.
+        /// Parameters of the query.
         parameters: Value,
     },
-    /// Closures that only this process has. A store that others share refuses them.
+    /// Closures of this process. A store that other processes share rejects them.
     Closures(Arc<Closures>),
-    /// Rows that are saved as they come, and come once: every page comes from what was saved.
+    /// Rows that are saved as a snapshot. They are read from the source once, and every page comes from the snapshot.
     Snapshot(Arc<Mutex<Option<RowSource>>>),
 }
 
 impl Source {
-    /// Rows in hand.
+    /// Creates a source of in-memory rows.
     pub fn rows(rows: Rows) -> Self {
         Self::Rows(rows)
     }
 
-    /// Rows that are saved as they come.
+    /// Creates a source of rows that are saved as a snapshot.
     pub fn snapshot(row_source: impl Into<RowSource>) -> Self {
         Self::Snapshot(Arc::new(Mutex::new(Some(row_source.into()))))
     }
 
-    /// A named query.
+    /// Creates a source from a named query and its parameters.
     pub fn query(name: impl Into<String>, parameters: Value) -> Self {
         Self::Query { name: name.into(), parameters }
     }

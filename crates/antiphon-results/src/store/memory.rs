@@ -11,19 +11,19 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Removal, Resource, ResourceStore, ResourceUpdate, TombstoneEntry};
 use crate::{error::Result, rows::Rows};
 
-/// How many of those that are gone are remembered.
+/// Maximum number of tombstones.
 const REMEMBERED: usize = 10_000;
 
-/// For how long an expired resource is left to whoever was told of it.
+/// Time for which an expired resource is reserved for the caller that found it.
 const CLAIM: TimeDelta = TimeDelta::minutes(1);
 
-/// How many expired resources are given at once.
+/// Maximum number of expired resources in one answer.
 const BATCH: usize = 256;
 
-/// How long it may take to save a resource whose rows are there.
+/// Maximum time between storing rows and saving their resource.
 const MAKING: Duration = Duration::from_secs(60 * 60);
 
-/// Keeps result sets in this process: for development, and for servers of one instance.
+/// A store in the memory of this process, for development and for servers with one instance.
 #[derive(Default)]
 pub struct MemoryStore {
     inner: Mutex<Inner>,
@@ -33,16 +33,16 @@ pub struct MemoryStore {
 struct Inner {
     kept: HashMap<String, Kept>,
     gone: HashMap<String, TombstoneEntry>,
-    /// The ids in `gone`, the oldest first.
+    /// IDs in `gone`, the oldest first.
     order: VecDeque<String>,
 }
 
 struct Kept {
-    /// `None` while only its rows are there.
+    /// `None` while only the rows are stored.
     resource: Option<Resource>,
     rows: Arc<Rows>,
     claimed_until: Option<DateTime<Utc>>,
-    /// When the first of it came.
+    /// Time of the first write.
     since: Instant,
 }
 
@@ -53,7 +53,7 @@ impl Default for Kept {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -114,7 +114,7 @@ impl ResourceStore for MemoryStore {
 
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>> {
         let mut inner = self.inner();
-        // Whoever put these rows has gone away and will not save what they belong to.
+        // The call that stored these rows ended without saving their resource.
         inner.kept.retain(|_, kept| kept.resource.is_some() || kept.since.elapsed() < MAKING);
         let expired = inner.kept.iter_mut().filter(|(_, kept)| {
             kept.resource.as_ref().is_some_and(|resource| resource.is_expired(at))
@@ -141,7 +141,7 @@ impl ResourceStore for MemoryStore {
     }
 
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {
-        // Pages are copied while others go on.
+        // The lock is not held during the copy, so that other calls can run.
         let Some(rows) = self.inner().kept.get(id).map(|kept| Arc::clone(&kept.rows)) else {
             return Ok(Rows::new());
         };

@@ -1,4 +1,4 @@
-//! Where result sets are kept.
+//! Stores for result sets.
 
 mod memory;
 mod shared;
@@ -27,59 +27,56 @@ use crate::{
     snapshot::SnapshotState,
 };
 
-/// Keeps result sets: what is known of each, the rows of those that are in hand, and for a while what became
-/// of those that are gone.
+/// A store for result sets. It keeps their metadata, in-memory rows, and the tombstones of removed sets.
 ///
 /// # Contract
 ///
-/// - A resource that was [saved](Self::save) is seen by every later [`get`](Self::get), from whatever opening
-///   of the store, as it was last written. One that has expired is seen too, until it is deleted: who reads
-///   it looks at the clock.
-/// - [`update`](Self::update) changes what is given and nothing else, and is atomic: of any number of updates
-///   at once none is lost, and accesses add up. What is unknown, or has expired at
-///   [`ResourceUpdate::at`], is not updated.
-/// - [`delete`](Self::delete) happens once: of any number of callers one is told `true`. It removes the rows
-///   with the resource and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`] it removes only
-///   what has expired by then, whatever was pinned or extended meanwhile.
-/// - [`find_expired`](Self::find_expired) gives ids of resources that have expired, and never others. An id
-///   that was given to one caller is not given to another for a minute, so replicas do not clean up the same.
-/// - [`rows`](Self::rows) gives rows as they were [put](Self::put_rows), in that order.
+/// - After [`save`](Self::save), every [`get`](Self::get) returns the resource as last written, from every opening of
+///   the store. An expired resource is returned until it is deleted. The reader checks the expiry time.
+/// - [`update`](Self::update) changes only the given fields, and is atomic. No concurrent update is lost, and accesses
+///   add up. A resource that is unknown, or has expired at [`ResourceUpdate::at`], is not updated.
+/// - [`delete`](Self::delete) succeeds once: of any number of concurrent calls, exactly one returns `true`. It removes
+///   the rows with the resource, and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`] it removes the
+///   resource only if it has expired at the given time. A resource that was pinned or extended meanwhile stays.
+/// - [`find_expired`](Self::find_expired) returns only the IDs of expired resources. After an ID is returned, no other
+///   caller gets it for one minute. So replicas do not clean up the same resource.
+/// - [`rows`](Self::rows) returns rows as they were [stored](Self::put_rows), in the same order.
 ///
-/// The contract is written as tests in `store::conformance` (the feature `conformance`).
+/// The module `store::conformance` (feature `conformance`) contains the contract tests.
 #[async_trait]
 pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
-    /// Keeps a resource under its id, and returns the id.
+    /// Stores a resource under its ID, and returns the ID.
     async fn save(&self, resource: Resource) -> Result<String>;
 
-    /// The resource with this id.
+    /// Returns the resource with this ID.
     async fn get(&self, id: &str) -> Result<Option<Resource>>;
 
-    /// Changes a resource, and returns what it then is; `None` if there is none to change.
+    /// Updates a resource, and returns its new state. Returns `None` if there is nothing to update.
     async fn update(&self, id: &str, update: ResourceUpdate) -> Result<Option<Resource>>;
 
-    /// Removes a resource and its rows, and says whether there was one to remove.
+    /// Removes a resource and its rows, and returns whether this call removed it.
     async fn delete(&self, id: &str, removal: Removal) -> Result<bool>;
 
-    /// Ids of resources that have expired at `at`, up to a few hundred.
+    /// Returns the IDs of resources that have expired at `at`, up to a few hundred.
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
 
-    /// What became of a resource that is gone, as long as anybody remembers.
+    /// Returns the tombstone of a removed resource, while the store keeps it.
     async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>>;
 
-    /// Keeps the rows of a resource. Called once, before it is saved.
+    /// Stores the rows of a resource. The server calls it once, before [`save`](Self::save).
     async fn put_rows(&self, id: &str, rows: Rows) -> Result<()>;
 
-    /// Rows of a resource from `offset` on, up to `limit`: as many as there are.
+    /// Returns rows of a resource from `offset` on: `limit` rows, or all that are left.
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
 
-    /// Whether other processes see what is kept here. A closure cannot be kept in such a store.
+    /// Returns whether other processes share this store. Closures cannot be saved in a shared store.
     fn is_shared(&self) -> bool;
 
-    /// Lets go of connections. May be called more than once.
+    /// Closes connections. It can be called more than once.
     async fn close(&self) -> Result<()>;
 }
 
-/// A handle on a store is one.
+/// An `Arc` of a store is a store.
 #[async_trait]
 impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
     async fn save(&self, resource: Resource) -> Result<String> {
@@ -123,54 +120,54 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
     }
 }
 
-/// A result set, as far as it is not rows.
+/// A result set without its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resource {
-    /// Its id: at least 128 random bits.
+    /// ID: at least 128 random bits.
     pub id: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Where its rows come from.
+    /// Source of the rows.
     pub query: Origin,
-    /// Its columns.
+    /// Columns.
     pub columns: Vec<ColumnDefinition>,
-    /// The columns that tell its rows apart; empty if none are known to.
+    /// Columns that identify a row. Empty if there are none.
     #[serde(default)]
     pub key: Vec<String>,
-    /// Whether it can be sorted.
+    /// Whether the rows can be sorted.
     pub sorts: bool,
-    /// How many rows it had when it was made.
+    /// Number of rows at creation. For a snapshot, the number of rows written so far.
     pub total_count: u64,
-    /// How many bytes its rows are as JSON, where that is known.
+    /// Size of the rows in bytes, if it is known: as JSON, or as stored for a snapshot.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// Its preview.
+    /// Preview.
     pub sample_data: Vec<Row>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: DateTime<Utc>,
-    /// When it ends; never, if it is pinned.
+    /// Expiry time. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// How long it was to live, and does again when it is unpinned.
+    /// Lifetime. It starts again when the set is unpinned.
     pub life: Duration,
-    /// How often its rows were read.
+    /// Number of accesses to the rows.
     pub access_count: u64,
-    /// When they were last.
+    /// Time of the last access.
     pub last_accessed_at: Option<DateTime<Utc>>,
-    /// What its maker wants to keep with it.
+    /// Metadata from the creator of the set.
     pub metadata: Map<String, Value>,
-    /// Whose it is.
+    /// Owner.
     pub owner: Owner,
-    /// Links made for an earlier epoch are no longer good.
+    /// Epoch of valid links. Links of an earlier epoch are revoked.
     #[serde(default)]
     pub link_epoch: u64,
-    /// How far its snapshot is, if its rows are in one.
+    /// State of the snapshot, if the rows are in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotState>,
 }
 
 impl Resource {
-    /// A resource without rows, for those who test a store of their own.
+    /// Creates a resource without rows. Use it in tests of your own store.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -199,63 +196,63 @@ impl Resource {
         }
     }
 
-    /// Whether its time is over.
+    /// Returns whether the set has expired at this time.
     pub fn is_expired(&self, at: DateTime<Utc>) -> bool {
         self.expires_at.is_some_and(|end| end <= at)
     }
 }
 
-/// Where the rows of a result set come from, as a store can keep it.
+/// The source of a result set's rows, in the form that a store keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Origin {
-    /// They are kept with it: every page comes from the same data.
+    /// Rows that are stored with the set. Every page comes from the same data.
     Rows,
-    /// A named query, run for every page: a page shows the data as they are when it is read.
+    /// A named query that runs for every page. A page shows the data at the time of the read.
     Live {
-        /// The name it is registered under.
+        /// Registered name of the query.
         query: String,
-        /// Its parameters.
+        /// Parameters of the query.
         parameters: Value,
     },
-    /// Closures in the process that made it.
+    /// Closures in the process that created the set.
     Closures,
-    /// They are saved in a snapshot of its own: every page comes from the same data.
+    /// A snapshot of the rows. Every page comes from the same data.
     Snapshot,
 }
 
-/// Why a resource is removed.
+/// The reason for removing a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Removal {
-    /// Somebody wants it gone.
+    /// A caller deletes it.
     Deleted,
-    /// Its time is over, if at this moment it still is.
+    /// The resource has expired. If it has not expired at the given time, it stays.
     Expired {
-        /// Now.
+        /// Current time.
         at: DateTime<Utc>,
     },
 }
 
-/// What is remembered of a resource that is gone.
+/// The record that is kept of a removed resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TombstoneEntry {
-    /// What became of it.
+    /// Reason for the removal.
     pub tombstone: Tombstone,
-    /// Whose it was: nobody else is told.
+    /// Owner of the removed resource. For other callers, the resource never existed.
     #[serde(default)]
     pub owner: Owner,
 }
 
-/// What became of a resource.
+/// The reason why a resource was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Tombstone {
-    /// Somebody wanted it gone.
+    /// A caller deleted it.
     Deleted,
-    /// Its time was over.
+    /// The resource expired.
     Expired,
 }
 

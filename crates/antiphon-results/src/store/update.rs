@@ -13,122 +13,124 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceUpdate {
-    /// When the change is made.
+    /// Time of the change.
     pub at: DateTime<Utc>,
-    /// When it ends from now on; `Some(None)` is never.
+    /// New expiry time. `Some(None)` pins the resource.
     pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// It ends no sooner than this, if it ends at all: what is pinned, or lives longer, is left as it is.
+    /// Minimum expiry time. A resource that is pinned or expires later is not changed.
     pub lives_until: Option<DateTime<Utc>>,
-    /// How many accesses are added.
+    /// Number of accesses to add.
     pub accesses: u64,
-    /// Its new name.
+    /// New name.
     pub name: Option<String>,
-    /// Its new metadata.
+    /// New metadata.
     pub metadata: Option<Map<String, Value>>,
-    /// Whether links made so far are no longer good.
+    /// Whether existing links are revoked.
     pub revoke_links: bool,
-    /// How far its snapshot is.
+    /// New state of the snapshot.
     pub snapshot: Option<SnapshotUpdate>,
 }
 
-/// What there is to say of a set's snapshot. One that is ready or has failed stays so, whatever comes late.
+/// A change of a set's snapshot.
+///
+/// If the snapshot is ready or has failed, later updates do not change it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotUpdate {
-    /// How far it is.
+    /// New state.
     pub state: SnapshotState,
-    /// How many rows it has so far.
+    /// Number of rows so far.
     pub total_count: u64,
-    /// How many bytes it is as it is stored.
+    /// Stored size in bytes.
     pub bytes: u64,
-    /// Its columns, where more is known of them than before.
+    /// New columns, if more is known about them than before.
     pub columns: Option<Vec<ColumnDefinition>>,
-    /// It is so only if whoever writes it was last heard of then; otherwise nothing changes.
+    /// If set, the update applies only if the last heartbeat of the snapshot's writer was at this time.
     pub if_heard_at: Option<DateTime<Utc>>,
 }
 
 impl SnapshotUpdate {
-    /// So far it is.
+    /// Creates an update to this state.
     pub fn new(state: SnapshotState, total_count: u64, bytes: u64) -> Self {
         Self { state, total_count, bytes, columns: None, if_heard_at: None }
     }
 
-    /// Its columns are these.
+    /// Sets the columns. Default: unchanged.
     #[must_use]
     pub fn with_columns(mut self, columns: Vec<ColumnDefinition>) -> Self {
         self.columns = Some(columns);
         self
     }
 
-    /// It is so only if nothing was heard of whoever writes it since then.
+    /// Applies the update only if the last heartbeat of the snapshot's writer was at this time. Default: no condition.
     #[must_use]
     pub fn if_heard_at(mut self, at: DateTime<Utc>) -> Self {
         self.if_heard_at = Some(at);
         self
     }
 
-    /// Whether it is about a snapshot that is so far.
+    /// Returns whether the update applies to this state.
     fn is_about(&self, state: &SnapshotState) -> bool {
         state.phase == Phase::Writing && self.if_heard_at.is_none_or(|at| at == state.heard_at)
     }
 }
 
 impl ResourceUpdate {
-    /// No change, made at this time.
+    /// Creates a change without effect, made at this time.
     pub fn at(at: DateTime<Utc>) -> Self {
         Self { at, ..Self::default() }
     }
 
-    /// Its rows were read so many times.
+    /// Sets the number of accesses to add. Default: 0.
     #[must_use]
     pub fn with_accesses(mut self, accesses: u64) -> Self {
         self.accesses = accesses;
         self
     }
 
-    /// It ends then, or never.
+    /// Sets the expiry time. `None` pins the resource.
     #[must_use]
     pub fn with_expires_at(mut self, expires_at: Option<DateTime<Utc>>) -> Self {
         self.expires_at = Some(expires_at);
         self
     }
 
-    /// It ends no sooner than this. What is pinned stays so.
+    /// Sets the minimum expiry time. A pinned resource stays pinned.
     #[must_use]
     pub fn living_until(mut self, end: DateTime<Utc>) -> Self {
         self.lives_until = Some(end);
         self
     }
 
-    /// Changes its name.
+    /// Sets the new name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Changes its metadata.
+    /// Sets the new metadata.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = Some(metadata);
         self
     }
 
-    /// Says how far its snapshot is.
+    /// Sets the new state of the snapshot.
     #[must_use]
     pub fn with_snapshot(mut self, update: SnapshotUpdate) -> Self {
         self.snapshot = Some(update);
         self
     }
 
-    /// Makes the links made so far no longer good.
+    /// Revokes the existing links.
     #[must_use]
     pub fn revoking_links(mut self) -> Self {
         self.revoke_links = true;
         self
     }
 
-    /// Makes the change, or says that the resource has expired. For those who write a store.
+    /// Applies the change, or returns `false` if the resource has expired. Use it to implement a store.
     pub fn apply(&self, resource: &mut Resource) -> bool {
         if resource.is_expired(self.at) {
             return false;

@@ -1,4 +1,4 @@
-//! Work that is done once for all who ask for it.
+//! Work that is done once for all concurrent callers.
 
 use std::{
     collections::HashMap,
@@ -12,12 +12,12 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 
-/// How long work goes on that nobody waits for.
+/// The time for which work continues without a waiting caller.
 const GRACE: Duration = Duration::from_mins(1);
 
 type Outcome = Option<Result<u64, Arc<DualResponseError>>>;
 
-/// What is under way, by what it makes.
+/// The running work, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<String, Flight>>>,
@@ -30,8 +30,10 @@ struct Flight {
 }
 
 impl Flights {
-    /// Waits for the work of this name, which is begun if nobody has. Dropped, it only waits no longer: the work
-    /// itself ends when nobody has waited for it for [`GRACE`].
+    /// Waits for the work of this name, and starts it if it is not running.
+    ///
+    /// If the future is dropped, only the waiting ends. The work itself is cancelled after [`GRACE`] without a
+    /// waiting caller.
     pub(crate) async fn join<W>(
         &self,
         name: String,
@@ -54,8 +56,11 @@ impl Flights {
         match outcome.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(Ok(rows))) => Ok(*rows),
             Ok(Some(Err(error))) => Err(again(error)),
-            // Whoever did it is gone without a word.
-            Ok(None) | Err(_) => Err(Error::Broken("the work was broken off".into()).into()),
+            // The task ended without a result.
+            Ok(None) | Err(_) => Err(Error::Broken(
+                "the snapshot operation panicked or was cancelled; the server's log has the reason".into(),
+            )
+            .into()),
         }
     }
 
@@ -65,7 +70,7 @@ impl Flights {
     {
         let (waiting, mut waiters) = watch::channel(0);
         let (done, outcome) = watch::channel(None);
-        // It is taken off the list however it ends, also when it panics.
+        // The entry is removed when the work ends, even if it panics.
         let listed = Listed { flights: self.clone(), name };
         tokio::spawn(async move {
             let listed = listed;
@@ -82,10 +87,10 @@ impl Flights {
     }
 }
 
-/// Returns when nobody has waited for a while.
+/// Resolves when no caller has waited for [`GRACE`].
 async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     loop {
-        // The sender is in the list for as long as the work is, so neither of these ends for want of one.
+        // The sender is in the map while the work runs, so neither call ends because of a closed channel.
         let _ = waiters.wait_for(|waiting| *waiting == 0).await;
         let again = waiters.wait_for(|waiting| *waiting > 0);
         if tokio::time::timeout(GRACE, again).await.is_err() {
@@ -94,7 +99,7 @@ async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     }
 }
 
-/// Somebody who waits.
+/// A waiting caller.
 struct Waiter(watch::Sender<usize>);
 
 impl Waiter {
@@ -121,7 +126,7 @@ impl Drop for Listed {
     }
 }
 
-/// The same error for everybody who waited for it. Those that mean something to a caller keep their meaning.
+/// Copies an error for each waiting caller. Errors with a meaning for the caller keep their kind.
 fn again(error: &Arc<DualResponseError>) -> DualResponseError {
     match &**error {
         DualResponseError::NotFound => DualResponseError::NotFound,
@@ -186,7 +191,7 @@ mod tests {
         };
         let first = flights.join("view".into(), work);
         assert!(tokio::time::timeout(Duration::from_secs(5), first).await.is_err());
-        // Somebody asks again within the minute: it is the same work, and the minute begins anew.
+        // A second caller within the grace period joins the same work, and the period starts again.
         tokio::time::advance(GRACE.saturating_sub(Duration::from_secs(10))).await;
         let second = flights.join("view".into(), || async { unreachable!("it is under way") });
         assert!(tokio::time::timeout(Duration::from_secs(20), second).await.is_err());

@@ -1,6 +1,7 @@
-//! What all queries of a process share: memory, room on disk, threads and turns.
+//! The resources that all queries of a process share: memory, disk space, threads and turns. A *turn* is the
+//! permission to run.
 //!
-//! Plans run on [threads](run::Threads) of their own, and only the requests to the object store run on the server's.
+//! Plans run on separate [threads](run::Threads). Only requests to the object store run on the server's threads.
 
 mod flight;
 pub(crate) mod refusal;
@@ -37,19 +38,20 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How many rows go through the engine at a time.
+/// The number of rows in a batch of the engine.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// How long somebody waits in line before being told to come back.
+/// The maximum time to wait for a turn before the call returns a retry time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many threads work on one query. Fixed, so that what fits into the pool on one machine fits on another.
+/// The number of threads for one query. It is fixed, so that the memory use of a query is the same on every
+/// machine.
 pub(crate) const PARTITIONS: usize = 2;
 
-/// The most threads of queries, however many queries run at once.
+/// The maximum number of threads for queries.
 const MAX_THREADS: usize = 64;
 
-/// What queries of one process share: memory, room on disk, threads, turns.
+/// The resources that all queries of a process share.
 pub(crate) struct Engine {
     runtime: Arc<RuntimeEnv>,
     pool_bytes: usize,
@@ -57,13 +59,13 @@ pub(crate) struct Engine {
     pub(crate) threads: Threads,
     turns: Arc<Semaphore>,
     turns_per_tenant: usize,
-    /// Those of tenants that have any at the moment, by `SnapshotId::share`.
+    /// The semaphores of tenants with running or waiting queries, by `SnapshotId::share`.
     tenants: Mutex<HashMap<String, Weak<Semaphore>>>,
-    /// Views that are being made.
+    /// Views in progress.
     pub(crate) flights: Flights,
 }
 
-/// A turn. Whoever drops it lets the next one in.
+/// The permission to run a query. Dropping it admits the next query.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _process: OwnedSemaphorePermit,
@@ -93,11 +95,11 @@ impl Engine {
         })
     }
 
-    /// Waits for a turn of those who share it, a short while.
+    /// Waits for a turn of this tenant, up to [`PATIENCE`] or the time limit of queries.
     pub(crate) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
         let both = async {
-            // The tenant's first: whoever has too many stands in nobody else's way.
+            // The tenant's permit comes first, so that waiting queries of one tenant do not block other tenants.
             let tenant = of_tenant.acquire_owned().await?;
             let process = Arc::clone(&self.turns).acquire_owned().await?;
             Ok::<_, tokio::sync::AcquireError>(Turn { _process: process, _tenant: tenant })
@@ -113,21 +115,21 @@ impl Engine {
         if let Some(turns) = tenants.get(tenant).and_then(Weak::upgrade) {
             return turns;
         }
-        // Nobody's turns are kept for those who have none.
+        // Remove semaphores of tenants without queries.
         tenants.retain(|_, turns| turns.strong_count() > 0);
         let turns = Arc::new(Semaphore::new(self.turns_per_tenant));
         tenants.insert(tenant.into(), Arc::downgrade(&turns));
         turns
     }
 
-    /// A planner that knows nothing but what it is given. With one partition rows keep their order.
+    /// Returns a planner without any default tables or files. With one partition, rows keep their order.
     pub(crate) fn state(&self, partitions: usize) -> SessionState {
         let mut config = SessionConfig::new()
             .with_target_partitions(partitions)
             .with_batch_size(BATCH_ROWS)
             .with_information_schema(false)
             .with_create_default_catalog_and_schema(false)
-            // What a merge of spilled runs needs at the end must be there when it begins.
+            // Reserve memory for the final merge of spilled data when the sort starts.
             .with_sort_spill_reservation_bytes(self.pool_bytes / 8);
         let options = config.options_mut();
         options.execution.parquet.schema_force_view_types = false;
@@ -135,18 +137,18 @@ impl Engine {
         SessionStateBuilder::new().with_config(config).with_runtime_env(Arc::clone(&self.runtime)).build()
     }
 
-    /// The most that one call of a function may make of one batch.
+    /// Returns the maximum number of bytes that one function call can produce for one batch.
     pub(crate) fn call_bytes(&self) -> usize {
         self.pool_bytes / 8
     }
 
-    /// How much of the pool is taken.
+    /// Returns the used bytes of the memory pool.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.runtime.memory_pool.reserved()
     }
 
-    /// How many turns are free.
+    /// Returns the number of free turns.
     #[cfg(test)]
     pub(crate) fn free(&self) -> usize {
         self.turns.available_permits()
@@ -162,7 +164,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// No address leads anywhere, not even to the local disk.
+/// A registry that resolves no address, not even the local disk.
 #[derive(Debug)]
 struct NoStores;
 

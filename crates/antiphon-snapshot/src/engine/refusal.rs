@@ -1,4 +1,4 @@
-//! What the engine says, in words for those who asked. What went wrong inside stays inside.
+//! Converts errors of the engine to messages for the caller. Internal details are not included.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use datafusion::{common::SchemaError, error::DataFusionError};
 
 use crate::error::Error;
 
-/// A query that is refused by a rule.
+/// Creates the error for a query that a rule rejects.
 pub(crate) fn refused(rule: &'static str, reason: impl Into<String>) -> DualResponseError {
     DualResponseError::Refused { rule, reason: reason.into() }
 }
 
-/// Why the engine did not go on with a query.
+/// Converts an error of a query.
 pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     match error {
         DataFusionError::ResourcesExhausted(text) if is_disk(&text) => refused(
@@ -52,7 +52,8 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     }
 }
 
-/// Why a view or groups could not be made: there was no query that anybody could have written otherwise.
+/// Converts an error of a view or an aggregate. Its messages do not refer to a query, because the caller wrote
+/// none.
 pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     match of_query(error) {
         DualResponseError::Refused { rule: "memory" | "spill", .. } => DualResponseError::TooLarge(
@@ -63,20 +64,20 @@ pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     }
 }
 
-/// It took too long.
+/// Creates the error for a timeout.
 pub(crate) fn timeout(limit: Duration) -> DualResponseError {
     DualResponseError::Timeout { limit }
 }
 
-/// One thing in another in another.
+/// Creates the error for a query that is nested too deeply.
 pub(crate) fn too_deep() -> DualResponseError {
     refused("too_deep", "the query nests too deep; use fewer parentheses, operators in a row and subqueries")
 }
 
-/// What cannot be understood or done, with what the parser or the planner says about it.
+/// Creates the error for an invalid query, with the message of the parser or the planner.
 pub(crate) fn not_valid(text: &str) -> DualResponseError {
     let text = text.split("\n\nbacktrace").next().unwrap_or(text);
-    // It names settings and versions of an engine that the reader cannot change.
+    // This part names settings and versions of the engine, which the reader cannot change.
     let text = text.split("This issue was likely caused by a bug").next().unwrap_or(text).trim();
     let mut shown: String = text.chars().filter(|character| !character.is_control()).take(600).collect();
     if shown.is_empty() {
@@ -108,7 +109,7 @@ fn of_source(source: antiphon_results::BoxError) -> DualResponseError {
     }
 }
 
-/// An error that several wait for cannot be taken apart: what it is is found in it.
+/// Converts an error that several callers share. It cannot be taken apart, so its root is inspected.
 fn shared(error: &DataFusionError) -> DualResponseError {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(text) => {
@@ -125,7 +126,7 @@ fn shared(error: &DataFusionError) -> DualResponseError {
     }
 }
 
-/// Whether it is the query's pattern that is wrong, which the engine takes for its own mistake.
+/// Returns whether the cause is an invalid pattern in the query, which the engine reports as an internal error.
 fn is_pattern(text: &str) -> bool {
     text.contains("Regular expression did not compile")
 }
@@ -137,7 +138,7 @@ fn no_pattern() -> DualResponseError {
 fn of_schema(error: &SchemaError) -> String {
     let SchemaError::FieldNotFound { field, valid_fields } = error else { return error.to_string() };
     let wanted = field.name.to_lowercase();
-    let mut text = format!("there is no column `{}`", field.name);
+    let mut text = format!("column `{}` does not exist", field.name);
     let capitals =
         valid_fields.iter().find(|valid| valid.name != field.name && valid.name.to_lowercase() == wanted);
     if let Some(valid) = capitals {
@@ -163,7 +164,7 @@ fn of_schema(error: &SchemaError) -> String {
     text
 }
 
-/// How many letters must be changed to make one of the other. Names are short; of long ones the beginning counts.
+/// Returns the edit distance of two names. Only the first 64 characters count.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

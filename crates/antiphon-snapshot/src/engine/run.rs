@@ -1,4 +1,4 @@
-//! Plans that run on the threads of queries, and pass their batches on to the threads of the server.
+//! Runs plans on the threads of queries, and passes their batches to the threads of the server.
 
 use std::{
     future::Future,
@@ -18,13 +18,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Engine, Turn, refusal};
 use crate::error::{Error, Result};
 
-/// How long after the time limit a plan is waited for, if one of its steps does not end.
+/// The additional time after the time limit, in case a step of the plan does not end.
 const OVERTIME: Duration = Duration::from_secs(2);
 
-/// The batches that a plan makes.
+/// The batches of a plan.
 pub(crate) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
 
-/// The threads of queries. A step of a query cannot be interrupted, and blocks these threads instead of the server's.
+/// The threads of queries. A step of a query cannot be interrupted, so it blocks these threads and not the
+/// server's.
 #[derive(Debug)]
 pub(crate) struct Threads {
     count: usize,
@@ -33,7 +34,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// So many threads. If each of the queries that run at once has its own, a query that blocks them blocks no other.
+    /// Creates this number of threads. If there are enough for all concurrent queries, a query that blocks its
+    /// threads does not block others.
     pub(crate) fn new(count: usize) -> Self {
         Self { count, runtime: Mutex::default() }
     }
@@ -57,7 +59,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = runtime.take() {
-            // The last handle may be dropped on any thread, also on one that must not wait.
+            // The last handle can be dropped on any thread, also on one that must not block.
             runtime.shutdown_background();
         }
     }
@@ -67,14 +69,15 @@ impl Drop for Threads {
 #[derive(Debug)]
 pub(crate) struct Running {
     batches: mpsc::Receiver<RecordBatch>,
-    /// Ends with the plan: what panics in it is an error here.
+    /// Ends with the plan. A panic in the plan becomes an error here.
     task: AbortOnDropHandle<Result<(), DualResponseError>>,
     begun: Instant,
     limit: Duration,
 }
 
 impl Running {
-    /// Runs what `open` returns. The turn is taken until the plan has stopped, even if nobody waits for it any more.
+    /// Runs the plan that `open` returns. The turn is held until the plan has stopped, even if no caller waits for
+    /// it.
     pub(crate) fn start(
         engine: &Engine,
         turn: Arc<Turn>,
@@ -101,7 +104,7 @@ impl Running {
         Ok(Self { batches, task, begun, limit })
     }
 
-    /// The next batch. The plan checks the time limit itself, unless one of its steps takes too long.
+    /// Returns the next batch. The plan checks the time limit itself, unless one of its steps takes too long.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
         let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
         let batch = tokio::time::timeout(left, self.batches.recv()).await;

@@ -7,13 +7,14 @@ use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use super::{First, columns, normal::Normal};
 use crate::error::{Error, Result};
 
-/// Arrow batches on their way into a snapshot.
+/// Arrow batches as a source for a snapshot.
 ///
-/// Views and dictionaries are written as what they stand for; all else is kept as it is. Unions and runs are refused,
-/// and so are two columns of one name. Each batch must have the schema that was announced.
+/// String views, binary views and dictionaries are written as their values. All other types are kept. Unions and
+/// run-end encoded columns are rejected, and so are two columns with one name. Each batch must have the announced
+/// schema.
 ///
-/// The stream is read as fast as rows are stored, and no faster. An error in it is the end of the snapshot: nothing of
-/// it will be there.
+/// The stream is read no faster than rows are stored. If it returns an error, the write fails and no snapshot
+/// remains.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,7 +42,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Batches of this schema.
+    /// Creates a source from batches of this schema.
     pub fn new(
         schema: SchemaRef,
         batches: impl Stream<Item = Result<RecordBatch, BoxError>> + Send + 'static,
@@ -49,7 +50,7 @@ impl Batches {
         Self { schema, batches: batches.boxed() }
     }
 
-    /// The batches, for whoever wants a query's answer without saving it.
+    /// Returns the batches, to use the rows of a query without storing them.
     pub fn into_stream(self) -> BoxStream<'static, Result<RecordBatch, BoxError>> {
         self.batches
     }
@@ -67,11 +68,11 @@ impl fmt::Debug for Batches {
     }
 }
 
-/// Batches that come, as they are written.
+/// Incoming batches, converted for storage.
 pub(super) struct BatchFeed {
     normal: Normal,
     batches: BoxStream<'static, Result<RecordBatch, BoxError>>,
-    /// Those that were looked at already.
+    /// Batches that were read for the sample.
     seen: VecDeque<RecordBatch>,
 }
 

@@ -13,15 +13,15 @@ use crate::{
     sweep,
 };
 
-/// What is noted before anything is written.
+/// The contents of `intent.json`, which is written before all other files.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Intent {
-    /// Who writes: nobody else has this.
+    /// The unique name of the writer.
     nonce: String,
     started: DateTime<Utc>,
 }
 
-/// The right to write a snapshot. One has it at a time.
+/// The exclusive right to write a snapshot.
 pub(super) struct Claim {
     inner: Arc<Inner>,
     pub(super) place: SnapshotFolder,
@@ -29,7 +29,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes it, unless somebody has it or the snapshot is there.
+    /// Takes the claim, unless another writer has it or the snapshot exists.
     pub(super) async fn take(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Self> {
         let place = SnapshotFolder::of(&inner.store.prefix, id);
         let nonce = writer_name()?;
@@ -42,12 +42,12 @@ impl Claim {
             Ok(_) => {}
             Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => return Err(taken()),
             Err(error) => {
-                // It may be there all the same.
+                // The file was possibly written anyway.
                 claim.undo().await;
                 return Err(error.into());
             }
         }
-        // Whoever was first removes the intent only when the manifest is there, so this cannot miss it.
+        // The first writer removes the intent only after the manifest exists, so this check cannot miss it.
         match objects.head(&claim.place.manifest()).await {
             Err(StoreError::NotFound { .. }) => {}
             Ok(_) => {
@@ -69,7 +69,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Fails if the snapshot was removed, or is somebody else's by now.
+    /// Returns an error if the snapshot was removed, or if another writer has the claim.
     pub(super) async fn confirm(&self) -> Result<()> {
         if self.is_ours().await? {
             return Ok(());
@@ -85,15 +85,15 @@ impl Claim {
         Ok(serde_json::from_slice::<Intent>(&text).is_ok_and(|intent| intent.nonce == self.nonce))
     }
 
-    /// All is there. The snapshot counts whether or not this goes well: what is left is removed with it.
+    /// Removes the intent after the snapshot is complete. The snapshot is valid even if this fails, and the intent
+    /// is removed with it.
     pub(super) async fn release(&self) {
         if let Err(error) = self.inner.store.objects.delete(&self.place.intent()).await {
             tracing::warn!(folder = %self.place.folder, %error, "an intent could not be removed yet");
         }
     }
 
-    /// Removes all that this writer wrote, and nothing of one that came after it. What cannot be removed is found
-    /// later.
+    /// Removes all files of this writer, and no file of a later writer. Remaining files are found later.
     pub(super) async fn undo(&self) {
         if let Err(error) = self.withdraw().await {
             tracing::warn!(folder = %self.place.folder, %error, "an unfinished snapshot could not be removed yet");
@@ -101,7 +101,7 @@ impl Claim {
     }
 
     async fn withdraw(&self) -> Result<()> {
-        // First what makes it a snapshot, if it is ours: its answer may have been lost.
+        // The manifest goes first. It is checked because it was possibly written although the call failed.
         let objects = &self.inner.store.objects;
         let manifest = match objects.get(&self.place.manifest()).await {
             Err(StoreError::NotFound { .. }) => None,
@@ -111,7 +111,8 @@ impl Claim {
             objects.delete(&self.place.manifest()).await.or_else(ignore_missing)?;
         }
         sweep::withdraw(&self.inner, &self.place, &self.nonce).await?;
-        // Last, for it says that there is something. It has no name of its own, so it is compared.
+        // The intent goes last, because it announces the other files. Its name is shared, so its content is
+        // compared.
         if self.is_ours().await? {
             self.inner.store.objects.delete(&self.place.intent()).await.or_else(ignore_missing)?;
         }
@@ -120,7 +121,5 @@ impl Claim {
 }
 
 pub(super) fn taken() -> Error {
-    Error::Invalid(
-        "this snapshot is written already, or somebody writes it; give the new one another id".into(),
-    )
+    Error::Invalid("this snapshot exists or is being written; use another ID for the new snapshot".into())
 }

@@ -1,24 +1,24 @@
 use antiphon_results::{ColumnDefinition, ColumnType};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 
-/// The most columns of a snapshot.
+/// The maximum number of columns of a snapshot.
 pub(crate) const MAX_COLUMNS: usize = 1000;
 
-/// What a field of text says of itself if the text is JSON: Arrow's own name for that.
+/// The metadata with which Arrow marks a text field as JSON.
 const EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.json");
 
-/// A field of text that is JSON, whatever JSON can be.
+/// Creates a text field that contains JSON of any kind.
 pub(crate) fn json_field(name: &str) -> Field {
     let metadata = [(EXTENSION.0.to_owned(), EXTENSION.1.to_owned())].into();
     Field::new(name, DataType::Utf8, true).with_metadata(metadata)
 }
 
-/// Whether a field's text is JSON, to be shown as what it is.
+/// Returns whether the text of a field is JSON.
 pub(crate) fn is_json(field: &Field) -> bool {
     field.metadata().get(EXTENSION.0).is_some_and(|name| name == EXTENSION.1)
 }
 
-/// What columns are called on the wire.
+/// Returns the column definitions for the wire.
 pub(crate) fn columns(schema: &Schema) -> Vec<ColumnDefinition> {
     schema.fields().iter().map(column).collect()
 }

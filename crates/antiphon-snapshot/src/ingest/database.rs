@@ -1,7 +1,7 @@
-//! The rows of a query, as a database gives them: as JSON, with what the database says of the columns.
+//! Reads the rows of a database query as JSON, with the column types of the database.
 //!
-//! The dialects of `antiphon-results` decide the types and write the values, so that a set has the same values, whether
-//! it is a query or a snapshot.
+//! The dialects of `antiphon-results` choose the types and write the values. A live query and a snapshot therefore
+//! return the same values.
 
 use std::{fmt, future::Future};
 
@@ -27,20 +27,21 @@ use tokio_util::task::AbortOnDropHandle;
 use super::json::JsonRows;
 use crate::error::{Error, Result};
 
-/// Asks the database what the columns are, and begins to read.
+/// Describes the columns of the query and starts to read.
 pub(super) type Opening = BoxFuture<'static, Result<JsonRows>>;
 
-/// How many bytes of rows are handed over at once.
+/// The number of bytes after which rows are handed over.
 const PART_BYTES: usize = 256 * 1024;
 
-/// How many rows.
+/// The number of rows after which they are handed over.
 const PART_ROWS: usize = 1024;
 
-/// The rows of a query on their way into a snapshot. `from_postgres`, `from_mysql` and `from_sqlite` make one.
+/// A database query as a source for a snapshot. Create it with `from_postgres`, `from_mysql` or `from_sqlite`.
 ///
-/// One statement is one instant: what changes while it is read does not show.
+/// The query is one statement, so its rows come from one point in time. Concurrent changes are not visible.
 ///
-/// It holds one connection until the last row is read. Dropped before that, the connection is closed and the query ends.
+/// The query uses one connection until the last row is read. If it is dropped before that, the connection is closed
+/// and the query ends.
 #[must_use = "a query does nothing until it is taken in"]
 pub struct DatabaseQuery<DB: Database> {
     pool: Pool<DB>,
@@ -48,11 +49,13 @@ pub struct DatabaseQuery<DB: Database> {
     arguments: Result<DB::Arguments, BoxError>,
 }
 
-/// The rows of a query of PostgreSQL. It is sent as it is given: put values in with [`bind`](DatabaseQuery::bind), and
-/// never into its text. The pool is one of `sqlx` 0.9.
+/// Creates a source from a PostgreSQL query.
 ///
-/// Values keep their types and all their digits: `numeric` is a decimal, `timestamptz` a moment in UTC, `bytea` bytes;
-/// arrays and what else is made of parts are JSON; what has no type here is the text that PostgreSQL shows.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
+/// The pool is one of `sqlx` 0.9.
+///
+/// Values keep their types and all their digits: `numeric` becomes a decimal, `timestamptz` a timestamp in UTC, and
+/// `bytea` bytes. Arrays and other composite values become JSON. Other types become the text that PostgreSQL shows.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -67,12 +70,15 @@ pub fn from_postgres(pool: sqlx::PgPool, sql: impl Into<String>) -> DatabaseQuer
     DatabaseQuery::new(pool, sql)
 }
 
-/// The rows of a query of MariaDB or MySQL. It is sent as it is given: put values in with
-/// [`bind`](DatabaseQuery::bind), and never into its text. The pool is one of `sqlx` 0.9.
+/// Creates a source from a MariaDB or MySQL query.
 ///
-/// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone), `TIMESTAMP`
-/// (in UTC), `BLOB`. `TINYINT(1)` is a number, since it may be 2. Text with a binary collation is text, and so is `JSON`
-/// of MariaDB. A column with a date of zeros (`0000-00-00`) is text, since no type of dates has it.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
+/// The pool is one of `sqlx` 0.9.
+///
+/// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone),
+/// `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` becomes a number, because it can be 2. Text with a binary collation
+/// stays text, and so does `JSON` of MariaDB. A column with a zero date (`0000-00-00`) becomes text, because no
+/// date type can represent it.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -87,12 +93,14 @@ pub fn from_mysql(pool: sqlx::MySqlPool, sql: impl Into<String>) -> DatabaseQuer
     DatabaseQuery::new(pool, sql)
 }
 
-/// The rows of a query of SQLite. It is sent as it is given: put values in with [`bind`](DatabaseQuery::bind), and never
-/// into its text. The pool is one of `sqlx` 0.9.
+/// Creates a source from a SQLite query.
 ///
-/// SQLite says of each value what it is, and of a column only what it was meant for. So a column is what its values
-/// are, and JSON where they are of several kinds. Bytes in a column that was not meant for them are text: `\x` and
-/// hexadecimal.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
+/// The pool is one of `sqlx` 0.9.
+///
+/// SQLite stores a type with each value, and only a preference for each column. The type of a column is therefore
+/// that of its values, or JSON if they have several types. Bytes in a column that was not declared for them become
+/// text: `\x` and hexadecimal digits.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -112,8 +120,8 @@ impl<DB: Database> DatabaseQuery<DB> {
         Self { pool, sql: sql.into(), arguments: Ok(DB::Arguments::default()) }
     }
 
-    /// Gives the next parameter: `$1`, `$2` and so on for PostgreSQL, else the next `?`. One that cannot be sent is an
-    /// error when the query is.
+    /// Binds the next parameter: `$1`, `$2` and so on for PostgreSQL, otherwise the next `?`. If a value cannot be
+    /// encoded, the query returns the error when it is sent.
     pub fn bind<'t, T: Encode<'t, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.arguments = self.arguments.and_then(|mut arguments| {
             arguments.add(value)?;
@@ -123,7 +131,7 @@ impl<DB: Database> DatabaseQuery<DB> {
     }
 }
 
-/// Without the SQL and its values.
+/// Omits the SQL and its values.
 impl<DB: Database> fmt::Debug for DatabaseQuery<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DatabaseQuery").field("database", &DB::NAME).finish_non_exhaustive()
@@ -185,12 +193,12 @@ fn failed(error: impl Into<BoxError>) -> Error {
     Error::Source(error.into())
 }
 
-/// The statement without what would end it too soon.
+/// Returns the statement without trailing semicolons.
 fn statement(sql: &str) -> &str {
     sql.trim().trim_end_matches(|end: char| end == ';' || end.is_whitespace())
 }
 
-/// Rows from whoever reads the database. When nobody takes them any more, the reader is dropped.
+/// Runs a reader in a task and returns its rows. If the stream is dropped, the reader is dropped too.
 fn rows<F>(read: impl FnOnce(Sink) -> F) -> BoxStream<'static, Result<Rows, BoxError>>
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -210,14 +218,14 @@ where
         if let Some(part) = receiver.recv().await {
             return Some((part, (receiver, task)));
         }
-        // A reader that panicked has not said so, and what it gave is not the whole.
+        // A reader that panicked sent no error, and its rows are incomplete.
         let broken = task?.await.err()?;
         Some((Err(BoxError::from(broken)), (receiver, None)))
     })
     .boxed()
 }
 
-/// Where rows go.
+/// The receiver of the rows.
 #[derive(Debug)]
 struct Sink {
     sender: mpsc::Sender<Result<Rows, BoxError>>,
@@ -225,10 +233,10 @@ struct Sink {
 }
 
 impl Sink {
-    /// Takes the text of a row. Waits while nobody takes what there is.
+    /// Adds the text of a row. Waits while the channel is full.
     async fn push(&mut self, row: &str) -> Result<(), BoxError> {
         self.rows.push_json(row)?;
-        // The first rows go at once: somebody waits for them.
+        // The first rows are sent immediately, because the caller waits for them.
         if self.rows.len() >= PART_ROWS || self.rows.bytes() >= PART_BYTES || self.sender.capacity() == 2 {
             self.flush().await?;
         }
@@ -243,8 +251,8 @@ impl Sink {
     }
 }
 
-/// A connection that goes back to its pool only when its answer was read to the end. Else it is closed, so that
-/// neither side goes on with what nobody wants.
+/// A connection that returns to its pool only after its result was read completely. Otherwise it is closed, so that
+/// neither side continues the query.
 struct Lease<D: Database>(Option<PoolConnection<D>>);
 
 impl<D: Database> Lease<D> {

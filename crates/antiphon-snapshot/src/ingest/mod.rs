@@ -1,4 +1,4 @@
-//! Rows into a snapshot.
+//! Writes rows into a snapshot.
 
 mod batches;
 mod claim;
@@ -35,7 +35,7 @@ use crate::{
     inner::Inner,
 };
 
-/// Begins to take rows in. Returns when the first are there.
+/// Starts to write rows. Returns when the sample rows have arrived.
 pub(crate) async fn begin(
     inner: &Arc<Inner>,
     id: &SnapshotId,
@@ -72,13 +72,13 @@ pub(crate) async fn begin(
     Ok(SnapshotWrite::new(sample, first.columns, watched, rest.boxed()))
 }
 
-/// Where batches come from. Their schema may grow wider from one to the next.
+/// A source of batches. Their schema can become wider from one batch to the next.
 enum Feed {
     Batches(BatchFeed),
     Json(JsonFeed),
 }
 
-/// The first rows, and what is in them as far as they tell.
+/// The first rows, and the columns as far as these rows show them.
 struct First {
     batches: Vec<RecordBatch>,
     columns: Vec<ColumnDefinition>,
@@ -110,7 +110,7 @@ impl Feed {
         Err(foreign())
     }
 
-    /// Waits for so many rows, or the end. They come again as the first batches.
+    /// Waits for this number of rows, or for the end. `next` returns the same rows again.
     async fn first(&mut self, rows: usize) -> Result<First> {
         match self {
             Self::Batches(feed) => feed.first(rows).await,
@@ -118,7 +118,7 @@ impl Feed {
         }
     }
 
-    /// The next rows.
+    /// Returns the next rows.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Batches(feed) => feed.next().await,
@@ -126,7 +126,7 @@ impl Feed {
         }
     }
 
-    /// What all rows so far fit into.
+    /// Returns the schema for all rows so far.
     fn schema(&self) -> SchemaRef {
         match self {
             Self::Batches(feed) => feed.schema(),
@@ -134,7 +134,7 @@ impl Feed {
         }
     }
 
-    /// The columns on the wire.
+    /// Returns the column definitions for the wire.
     fn columns(&self) -> Vec<ColumnDefinition> {
         match self {
             Self::Batches(feed) => columns(&feed.schema()),

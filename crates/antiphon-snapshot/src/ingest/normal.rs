@@ -1,4 +1,4 @@
-//! Arrow types as they are written: each in its plain form.
+//! Converts Arrow types to the plain types that are stored.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use super::MAX_COLUMNS;
 use crate::error::{Error, Result};
 
-/// Makes batches of one schema into such as can be written.
+/// Converts batches of one schema to a schema that can be stored.
 #[derive(Clone, Debug)]
 pub(super) struct Normal {
     given: SchemaRef,
@@ -24,7 +24,7 @@ impl Normal {
         check_names(given.fields().iter().map(|field| field.name().as_str()))?;
         let fields = given.fields().iter().map(|field| {
             let plain = plain_field(field).map_err(|kind| unfit(field.name(), &kind))?;
-            // Asked alone, a column that cannot be written is known by its name.
+            // Convert each column separately, so that the error can name the column.
             let alone = Schema::new(vec![Arc::clone(&plain)]);
             ArrowSchemaConverter::new()
                 .convert(&alone)
@@ -40,7 +40,7 @@ impl Normal {
         &self.schema
     }
 
-    /// Whether any column is made into another.
+    /// Returns whether any column changes its type.
     pub(super) fn changes(&self) -> bool {
         self.given != self.schema
     }
@@ -71,11 +71,11 @@ impl Normal {
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         RecordBatch::try_new(Arc::clone(&self.schema), columns)
-            .map_err(|error| Error::Invalid(format!("a batch is not of its own schema: {error}")))
+            .map_err(|error| Error::Invalid(format!("a batch does not match its schema: {error}")))
     }
 }
 
-/// Refuses names that cannot stand in one table.
+/// Rejects column names that a table cannot have.
 pub(super) fn check_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut seen = HashSet::new();
     for name in names {
@@ -107,12 +107,12 @@ fn plain_field(field: &FieldRef) -> Result<FieldRef, DataType> {
     if plain == *field.data_type() {
         return Ok(Arc::clone(field));
     }
-    // Made anew, since a dictionary's field carries more than its type.
+    // Create a new field, because a dictionary's field contains more than its type.
     let new = Field::new(field.name(), plain, field.is_nullable()).with_metadata(field.metadata().clone());
     Ok(Arc::new(new))
 }
 
-/// The plain form of a type; the type that has none, if there is one in it.
+/// Returns the plain form of a type. The error is the contained type that has none.
 fn plain(kind: &DataType) -> Result<DataType, DataType> {
     use DataType as T;
     Ok(match kind {

@@ -1,4 +1,4 @@
-//! One file, or several until it is known what all rows fit into.
+//! Writes one file, or several until the schema for all rows is known.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,14 +24,14 @@ use crate::{
     writer::Writer,
 };
 
-/// Writes batches. When one has a wider schema than those before, another file is begun, and in the end all are
-/// written once more, as one.
+/// Writes batches. If a batch has a wider schema than the previous ones, a new file is started. At the end, all
+/// files are merged into one.
 pub(super) struct Parts {
     inner: Arc<Inner>,
     place: SnapshotFolder,
-    /// Who writes, which is in the name of every file.
+    /// The name of the writer, which is part of every file name.
     writer: String,
-    /// Files that are there, with their size.
+    /// Finished files, with their size.
     done: Vec<(Path, u64)>,
     open: Option<(SchemaRef, Writer)>,
 }
@@ -41,7 +41,7 @@ impl Parts {
         Self { inner: Arc::clone(inner), place, writer: writer.into(), done: Vec::new(), open: None }
     }
 
-    /// The snapshot's file.
+    /// Returns the path of the snapshot's file.
     fn data(&self) -> Path {
         self.place.data(&data_name(&self.writer))
     }
@@ -61,12 +61,12 @@ impl Parts {
         writer.write(batch).await
     }
 
-    /// How many bytes there are, about.
+    /// Returns the approximate number of bytes so far.
     pub(super) fn made(&self) -> u64 {
         self.finished() + self.open.as_ref().map_or(0, |(_, writer)| writer.made())
     }
 
-    /// How many bytes are on the object store.
+    /// Returns the number of bytes on the object store.
     pub(super) fn sent(&self) -> u64 {
         self.finished() + self.open.as_ref().map_or(0, |(_, writer)| writer.sent())
     }
@@ -75,7 +75,7 @@ impl Parts {
         self.done.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Where the next file goes: the first is the snapshot's, should it stay the only one.
+    /// Returns the path of the next file. The first one is the snapshot's file, in case it stays the only one.
     fn path(&self) -> Path {
         match self.done.len() {
             0 => self.data(),
@@ -94,7 +94,7 @@ impl Parts {
         Ok(Some(stored))
     }
 
-    /// Makes the one file of all.
+    /// Finishes the snapshot's file.
     pub(super) async fn finish(&mut self, schema: SchemaRef) -> Result<Stored> {
         if self.open.is_none() && self.done.is_empty() {
             let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
@@ -107,8 +107,8 @@ impl Parts {
         }
     }
 
-    /// Reads all files and writes them as one. The first is replaced only when the new one is whole, and by then
-    /// all of it was read.
+    /// Merges all files into one. The first file is replaced only after the new one is complete. At that point all
+    /// files have been read.
     async fn rewrite(&mut self, schema: SchemaRef) -> Result<Stored> {
         let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
         let stop = CancellationToken::new();
@@ -149,7 +149,7 @@ async fn copy(inner: &Inner, done: &[(Path, u64)], mut writer: Writer, schema: S
     writer.finish().await
 }
 
-/// A file that is read again.
+/// A finished file that is read again.
 struct Part {
     objects: Arc<dyn ObjectStore>,
     path: Path,

@@ -12,15 +12,15 @@ use crate::{
     writer::slices,
 };
 
-/// A snapshot that is being written. Dropped, or given up, nothing of it stays.
+/// A snapshot that is being written. If it is dropped or cancelled, its files are removed.
 pub(super) struct Work {
     inner: Arc<Inner>,
-    /// Taken when it is over.
+    /// `None` after the write has ended.
     claim: Option<Claim>,
     parts: Option<Parts>,
 }
 
-/// What is counted while rows come in.
+/// The counters and limits of a write.
 struct Count<'a> {
     rows: u64,
     options: &'a SnapshotWriteOptions,
@@ -33,7 +33,7 @@ impl Work {
         Self { inner: Arc::clone(inner), claim: Some(claim), parts: Some(parts) }
     }
 
-    /// Writes all that comes.
+    /// Writes all rows of the source.
     pub(super) async fn run(
         &mut self,
         mut feed: Feed,
@@ -50,10 +50,10 @@ impl Work {
             truncated = count.add(parts, &batch, self.inner.config.chunk_bytes).await?;
         }
         let (schema, columns) = (feed.schema(), feed.columns());
-        // What the source holds is let go before the end is written.
+        // Release the resources of the source before the end is written.
         drop(feed);
         let stored = parts.finish(schema).await?;
-        // Rows without a column are none to Parquet: they must not vanish.
+        // Parquet stores no rows without columns, so such rows would be lost.
         if stored.rows != count.rows {
             return Err(Error::Invalid(
                 "there are rows without any column; give each at least one, or declare the columns".into(),
@@ -66,9 +66,10 @@ impl Work {
         if !self.inner.publish(&claim.place, &manifest).await? {
             return Err(taken());
         }
-        // Whoever removed the snapshot just before did not see its manifest: then it is taken back.
+        // If the snapshot was removed just before, the deletion did not see the manifest. This check then fails,
+        // and the write is undone.
         claim.confirm().await?;
-        // From here on it is there, whoever gives up.
+        // From here on the snapshot exists, even if this future is dropped.
         let claim = self.claim.take().ok_or_else(over)?;
         self.parts = None;
         claim.release().await;
@@ -77,14 +78,14 @@ impl Work {
         Ok(written)
     }
 
-    /// Removes all of it.
+    /// Removes all files of the snapshot.
     pub(super) async fn give_up(&mut self) {
         undo(self.parts.take(), self.claim.take()).await;
     }
 }
 
 async fn undo(parts: Option<Parts>, claim: Option<Claim>) {
-    // First whoever still writes, or it would write behind our back.
+    // The writers stop first. Otherwise they could still write during the removal.
     if let Some(parts) = parts {
         parts.give_up().await;
     }
@@ -105,7 +106,7 @@ impl Drop for Work {
 }
 
 impl Count<'_> {
-    /// Writes a batch as far as there is room. That there is none is said only of rows that came.
+    /// Writes a batch as far as the limits allow. A truncation is reported only if rows were omitted.
     async fn add(
         &mut self,
         parts: &mut Parts,

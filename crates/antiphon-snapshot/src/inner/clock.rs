@@ -1,7 +1,7 @@
 //! The clock of the object store.
 //!
-//! A file's age is told by the store's clock. A replica whose own clock is ahead would take files for abandoned that
-//! another replica is writing, so that ages are compared with the store's time.
+//! The age of a file depends on the store's clock. If the clock of a replica is ahead, the replica could treat
+//! files as abandoned while another replica writes them. Ages are therefore compared with the store's time.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -14,17 +14,18 @@ use object_store::{ObjectStoreExt as _, PutPayload};
 use super::Inner;
 use crate::{error::Result, layout::writer_name, store::ignore_missing};
 
-/// For how long the difference is believed.
+/// The time for which a measured difference is used.
 const BELIEVED: Duration = Duration::from_mins(10);
 
-/// How far the store's clock is ahead of this process's, and when that was measured.
+/// The difference of the store's clock to the clock of this process, and the time of the measurement.
 #[derive(Debug, Default)]
 pub(crate) struct StoreClock(Mutex<Option<(Instant, TimeDelta)>>);
 
 impl Inner {
-    /// How far the store's clock is ahead of this process's. A store that does not tell is taken to agree.
+    /// Returns how far the store's clock is ahead of the clock of this process. If it cannot be
+    /// measured, returns the last value, or zero.
     pub(crate) async fn skew(&self) -> TimeDelta {
-        // A folder of this machine has the machine's clock.
+        // A local folder uses the clock of this machine.
         if self.store.folder.is_some() {
             return TimeDelta::zero();
         }
@@ -42,12 +43,13 @@ impl Inner {
         skew
     }
 
-    /// What time it is by the store's clock.
+    /// Returns the current time by the store's clock.
     pub(crate) async fn store_now(&self) -> DateTime<Utc> {
         Utc::now() + self.skew().await
     }
 
-    /// Writes an empty file and looks when that was. It lies beside the snapshots, so that it is taken for none.
+    /// Writes an empty file and reads its time. The file is outside the folders of snapshots, so it is not listed
+    /// as one.
     async fn measure(&self) -> Result<TimeDelta> {
         let path = self.store.prefix.clone().join(format!("clock-{}", writer_name()?));
         let objects = &self.store.objects;
@@ -56,7 +58,7 @@ impl Inner {
         let written = objects.head(&path).await;
         objects.delete(&path).await.or_else(ignore_missing)?;
         let skew = written?.last_modified - now;
-        // Stores tell whole seconds.
+        // Stores report whole seconds.
         Ok(if skew.abs() < TimeDelta::seconds(2) { TimeDelta::zero() } else { skew })
     }
 }

@@ -1,4 +1,4 @@
-//! The footer of a stored file: read with limits, and believed only as far as it agrees with itself.
+//! The footer of a stored file. It is read with size limits, and its claims are checked for consistency.
 
 use std::sync::Arc;
 
@@ -16,26 +16,27 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What is read at the end of a file before anything is known of it. Most footers are in it.
+/// The number of bytes that are read first, from the end of a file. They contain most footers.
 const TAIL: u64 = 64 * 1024;
 
-/// A footer of ours takes some hundred bytes a chunk and column, and an index as much a page. That is more where
-/// columns are many and rows few, but never more than half of what is stored, unless that is little.
+/// A footer that is not larger than this is always accepted. A footer takes some hundred bytes for each chunk and
+/// column, and its index as much for each page. With many columns and few rows this is more, but at most half of
+/// the file, unless the file is small.
 const SMALL_FOOTER: u64 = 64 * 1024 * 1024;
 
-/// Nobody makes room for more.
+/// The maximum size of a footer.
 const MAX_FOOTER: u64 = 1024 * 1024 * 1024;
 
-/// What a chunk may claim to become when it is unpacked, however large it is stored.
+/// The maximum uncompressed size that a chunk can claim, independent of its stored size.
 const MAX_CHUNK: i64 = 1024 * 1024 * 1024;
 
-/// How many times larger than it is stored. Whoever stores little and claims much means harm.
+/// The maximum ratio of the uncompressed to the stored size of a chunk. A larger claim indicates a hostile file.
 const MAX_GROWTH: i64 = 256;
 
-/// What any chunk may become. Ours are of 32 MiB unless they are told otherwise.
+/// The uncompressed size that is accepted for every chunk. Chunks of this crate have 32 MiB by default.
 const SMALL_CHUNK: i64 = 64 * 1024 * 1024;
 
-/// A column within a column within a column: nobody's tables go so deep, and to follow them takes stack.
+/// The maximum nesting depth of columns. Deeper nesting does not occur in practice and would use stack space.
 const MAX_DEPTH: usize = 64;
 
 pub(super) async fn load(
@@ -45,7 +46,7 @@ pub(super) async fn load(
 ) -> Result<ArrowReaderMetadata> {
     let end = manifest.bytes;
     if end < 12 {
-        return Err(Error::Altered(format!("{end} bytes are no Parquet")));
+        return Err(Error::Altered(format!("a file of {end} bytes is too short for Parquet")));
     }
     let most = (end / 2).clamp(SMALL_FOOTER, MAX_FOOTER);
     let mut known = end.saturating_sub(TAIL)..end;
@@ -54,7 +55,7 @@ pub(super) async fn load(
     let claimed = claimed.and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
     let length = u64::from(claimed.ok_or_else(|| Error::Altered("the stored rows have no end".into()))?);
     if length > most || length + 8 > end {
-        return Err(Error::Altered(format!("a footer of {length} bytes is none of ours")));
+        return Err(Error::Altered(format!("a footer of {length} bytes was not written by Antiphon")));
     }
     if length + 8 > known.end - known.start {
         known = end - length - 8..end;
@@ -63,7 +64,7 @@ pub(super) async fn load(
     let mut decoder =
         ParquetMetaDataPushDecoder::try_new(end)?.with_page_index_policy(PageIndexPolicy::Required);
     decoder.push_ranges(vec![known], vec![bytes])?;
-    // Parsing takes milliseconds for each million rows, and what is hostile may make it panic.
+    // Parsing takes milliseconds for each million rows, and can panic on hostile input.
     loop {
         let (parsed, given) = blocking(move || Ok((decoder.try_decode()?, decoder))).await?;
         decoder = given;
@@ -85,12 +86,12 @@ pub(super) async fn load(
     }
 }
 
-/// Looks whether what was written can be read, before anybody is told that it is there.
+/// Checks that a written file can be read, before its manifest is written.
 pub(super) async fn verify(inner: &Inner, data: &Path, manifest: &StoredManifest) -> Result<()> {
     let metadata = load(inner, data, manifest).await?;
     match starts(&inner.config, &metadata, manifest) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Error::Broken(format!("what was written cannot be read: {error}").into())),
+        Err(error) => Err(Error::Broken(format!("the written file cannot be read: {error}").into())),
     }
 }
 
@@ -98,7 +99,9 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
     let leaves = metadata.file_metadata().schema_descr();
     let depth = leaves.columns().iter().map(|leaf| leaf.path().parts().len()).max().unwrap_or(0);
     if depth > MAX_DEPTH {
-        return Err(Error::Altered(format!("columns {depth} deep are none of ours")));
+        return Err(Error::Altered(format!(
+            "columns nested {depth} levels deep were not written by Antiphon"
+        )));
     }
     blocking(move || {
         let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
@@ -107,7 +110,7 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
     .await
 }
 
-/// Where each chunk begins, and where the last ends, if that agrees with what was written.
+/// Returns the first row of each chunk and the end of the last one, if they match the manifest.
 pub(super) fn starts(
     config: &SnapshotConfig,
     metadata: &ArrowReaderMetadata,
@@ -126,7 +129,7 @@ pub(super) fn starts(
     let mut rows = 0_u64;
     for group in metadata.metadata().row_groups() {
         let added = u64::try_from(group.num_rows()).ok().and_then(|count| rows.checked_add(count));
-        rows = added.ok_or_else(|| Error::Altered("a chunk has fewer rows than none".into()))?;
+        rows = added.ok_or_else(|| Error::Altered("a chunk has a negative row count".into()))?;
         let sum = |of: fn(&ColumnChunkMetaData) -> i64| {
             group.columns().iter().fold(0_i64, |sum, column| sum.saturating_add(of(column).max(0)))
         };

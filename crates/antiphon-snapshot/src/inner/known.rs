@@ -1,19 +1,19 @@
 use std::{collections::HashMap, sync::Mutex};
 
-/// How many exports of a snapshot are remembered.
+/// The maximum number of exports of a snapshot whose lengths are cached.
 const MOST: usize = 32;
 
-/// What exports have taught about their lengths: so what was broken off is gone on with where it was, and not from the
-/// beginning.
+/// The known lengths of exports. With them, an interrupted export can continue at its position instead of from the
+/// start.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<HashMap<String, Lengths>>);
 
-/// How long the parts of an export are.
+/// The lengths of the parts of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lengths {
-    /// Where each chunk begins, as far as that is known: the first begins behind the head.
+    /// The first byte of each chunk, as far as it is known. The first chunk starts after the head.
     pub(crate) starts: Vec<u64>,
-    /// How long the whole is.
+    /// The length of the whole export.
     pub(crate) total: Option<u64>,
 }
 
@@ -22,7 +22,7 @@ impl Known {
         self.0.lock().map(|known| known.get(tag).cloned().unwrap_or_default()).unwrap_or_default()
     }
 
-    /// Chunk `number`, of those in the export, begins here.
+    /// Records the first byte of a chunk, by its position in the export.
     pub(crate) fn start(&self, tag: &str, number: usize, at: u64) {
         self.change(tag, |lengths| {
             if lengths.starts.len() == number {
@@ -53,7 +53,7 @@ impl Known {
 }
 
 impl Lengths {
-    /// The last chunk that is known to begin at or before a byte, by its number and where it begins.
+    /// Returns the last chunk that is known to start at or before a byte, with its position and its first byte.
     pub(crate) fn before(&self, byte: u64) -> Option<(usize, u64)> {
         let number = self.starts.partition_point(|&start| start <= byte).checked_sub(1)?;
         Some((number, self.starts[number]))

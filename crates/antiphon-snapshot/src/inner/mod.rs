@@ -1,4 +1,4 @@
-//! What all clones of a handle share, and the snapshots it has at hand.
+//! The state that all clones of a handle share, and the cache of opened snapshots.
 
 mod clock;
 mod footer;
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) config: SnapshotConfig,
-    /// Footers, by folder.
+    /// Opened snapshots, by folder.
     pub(crate) cache: Cache<String, Arc<Opened>>,
     usage: SharedUsage,
     clock: StoreClock,
@@ -56,7 +56,7 @@ impl Inner {
     }
 }
 
-/// Does what takes longer than a moment where nobody waits for it, and makes an error of a panic.
+/// Runs blocking work on tokio's blocking threads, and converts a panic into an error.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

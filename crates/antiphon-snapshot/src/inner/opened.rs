@@ -1,4 +1,4 @@
-//! A snapshot that is at hand: its manifest and its footer, read once.
+//! An opened snapshot: its manifest and its footer, read once.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::{
     layout::{SnapshotFolder, hex},
 };
 
-/// No manifest is larger: it names columns.
+/// The maximum size of a manifest, which lists the columns.
 const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 
-/// Files up to this size are compared with their digest when they are first opened. Larger ones would take longer
-/// than whoever asked for a page should wait; they are compared when they are read whole.
+/// The maximum size of a file whose digest is checked when it is first opened. The check of a larger file would
+/// delay the first page too much. Its digest is checked when the whole file is read.
 const COMPARED: u64 = 64 * 1024 * 1024;
 
-/// A file that is there.
+/// A stored file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// `sha-256:` and hexadecimal.
+    /// `sha-256:`, followed by hexadecimal digits.
     pub(crate) digest: String,
 }
 
-/// What is written beside the rows, last of all.
+/// The manifest of a snapshot, which is written last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredManifest {
-    /// The layout of what is stored. This is 1.
+    /// The version of the layout, which is 1.
     pub(crate) version: u32,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
@@ -49,12 +49,12 @@ pub(crate) struct StoredManifest {
     pub(crate) columns: Vec<ColumnDefinition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) truncated: Option<Truncation>,
-    /// The name of the file with the rows: whoever writes has one of its own.
+    /// The name of the file with the rows. Each writer uses a different name.
     pub(crate) data: String,
 }
 
 impl StoredManifest {
-    /// What there is to say of a file that somebody has just written.
+    /// Creates the manifest of a file that was just written.
     pub(crate) fn new(
         stored: &Stored,
         columns: Vec<ColumnDefinition>,
@@ -74,19 +74,20 @@ impl StoredManifest {
     }
 }
 
-/// A snapshot, or a view of one, whose footer has been read.
+/// A snapshot or a view whose footer has been read.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) place: SnapshotFolder,
     pub(crate) data: Path,
     pub(crate) manifest: StoredManifest,
-    /// The footer, with the index of pages.
+    /// The footer, with the page index.
     pub(crate) metadata: ArrowReaderMetadata,
-    /// Where each chunk begins, with the number of all rows at the end. Invariant: never empty, never falling.
+    /// The first row of each chunk, and the total number of rows at the end. Invariant: never empty and never
+    /// decreasing.
     pub(crate) starts: Vec<u64>,
-    /// What exports have taught about their lengths.
+    /// The known lengths of exports.
     pub(crate) known: Known,
-    /// What is in the columns, once somebody asked.
+    /// The statistics of the columns, after they were first requested.
     pub(crate) stats: OnceCell<Vec<ColumnStats>>,
 }
 
@@ -95,14 +96,14 @@ impl Opened {
         self.metadata.schema()
     }
 
-    /// About how many bytes it takes: the footer says its own, and beside it each column has a definition, a field and
+    /// Returns the approximate size in memory: that of the footer, and for each column a definition, a field and
     /// their names.
     pub(crate) fn weight(&self) -> usize {
         const EACH: usize = 512;
         self.metadata.metadata().memory_size() + EACH * (2 + self.manifest.columns.len())
     }
 
-    /// Each chunk, in order.
+    /// Returns the chunks, in order.
     pub(crate) fn chunks(&self) -> Vec<Chunk> {
         let groups = self.metadata.metadata().row_groups().iter().zip(self.starts.windows(2)).enumerate();
         let chunk = |(index, (group, rows)): (usize, (&RowGroupMetaData, &[u64]))| {
@@ -124,14 +125,14 @@ impl Opened {
 }
 
 impl Inner {
-    /// The snapshot, or the view of it, at hand.
+    /// Returns the snapshot or the view, from the cache or from the store.
     pub(crate) async fn opened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
         let place = SnapshotFolder::of(&self.store.prefix, id).view(view);
         let read = self.cache.try_get_with(place.folder.to_string(), self.open(place));
         read.await.map_err(|error: Arc<Error>| again(&error))
     }
 
-    /// What is to be read. A view that was made and is not there any more can be made again.
+    /// Opens a snapshot or a view for reading. If a view was removed, the error is [`Error::Evicted`].
     pub(crate) async fn at_hand(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
         match self.opened(id, view).await {
             Err(error) if error.is_missing() && !view.is_whole() => self.reopened(id, view).await,
@@ -139,14 +140,14 @@ impl Inner {
         }
     }
 
-    /// The same once more, after its rows were not found: another replica may have removed it, or made it anew.
+    /// Opens it again after its rows were not found. Another replica possibly removed it or created it again.
     pub(crate) async fn reopened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
         let whole = SnapshotFolder::of(&self.store.prefix, id);
         self.cache.invalidate(whole.view(view).folder.as_ref()).await;
         match self.opened(id, view).await {
             Err(error) if error.is_missing() && !view.is_whole() => {
                 self.cache.invalidate(whole.folder.as_ref()).await;
-                // Without its snapshot there is no view. With it there can be one again.
+                // Without its snapshot, the view cannot exist. With it, the view can be created again.
                 self.opened(id, &View::default()).await?;
                 Err(Error::Evicted)
             }
@@ -157,7 +158,7 @@ impl Inner {
     async fn open(&self, place: SnapshotFolder) -> Result<Arc<Opened>> {
         let manifest = self.stored_manifest(&place).await?;
         let data = place.data(&manifest.data);
-        // Invariant: from here on the file is as long as the manifest says.
+        // Invariant: after this check, the file has the length in the manifest.
         self.compare(&place, &data, &manifest).await?;
         let metadata = footer::load(self, &data, &manifest).await?;
         let starts = footer::starts(&self.config, &metadata, &manifest)?;
@@ -165,8 +166,8 @@ impl Inner {
         Ok(Arc::new(Opened { place, data, manifest, metadata, starts, known, stats }))
     }
 
-    /// Writes the manifest: from here on what it tells of is there. Says whether it is this one that counts: of two
-    /// that are written the first does.
+    /// Writes the manifest, which makes the snapshot exist. Returns whether this manifest was written first,
+    /// because only the first one counts.
     pub(crate) async fn publish(&self, place: &SnapshotFolder, manifest: &StoredManifest) -> Result<bool> {
         footer::verify(self, &place.data(&manifest.data), manifest).await?;
         let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
@@ -183,7 +184,10 @@ impl Inner {
     async fn stored_manifest(&self, place: &SnapshotFolder) -> Result<StoredManifest> {
         let found = self.store.objects.get(&place.manifest()).await?;
         if found.meta.size > MAX_MANIFEST {
-            return Err(Error::Altered(format!("a manifest of {} bytes is none of ours", found.meta.size)));
+            return Err(Error::Altered(format!(
+                "a manifest of {} bytes was not written by Antiphon",
+                found.meta.size
+            )));
         }
         let manifest: StoredManifest =
             serde_json::from_slice(&found.bytes().await?).map_err(Error::Manifest)?;
@@ -193,12 +197,12 @@ impl Inner {
         }
     }
 
-    /// Looks whether the stored file is what was written: its length, and its digest if it is not too long.
+    /// Checks that the stored file is the written one: its length, and its digest if the file is not too large.
     async fn compare(&self, place: &SnapshotFolder, data: &Path, manifest: &StoredManifest) -> Result<()> {
         let meta = match self.store.objects.head(data).await {
             Err(object_store::Error::NotFound { .. }) => {
-                // Whoever removes a snapshot removes its manifest first. One that is still there and has no rows is
-                // no set that was never there.
+                // A deletion removes the manifest first. If the manifest still exists without its rows, the
+                // snapshot is damaged and not deleted.
                 self.store.objects.head(&place.manifest()).await?;
                 return Err(Error::Altered("the stored rows are gone".into()));
             }
@@ -225,12 +229,12 @@ impl Inner {
     }
 }
 
-/// As manifests write it: `sha-256:` and hexadecimal.
+/// Formats a digest for manifests: `sha-256:`, followed by hexadecimal digits.
 pub(crate) fn digest(hash: Sha256) -> String {
     hex("sha-256:", &hash.finalize())
 }
 
-/// The same error for everybody who waited for it. Those that mean something to a caller keep their meaning.
+/// Copies an error for each waiting caller. Errors with a meaning for the caller keep their kind.
 fn again(error: &Arc<Error>) -> Error {
     match &**error {
         Error::Store(object_store::Error::NotFound { path, .. }) => {

@@ -1,7 +1,7 @@
-//! How much of the store somebody has taken.
+//! The storage that a tenant or a principal uses.
 //!
-//! A tenant has a folder of its own, which is listed. Those who are in no tenant share one. It is listed for all of them
-//! at once, and the larger it is, the longer the answer is kept.
+//! Each tenant has a folder, which is listed. All owners without a tenant share one folder, which is listed once
+//! for all of them. The larger that folder is, the longer the listing is cached.
 
 use std::{
     collections::HashMap,
@@ -24,19 +24,19 @@ use crate::{
     layout::{share_of, takes},
 };
 
-/// For how long somebody who makes something is believed to be at it, in minutes.
+/// The time in minutes for which the announcement of a view in progress counts.
 const MAKING: i64 = 5;
 
-/// A listing that took no longer than this is not kept.
+/// A listing that took at most this long is not cached.
 const CHEAP: Duration = Duration::from_millis(50);
 
-/// For how many times as long as it took a listing is kept: listing takes a twentieth of the time at most.
+/// A listing is cached for this many times its duration, so that listing takes at most a twentieth of the time.
 const KEPT: u32 = 20;
 
-/// How long a listing is waited for that others have begun or that is larger than usual.
+/// The maximum time to wait for a running listing.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How much all who are in no tenant have taken.
+/// The storage that owners without a tenant use.
 #[derive(Debug, Default)]
 pub(crate) struct SharedUsage(Mutex<State>);
 
@@ -46,10 +46,10 @@ struct State {
     running: Option<watch::Receiver<Outcome>>,
 }
 
-/// `None` until it is over.
+/// `None` while the listing runs.
 type Outcome = Option<Result<Arc<Listing>, String>>;
 
-/// How many bytes each has taken, by `SnapshotId::share`.
+/// The number of bytes of each owner, by `SnapshotId::share`.
 #[derive(Debug)]
 struct Listing {
     begun: Instant,
@@ -63,27 +63,27 @@ impl Listing {
     }
 }
 
-/// How much a tenant has taken, or all who are in none, as the store says now.
+/// Returns the storage that a tenant uses, or all owners without a tenant, from a new listing.
 pub(crate) async fn of_tenant(inner: &Inner, tenant: Option<&str>) -> Result<u64> {
     let since = lately(inner).await;
     let files = files(inner, tenant);
     files.try_fold(0_u64, async |sum, meta| Ok(sum.saturating_add(size(&meta, since)))).await
 }
 
-/// How much those have taken who share with this owner.
+/// Returns the storage that this owner uses, together with all who share its quota.
 pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
     if let Some(tenant) = &owner.tenant {
         return Ok(Taken::now(of_tenant(inner, Some(tenant)).await?));
     }
     let Some(listing) = listing(inner).await? else {
-        // Nobody knows yet. What is not known to be taken is not.
+        // The first listing is still running. Until it ends, the usage counts as zero.
         return Ok(Taken::now(0).with_age(Duration::MAX));
     };
     let bytes = listing.bytes.get(&SnapshotId::share_of(owner)).copied().unwrap_or(0);
     Ok(Taken::now(bytes).with_age(listing.begun.elapsed()))
 }
 
-/// The last listing, or a new one if that is too old. `None` if there is none and the first one takes long.
+/// Returns the last listing, or a new one if it is too old. Returns `None` if the first listing takes too long.
 async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     let (mut running, last) = {
         let mut state = inner.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +108,7 @@ async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     }
 }
 
-/// Lists in a task of its own: whoever waits no longer does not stop it.
+/// Lists in a separate task, which continues if the caller stops waiting.
 fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     let (done, outcome) = watch::channel(None);
     let inner = Arc::clone(inner);
@@ -126,8 +126,9 @@ fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     outcome
 }
 
-/// Adds up whose files they are. The files of a snapshot come one after another, and its folder is so many folders deep.
-/// If no file says whose a snapshot is, it is of a caller without a principal, or was written before files said so.
+/// Adds up the bytes of each owner. The files of a snapshot are listed one after another, and `depth` is the depth
+/// of its folder. If no file names an owner, the snapshot belongs to callers without a principal, or is older than
+/// these files.
 async fn by_share(
     files: impl Stream<Item = Result<ObjectMeta>>,
     since: DateTime<Utc>,
@@ -158,7 +159,7 @@ fn files(inner: &Inner, tenant: Option<&str>) -> impl Stream<Item = Result<Objec
     inner.store.objects.list(Some(&folder)).map_err(Error::from)
 }
 
-/// Whoever died while making something has left word of it; nobody works for longer than since then.
+/// Returns the time after which an announcement of a view counts. An older one was left by a process that stopped.
 async fn lately(inner: &Inner) -> DateTime<Utc> {
     inner.store_now().await - chrono::TimeDelta::minutes(MAKING)
 }

@@ -1,4 +1,4 @@
-//! Which columns, in which order.
+//! Selection and order of columns.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::{
     inner::Opened,
 };
 
-/// Columns of a snapshot, found by name.
+/// Selected columns of a snapshot.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// Their places in the file, rising.
+    /// The indices of the columns in the file, ascending.
     places: Vec<usize>,
-    /// For each that was asked for, where it is among `places`.
+    /// For each requested column, its index in `places`.
     order: Vec<usize>,
-    /// Whether that changes anything.
+    /// Whether a batch must be changed.
     arranged: bool,
     schema: SchemaRef,
 }
 
 impl Columns {
-    /// Those of these names, in their order; all, if there are none.
+    /// Selects columns by name, in this order. Selects all columns if there are no names.
     pub(crate) fn named(opened: &Opened, names: &[String]) -> Result<Self> {
         let fields = opened.schema().fields();
         let asked: Vec<usize> = if names.is_empty() {
@@ -35,7 +35,10 @@ impl Columns {
         } else {
             let place = |name: &String| {
                 fields.iter().position(|field| field.name() == name).ok_or_else(|| {
-                    Error::Invalid(format!("there is no column `{name}`; the columns are {}", list(fields)))
+                    Error::Invalid(format!(
+                        "column `{name}` does not exist; the columns are {}",
+                        list(fields)
+                    ))
                 })
             };
             names.iter().map(place).collect::<Result<_>>()?
@@ -43,7 +46,7 @@ impl Columns {
         Self::at(opened, &asked)
     }
 
-    /// Those at these places.
+    /// Selects columns by their index in the file.
     pub(crate) fn at(opened: &Opened, asked: &[usize]) -> Result<Self> {
         let stored = opened.schema();
         let mut places = asked.to_vec();
@@ -56,12 +59,12 @@ impl Columns {
         let fields: Fields = asked.iter().map(|&at| plain_field(stored.field(at))).collect();
         let arranged = order.iter().enumerate().any(|(at, place)| at != *place)
             || asked.iter().zip(&fields).any(|(&at, field)| stored.field(at) != &**field);
-        // What is said of the file is not said of what is made from it.
+        // The metadata of the file does not apply to a selection of its columns.
         let schema = Arc::new(Schema::new(fields));
         Ok(Self { places, order, arranged, schema })
     }
 
-    /// What the batches are of.
+    /// Returns the schema of the arranged batches.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -70,7 +73,7 @@ impl Columns {
         ProjectionMask::roots(metadata.parquet_schema(), self.places.iter().copied())
     }
 
-    /// Puts the columns in order, in plain types.
+    /// Puts the columns into the requested order, with plain types.
     pub(crate) fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let arrays = if self.arranged {
@@ -97,7 +100,7 @@ fn list(fields: &[Arc<Field>]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// The same without what only saves room in memory: dictionaries and views, which readers may not know.
+/// Returns the field without dictionaries and views. These only save memory, and some readers do not support them.
 fn plain_field(field: &Field) -> Arc<Field> {
     Arc::new(field.clone().with_data_type(plain(field.data_type())))
 }

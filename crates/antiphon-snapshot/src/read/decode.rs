@@ -1,4 +1,4 @@
-//! Stored pages into batches: bytes are fetched here, unpacked on a thread for that.
+//! Decodes stored pages to batches. Bytes are fetched asynchronously and decoded on a blocking thread.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -19,20 +19,20 @@ use crate::{
     inner::{Inner, Opened, blocking},
 };
 
-/// How many rows are unpacked at a time when all are wanted. It decides where the batches of an Arrow stream end, and
-/// so it is part of what an export's tag stands for.
+/// The number of rows that are decoded at a time to read all rows. It decides where the batches of an Arrow stream
+/// end, so it is part of the meaning of an export's tag.
 pub(crate) const BATCH: usize = 8_192;
 
-/// What is to be read.
+/// The rows to read.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// Which chunks.
+    /// The chunks.
     pub(crate) chunks: Range<usize>,
-    /// How many of their rows are left out at the beginning.
+    /// The number of rows to skip at the start of the chunks.
     pub(crate) offset: usize,
-    /// How many rows at most.
+    /// The maximum number of rows.
     pub(crate) limit: usize,
-    /// How many at a time.
+    /// The number of rows in a batch.
     pub(crate) batch: usize,
 }
 
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// Reads rows of a snapshot, batch after batch. Dropped, it stops.
+/// Reads rows of a snapshot in batches. Reading stops if it is dropped.
 pub(crate) struct Decoder {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
@@ -76,8 +76,8 @@ impl Decoder {
         })
     }
 
-    /// Gives each batch to `each`, until that has enough for now or there are no more. Returns itself in the first
-    /// case, to go on.
+    /// Passes each batch to `each`, until `each` pauses or there are no more batches. If `each` paused, returns the
+    /// decoder to continue.
     pub(crate) async fn drive<S: Send + 'static>(
         self,
         mut state: S,
@@ -130,7 +130,7 @@ fn steps<S>(
     }
 }
 
-/// Bytes of the stored file, if it has them.
+/// Fetches bytes of the stored file, and checks that the ranges are inside the file.
 async fn fetch(inner: &Inner, opened: &Opened, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let end = opened.manifest.bytes;
     if ranges.iter().any(|range| range.start > range.end || range.end > end) {
@@ -139,7 +139,7 @@ async fn fetch(inner: &Inner, opened: &Opened, ranges: &[Range<u64>]) -> Result<
     let parts = inner.store.objects.get_ranges(&opened.data, ranges).await?;
     let whole = parts.iter().zip(ranges).all(|(part, range)| part.len() as u64 == range.end - range.start);
     if !whole || parts.len() != ranges.len() {
-        return Err(Error::Altered("the object store gave fewer bytes than there are".into()));
+        return Err(Error::Altered("the object store returned fewer bytes than the object has".into()));
     }
     Ok(parts)
 }

@@ -1,4 +1,4 @@
-//! The stored file, for readers that fetch for themselves.
+//! The stored file, for readers that fetch bytes themselves.
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,20 +20,20 @@ use tokio_util::task::AbortOnDropHandle;
 use super::guard;
 use crate::inner::{Inner, Opened};
 
-/// A stored file whose footer is known already.
+/// A stored file with a cached footer.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredFile {
     objects: Arc<dyn ObjectStore>,
     path: Path,
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
-    /// Where requests to the object store run, wherever the reader runs: their connections must not depend on threads
-    /// that a query can block.
+    /// The runtime for requests to the object store. It is independent of the reader's runtime, because a query can
+    /// block the threads of that runtime and their connections.
     requests: Handle,
 }
 
 impl StoredFile {
-    /// The file of a snapshot, read by requests on this runtime.
+    /// Creates a reader of a snapshot's file that sends its requests on this runtime.
     pub(crate) fn new(inner: &Inner, opened: &Opened, requests: Handle) -> Self {
         Self {
             objects: Arc::clone(&inner.store.objects),

@@ -1,4 +1,4 @@
-//! What a stored file claims of itself, before anybody makes room for it.
+//! Checks of the sizes that a stored file claims, before memory is allocated.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::{
     inner::Opened,
 };
 
-/// How many bytes a batch has in memory, about.
+/// The approximate size of a batch in memory, in bytes.
 const BATCH_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Looks at the header of every page in these bytes: none may claim to become more than its column does, whose size
-/// was looked at when the file was opened.
+/// Checks the header of every page in these bytes. No page can claim to be larger than its column, whose size was
+/// checked when the file was opened.
 pub(super) fn pages(
     metadata: &ParquetMetaData,
     chunks: &Range<usize>,
@@ -46,7 +46,7 @@ pub(super) fn pages(
     Ok(())
 }
 
-/// Where a column begins, and how long it is.
+/// Returns the first byte and the length of a column.
 fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
     let begin = column
         .dictionary_page_offset()
@@ -57,18 +57,18 @@ fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
     }
 }
 
-/// The bytes from this place on, if they are among these.
+/// Returns the bytes from this position, if they are in one of the ranges.
 fn at<'a>(start: u64, ranges: &[Range<u64>], parts: &'a [Bytes]) -> Option<&'a [u8]> {
     let (range, part) = ranges.iter().zip(parts).find(|(range, _)| range.contains(&start))?;
     part.get(usize::try_from(start - range.start).ok()?..)
 }
 
-/// What a page's header says that it will be when it is unpacked. The header is Thrift's compact protocol, and this is
-/// its second member, a number like the first.
+/// Returns the uncompressed size that a page header claims. The header uses Thrift's compact protocol. The size is
+/// its second field, a number like the first.
 fn claimed(header: &[u8]) -> Option<i64> {
     let mut bytes = header.iter().copied();
     let mut number = || {
-        // A member that follows on the last, of 32 bits.
+        // The header of the next field, a 32-bit number.
         if bytes.next()? != 0x15 {
             return None;
         }
@@ -77,7 +77,7 @@ fn claimed(header: &[u8]) -> Option<i64> {
             let byte = bytes.next()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte & 0x80 == 0 {
-                // Signs are in the lowest bit.
+                // Zigzag encoding: the sign is in the lowest bit.
                 return Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed());
             }
         }
@@ -87,19 +87,19 @@ fn claimed(header: &[u8]) -> Option<i64> {
     number().filter(|&size| size >= 0)
 }
 
-/// How many rows of these chunks are unpacked at a time, at most `most`: fewer where they are large. It depends on
-/// nothing but what is stored.
+/// Returns the number of rows of these chunks to decode at a time, at most `most`, and fewer if rows are large. It
+/// depends only on the stored file.
 pub(super) fn batch(opened: &Opened, chunks: &Range<usize>, most: usize) -> usize {
     batch_of(opened, chunks, &ProjectionMask::all(), most)
 }
 
-/// The same of some columns.
+/// Returns the same number for some columns.
 pub(crate) fn batch_of(opened: &Opened, chunks: &Range<usize>, mask: &ProjectionMask, most: usize) -> usize {
     let group = |chunk: usize| {
         let group = opened.metadata.metadata().row_group(chunk);
         let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let sizes = columns.map(|(_, column)| {
-            // Texts that repeat are stored once and unpacked each time.
+            // Repeated texts are stored once and decoded each time.
             column.uncompressed_size().max(column.unencoded_byte_array_data_bytes().unwrap_or(0))
         });
         let bytes = sizes.fold(0_u64, |sum, size| sum.saturating_add(u64::try_from(size).unwrap_or(0)));

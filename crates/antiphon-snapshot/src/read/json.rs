@@ -1,7 +1,7 @@
-//! A row as JSON: the one place that decides how a value is written.
+//! Writes rows as JSON. This is the only module that decides the format of a value.
 //!
-//! Arrow's own writer does it, told four things it would do otherwise: bytes are base64, days and moments are RFC 3339
-//! in UTC, text that is marked as JSON is JSON, and what is missing is `null`.
+//! Arrow's writer is used with four changes. Bytes are base64. Dates and timestamps are RFC 3339 in UTC. Text that
+//! is marked as JSON is JSON. Missing values are `null`.
 
 use std::sync::Arc;
 
@@ -26,19 +26,19 @@ use serde::de::IgnoredAny;
 use super::moment;
 use crate::error::{Error, Result};
 
-/// What a field of text says of itself if the text is JSON: in our words, or in Arrow's.
+/// The metadata that marks a text field as JSON: that of this crate, and that of Arrow.
 const MARKS: [(&str, &str); 2] = [("antiphon:json", "true"), ("ARROW:extension:name", "arrow.json")];
 
-/// How many rows are written before somebody looks how many bytes they are.
+/// The number of rows that are written between two checks of the size.
 const STRIDE: usize = 64;
 
-/// Adds a batch's rows, as JSON, until there are `limit`.
+/// Adds the rows of a batch as JSON, up to `limit` rows in total.
 pub(crate) fn rows(batch: &RecordBatch, rows: &mut Rows, limit: usize) -> Result<()> {
     add(batch, rows, limit, usize::MAX).map(|_| ())
 }
 
-/// The same, until they are `max_bytes`: the row that would be beyond is left out, unless it is the first. Says
-/// whether no more may come.
+/// Adds the rows of a batch as JSON, up to `limit` rows and `max_bytes` in total. The row that exceeds `max_bytes`
+/// is omitted, unless it is the first. Returns whether a limit was reached.
 pub(crate) fn add(batch: &RecordBatch, rows: &mut Rows, limit: usize, max_bytes: usize) -> Result<bool> {
     let wanted = limit.saturating_sub(rows.len()).min(batch.num_rows());
     let stride = if max_bytes == usize::MAX { wanted.max(1) } else { STRIDE };
@@ -56,7 +56,7 @@ pub(crate) fn add(batch: &RecordBatch, rows: &mut Rows, limit: usize, max_bytes:
     Ok(rows.len() >= limit)
 }
 
-/// Writes a line a row behind what is there.
+/// Appends one line for each row to `out`.
 pub(crate) fn lines(batch: &RecordBatch, out: Vec<u8>) -> Result<Vec<u8>> {
     let mut writer: Writer<Vec<u8>, LineDelimited> =
         WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(House)).build(out);
@@ -65,17 +65,17 @@ pub(crate) fn lines(batch: &RecordBatch, out: Vec<u8>) -> Result<Vec<u8>> {
     Ok(writer.into_inner())
 }
 
-/// How single values are written, for formats that put something else around them.
+/// Returns the options for encoding single values, for other formats.
 pub(crate) fn options() -> EncoderOptions {
     EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(House))
 }
 
-/// Whether a column's text is JSON.
+/// Returns whether the text of a column is JSON.
 pub(crate) fn is_json(field: &arrow::datatypes::Field) -> bool {
     MARKS.iter().any(|(key, value)| field.metadata().get(*key).is_some_and(|found| found == value))
 }
 
-/// The encoders of this house, where they differ from Arrow's.
+/// The encoders that differ from Arrow's.
 #[derive(Debug)]
 struct House;
 
@@ -126,18 +126,18 @@ impl<'a, A: ArrayAccessor<Item = &'a [u8]>> Encoder for Base64<A> {
     }
 }
 
-/// Text that is JSON. What is marked so and is not stays text.
+/// Text that is marked as JSON. If it is not valid JSON, it is written as a string.
 struct Embedded<A>(A);
 
 impl<'a, A: ArrayAccessor<Item = &'a str>> Encoder for Embedded<A> {
     fn encode(&mut self, at: usize, out: &mut Vec<u8>) {
         let text = self.0.value(at);
         if serde_json::from_str::<IgnoredAny>(text).is_ok() {
-            // Within text JSON has no line breaks; between members a space will do.
+            // Valid JSON has no line breaks inside strings. Between members, a space can replace them.
             let byte = |byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
             out.extend(text.trim_ascii().bytes().map(byte));
         } else {
-            // Text can always be written.
+            // A string can always be serialized.
             let _ = serde_json::to_writer(out, text);
         }
     }
@@ -153,7 +153,7 @@ impl Encoder for Days {
     }
 }
 
-/// Days, counted in milliseconds.
+/// Dates that are stored in milliseconds.
 struct Instants(ScalarBuffer<i64>);
 
 impl Encoder for Instants {

@@ -1,4 +1,4 @@
-//! Rows out of a snapshot.
+//! Reads rows from a snapshot.
 
 mod columns;
 mod decode;

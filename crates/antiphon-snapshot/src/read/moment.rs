@@ -1,4 +1,4 @@
-//! Days and moments as text.
+//! Formats dates and timestamps as text.
 
 use std::io::Write as _;
 
@@ -6,7 +6,7 @@ use arrow::datatypes::TimeUnit;
 
 const DAY: i64 = 86_400;
 
-/// How many of a unit make a second.
+/// Returns the number of units in a second.
 pub(crate) fn per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -16,7 +16,8 @@ pub(crate) fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// `2025-01-15`, counted in days from 1970. Years that have no four digits are written with a sign and more.
+/// Writes a date such as `2025-01-15`, given in days since 1970. A year outside 0 to 9999 has a sign and at least
+/// five digits.
 pub(crate) fn day(days: i64, out: &mut Vec<u8>) {
     let (year, month, day) = civil(days);
     let mut text = *b"0000-00-00";
@@ -34,7 +35,7 @@ pub(crate) fn day(days: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// `2025-01-15T12:30:00.250`, with `Z` at the end where the moment is one of a zone.
+/// Writes a timestamp such as `2025-01-15T12:30:00.250`, followed by `Z` if it has a zone.
 pub(crate) fn moment(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8>) {
     let per_second = per_second(unit);
     let (seconds, rest) = (value.div_euclid(per_second), value.rem_euclid(per_second));
@@ -61,7 +62,7 @@ pub(crate) fn moment(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8>)
     }
 }
 
-/// Writes a number into all of a place, with zeros before it.
+/// Writes a number with leading zeros that fills `place`.
 fn digits(mut number: u64, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
@@ -69,8 +70,8 @@ fn digits(mut number: u64, place: &mut [u8]) {
     }
 }
 
-/// Year, month and day of a day counted from 1970, in the calendar that has no beginning: eras of 400 years, each of
-/// which begins on 1 March.
+/// Converts days since 1970 to year, month and day in the proleptic Gregorian calendar. The algorithm uses eras of
+/// 400 years that start on 1 March.
 pub(crate) fn civil(days: i64) -> (i64, u64, u64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

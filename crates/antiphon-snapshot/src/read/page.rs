@@ -1,4 +1,4 @@
-//! Some rows.
+//! Reads a page of rows.
 
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     inner::{Inner, Opened},
 };
 
-/// How many rows are unpacked at a time, at most.
+/// The maximum number of rows that are decoded at a time.
 const BATCH: usize = 1_024;
 
 struct Page {
@@ -26,7 +26,8 @@ struct Page {
     max_bytes: usize,
 }
 
-/// Some rows, read from the one or two chunks they lie in, and of those only the pages they lie in.
+/// Reads a page of rows. It reads only the chunks that contain them, and of these only the Parquet pages that
+/// contain them.
 pub(crate) async fn page(inner: &Arc<Inner>, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows> {
     let opened = inner.at_hand(id, &request.view).await?;
     match read(inner, &opened, request).await {
@@ -44,7 +45,7 @@ async fn read(inner: &Arc<Inner>, opened: &Arc<Opened>, request: &SnapshotPage) 
     if first == last {
         return Ok(Rows::new());
     }
-    // Invariant: `starts` begins with 0 and ends with the number of rows, so both searches find a place.
+    // Invariant: `starts` begins with 0 and ends with the number of rows, so both searches find an index.
     let begin = opened.starts.partition_point(|&start| start <= first) - 1;
     let end = opened.starts.partition_point(|&start| start < last);
     let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);

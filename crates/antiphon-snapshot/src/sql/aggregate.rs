@@ -1,4 +1,4 @@
-//! Rows grouped and measured.
+//! Groups and measures rows.
 
 use std::{sync::Arc, time::Instant};
 
@@ -25,11 +25,11 @@ use crate::{
     inner::Inner,
 };
 
-/// The most groups.
+/// The maximum number of groups.
 const MAX_GROUPS: usize = 10_000;
-/// By how many columns at most.
+/// The maximum number of columns to group by.
 const MAX_BY: usize = 2;
-/// How many measures at most.
+/// The maximum number of measures.
 const MAX_MEASURES: usize = 4;
 
 /// Groups and measures the rows of a snapshot.
@@ -77,7 +77,7 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
         }
         if (0..measures.len()).any(|number| group.column == format!("m{number}")) {
             return Err(Error::Invalid(format!(
-                "`{}` is what a measure is called in the answer; ask with a query instead",
+                "the group column `{}` has the same name as a measure in the answer; use a SQL query instead",
                 group.column
             )));
         }
@@ -89,7 +89,7 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
     }
     let in_groups = groups.iter().map(|group| filter::column(&group.column).sort(true, false));
     let (order, fetch) = match aggregate.limit {
-        // Those with the greatest first measure, and of equals the first.
+        // The groups with the largest first measure come first, and equal ones are sorted by the group columns.
         Some(limit) => {
             let greatest = filter::column("m0").sort(false, false);
             let limit = usize::try_from(limit).unwrap_or(MAX_GROUPS).min(MAX_GROUPS);
@@ -103,7 +103,6 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
         if let Some(filter) = filter {
             plan = plan.filter(filter)?;
         }
-        // First the columns by name, so that those made of others can be called like them.
         let plan = plan.aggregate(by, measured)?;
         if order.is_empty() { plan.build() } else { plan.sort_with_limit(order, Some(fetch))?.build() }
     };
@@ -148,7 +147,7 @@ fn by_width(group: &Group, kind: &DataType, column: Expr, width: f64) -> Result<
         return Err(Error::Invalid("the width of a bucket is a number above 0".into()));
     }
     let least = floor(cast(column, DataType::Float64) / lit(width)) * lit(width);
-    // Whole numbers in whole buckets stay whole.
+    // Integers in buckets of integer width stay integers.
     let whole = kind.is_integer() && width.fract() == 0.0;
     Ok(if whole { cast(least, DataType::Int64) } else { least })
 }
@@ -183,7 +182,7 @@ fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
         MeasureOp::Sum => {
             number()?;
             match kind {
-                // Sums of these may be more than 64 bits hold, and would come out as something else.
+                // These sums can exceed 64 bits and would overflow.
                 DataType::Int64 | DataType::UInt64 => sum(cast(column, DataType::Decimal128(20, 0))),
                 _ => sum(column),
             }

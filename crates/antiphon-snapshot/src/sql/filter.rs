@@ -1,4 +1,4 @@
-//! Filters as typed expressions: no text of anybody's becomes SQL.
+//! Converts filters to typed expressions. No text of a caller becomes SQL.
 
 use std::ops::Not as _;
 
@@ -17,19 +17,19 @@ use crate::{
     read::json::is_json,
 };
 
-/// The most filters at once.
+/// The maximum number of filters.
 const MAX_FILTERS: usize = 32;
-/// The length of the longest text that is searched for, in bytes. The engine compiles it anew for each batch.
+/// The maximum length of a search text in bytes. The engine compiles the text again for each batch.
 const MAX_TEXT_BYTES: usize = 1_000;
-/// The most values in a list.
+/// The maximum number of values in a list.
 const MAX_VALUES: usize = 1_000;
 
-/// A column by its exact name.
+/// Creates a reference to a column by its exact name.
 pub(super) fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// The type of a column, or a sentence with the names there are.
+/// Returns the type of a column, or an error with the existing names.
 pub(super) fn kind<'a>(schema: &'a Schema, name: &str) -> Result<&'a DataType> {
     if let Some((_, field)) = schema.column_with_name(name) {
         return Ok(field.data_type());
@@ -40,10 +40,10 @@ pub(super) fn kind<'a>(schema: &'a Schema, name: &str) -> Result<&'a DataType> {
         names.truncate(30);
         names.push(format!("and {more} more"));
     }
-    Err(Error::Invalid(format!("there is no column `{name}`; the columns are {}", names.join(", "))))
+    Err(Error::Invalid(format!("column `{name}` does not exist; the columns are {}", names.join(", "))))
 }
 
-/// What must all be true of a row; `None` if that is nothing.
+/// Combines all filters with AND. Returns `None` if there are no filters.
 pub(super) fn all(schema: &Schema, filters: &[Filter]) -> Result<Option<Expr>> {
     if filters.len() > MAX_FILTERS {
         return Err(Error::Invalid(format!(
@@ -73,12 +73,12 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
             && !matches!(operator, Operator::Eq | Operator::NotEq)
         {
             return Err(Error::Invalid(format!(
-                "column `{}` holds bytes, which are equal or not; use `eq`, `ne` or `in`",
+                "column `{}` contains bytes, which can only be compared for equality; use `eq`, `ne` or `in`",
                 filter.column
             )));
         }
         let compared = binary_expr(column.clone(), operator, lit(value(filter, kind, &filter.value)?));
-        // Rows show what is no number as nothing, and nothing is neither less nor more.
+        // Rows show NaN and infinities as null, and null is neither less nor greater than a value.
         Ok(if kind.is_floating() { compared.and(is_no_number(&column).not()) } else { compared })
     };
     Ok(match filter.op {
@@ -118,12 +118,12 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
     })
 }
 
-/// Whether a float is one that rows show as nothing: NaN, or without end.
+/// Returns an expression for whether a float is shown as null in rows: NaN or infinite.
 fn is_no_number(column: &Expr) -> Expr {
     isnan(cast(column.clone(), DataType::Float64) * lit(0.0))
 }
 
-/// What rows are sorted by. What they show as nothing comes with what is nothing, at the end.
+/// Returns the sort key of a column. Floats that are shown as null are sorted with the nulls, at the end.
 pub(super) fn sort_key(name: &str, kind: &DataType) -> Result<Expr> {
     let column = column(name);
     if !kind.is_floating() {
@@ -134,7 +134,7 @@ pub(super) fn sort_key(name: &str, kind: &DataType) -> Result<Expr> {
     key.map_err(|error| Error::Broken(error.into()))
 }
 
-/// Of a column whose text is JSON: it is compared as it is written.
+/// Converts a filter on a column with JSON text. The JSON text is compared.
 fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
     let column = column(&filter.column);
     let text = |value: &Value| {
@@ -165,7 +165,7 @@ fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
     })
 }
 
-/// How many places behind the point a number takes that is written so.
+/// Returns the number of decimal places that a number needs.
 fn places(number: &str) -> i64 {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -175,13 +175,13 @@ fn places(number: &str) -> i64 {
         return 0;
     }
     let count = |length: usize| i64::try_from(length).unwrap_or(i64::MAX / 4);
-    // What is no number is found out by whoever reads it.
+    // An invalid number is rejected when it is parsed.
     let exponent: i64 = exponent.parse().unwrap_or(0);
     count(fraction.len()).saturating_sub(count(zeros)).saturating_sub(exponent).max(0)
 }
 
-/// The text as a pattern that means nothing but itself, with anything before it (`%`) or nothing, and anything
-/// after it.
+/// Returns a LIKE pattern for the literal text, followed by any text. `before` is `%` for any text before it, or
+/// empty.
 fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     let text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let Value::String(value) = &filter.value else {
@@ -189,7 +189,7 @@ fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     };
     if !text {
         return Err(Error::Invalid(format!(
-            "column `{}` is no text; compare it with `eq`, `lt`, `gt` and the like",
+            "column `{}` does not contain text; compare it with `eq`, `lt`, `gt` or a similar operator",
             filter.column
         )));
     }
@@ -211,7 +211,7 @@ fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     Ok(lit(pattern))
 }
 
-/// A JSON value as one of the column's type.
+/// Converts a JSON value to the type of the column.
 fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue> {
     let unfit = |wanted: &str| {
         let mut shown = value.to_string();
@@ -235,12 +235,12 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
             return bytes.cast_to(kind).map_err(|_| unfit(wanted));
         }
         (kind, Value::Number(number)) if kind.is_numeric() => number.to_string(),
-        // Numbers that JSON cannot hold exactly come as text.
+        // Numbers that JSON cannot represent exactly arrive as text.
         (kind, Value::String(text)) if kind.is_numeric() && text.len() <= 80 => text.clone(),
         (kind, Value::String(text)) if !kind.is_numeric() && *kind != DataType::Boolean => text.clone(),
         _ => return Err(unfit(wanted)),
     };
-    // Rounded to the column's places it would be another number, and choose other rows.
+    // A value that is rounded to the scale of the column would be a different number and select different rows.
     if let DataType::Decimal32(_, scale)
     | DataType::Decimal64(_, scale)
     | DataType::Decimal128(_, scale)
@@ -260,9 +260,9 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
     }
 }
 
-/// The same number without an exponent: not every decimal that has one can be read.
+/// Formats a number without an exponent, because the engine cannot parse every decimal with an exponent.
 fn plain(number: &str) -> Option<String> {
-    /// No decimal has more digits.
+    /// The maximum number of digits of a decimal.
     const MOST: usize = 80;
     let Some((digits, exponent)) = number.split_once(['e', 'E']) else { return Some(number.to_owned()) };
     let (sign, digits) = match digits.strip_prefix('-') {
@@ -276,7 +276,7 @@ fn plain(number: &str) -> Option<String> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    // With so many zeros on either side the point stays among the digits.
+    // With this many zeros on either side, the decimal point stays inside the digits.
     let zeros = "0".repeat(moved);
     let (padded, point) = if exponent < 0 {
         (format!("{zeros}{digits}"), whole.len())
@@ -297,7 +297,7 @@ fn is_finite(value: &ScalarValue) -> bool {
     }
 }
 
-/// What a column of this type holds, in words; `None` if it cannot be compared.
+/// Describes the values of a type for error messages. Returns `None` if the type cannot be compared.
 fn wanted(kind: &DataType) -> Option<&'static str> {
     Some(match kind {
         DataType::Boolean => "true or false",

@@ -1,4 +1,4 @@
-//! Which chunks may have rows of which a filter is true, as far as the footer tells.
+//! Selects the chunks that can contain rows for a filter, by the statistics in the footer.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,8 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use crate::inner::Opened;
 
-/// Whether each chunk is to be read; `None` if nothing is known, and so all are.
+/// Returns whether each chunk must be read. Returns `None` if the statistics do not help, and all chunks must be
+/// read.
 pub(super) fn kept(
     state: &dyn Session,
     opened: &Opened,
@@ -31,15 +32,15 @@ pub(super) fn kept(
     predicate.prune(&Footer { opened, schema }).ok()
 }
 
-/// What the footer says of each chunk.
+/// The statistics of each chunk in the footer.
 struct Footer<'a> {
     opened: &'a Opened,
     schema: &'a Schema,
 }
 
 impl Footer<'_> {
-    /// Footers leave NaN out of the least and the greatest, and the engine has it above or below all numbers: so they
-    /// tell nothing of floats.
+    /// Returns whether the footer has usable statistics for a column. It does not for floats: footers ignore NaN in
+    /// the minimum and the maximum, but the engine sorts NaN above or below all numbers.
     fn is_told(&self, column: &Column) -> bool {
         let field = self.schema.column_with_name(&column.name);
         field.is_some_and(|(_, field)| !field.data_type().is_floating())

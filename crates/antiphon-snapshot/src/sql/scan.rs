@@ -1,4 +1,4 @@
-//! A snapshot as a table: its rows, in order, and if wanted the number of each.
+//! A snapshot as a table of the engine: its rows in order, optionally with their row numbers.
 
 use std::{fmt, sync::Arc};
 
@@ -45,27 +45,27 @@ pub(super) struct SnapshotTable {
     inner: Arc<Inner>,
     pub(super) opened: Arc<Opened>,
     schema: SchemaRef,
-    /// Whether the last column is the row's number.
+    /// Whether the last column is the row number.
     numbered: bool,
     partitions: usize,
-    /// Where requests to the object store run: on the server's threads, which no query blocks.
+    /// The runtime for requests to the object store: that of the server, which queries do not block.
     requests: Handle,
 }
 
 impl SnapshotTable {
-    /// Its columns, read by so many at once. Call it on the server's runtime.
+    /// Creates a table that is read in this number of partitions. Call it on the server's runtime.
     pub(super) fn new(inner: &Arc<Inner>, opened: Arc<Opened>, partitions: usize) -> Self {
         let schema = Self::plain_schema(&opened);
         let requests = Handle::current();
         Self { inner: Arc::clone(inner), opened, schema, numbered: false, partitions, requests }
     }
 
-    /// Its columns, without what the file says of itself.
+    /// Returns the columns without the metadata of the file.
     pub(super) fn plain_schema(opened: &Opened) -> SchemaRef {
         Arc::new(Schema::new(opened.schema().fields().clone()))
     }
 
-    /// Adds the row's number as the last column. Returns what it is called.
+    /// Adds the row number as the last column. Returns the table and the name of the column.
     pub(super) fn numbered(mut self) -> (Self, String) {
         let mut name = String::from("__row");
         while self.schema.column_with_name(&name).is_some() {
@@ -78,7 +78,7 @@ impl SnapshotTable {
         (self, name)
     }
 
-    /// All chunks as [`Group`]s.
+    /// Returns all chunks as [`Group`]s.
     fn groups(&self) -> Vec<Group> {
         let group = |chunk: antiphon_results::snapshot::Chunk| Group {
             index: usize::try_from(chunk.index).unwrap_or(usize::MAX),
@@ -88,7 +88,8 @@ impl SnapshotTable {
         self.opened.chunks().into_iter().map(group).collect()
     }
 
-    /// How many rows of these columns go through the engine at a time, or of all: fewer where they are large.
+    /// Returns the number of rows in a batch for these columns, or for all columns. It is smaller if rows are
+    /// large.
     fn batch_rows(&self, columns: Option<&[usize]>) -> usize {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let stored = columns.unwrap_or(&all).iter().copied().filter(|column| self.in_file(*column));
@@ -96,12 +97,12 @@ impl SnapshotTable {
         guard::batch_of(&self.opened, &(0..self.opened.starts.len() - 1), &mask, BATCH_ROWS)
     }
 
-    /// The file's columns among these, which is where the number is not.
+    /// Returns whether a column is in the file. The row number is not.
     fn in_file(&self, column: usize) -> bool {
         !self.numbered || column + 1 < self.schema.fields().len()
     }
 
-    /// Some columns of some chunks, one chunk after the other.
+    /// Reads some columns of some chunks, one chunk after the other.
     fn read(
         self,
         columns: Vec<usize>,
@@ -110,7 +111,7 @@ impl SnapshotTable {
     ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let stored: Vec<usize> = columns.iter().copied().filter(|column| self.in_file(*column)).collect();
         let mask = ProjectionMask::roots(self.opened.metadata.parquet_schema(), stored.iter().copied());
-        // The reader gives columns in the order of the file, each once.
+        // The reader returns the columns in the order of the file, each once.
         let mut read = stored;
         read.sort_unstable();
         read.dedup();
@@ -151,7 +152,7 @@ impl SnapshotTable {
     }
 }
 
-/// The columns asked for, in their order; those that are not in the file are the row's number.
+/// Returns the requested columns in their order. A column that is not in the file is the row number.
 fn arrange(
     schema: &SchemaRef,
     sources: &[Option<usize>],
@@ -170,12 +171,12 @@ fn arrange(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// What the file or the object store did wrong is not the query's fault.
+/// Converts an error of the file or the object store, which the query did not cause.
 fn outside(error: parquet::errors::ParquetError) -> DataFusionError {
     DataFusionError::External(Box::new(Error::from(error)))
 }
 
-/// A chunk, and the number of its first row.
+/// A chunk, with the number of its first row.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     index: usize,
@@ -184,7 +185,7 @@ struct Group {
 }
 
 impl Group {
-    /// Looks whether the next row would be the first after these.
+    /// Checks that `next` is the number after the last row of the chunk.
     fn ends(self, next: u64) -> Result<()> {
         if next == self.first + self.rows {
             return Ok(());
@@ -195,8 +196,8 @@ impl Group {
     }
 }
 
-/// Lets so many rows go through the engine at a time as fit what a plan reads: operators gather as many as this before
-/// they pass them on, so that where rows are large it must be few.
+/// Sets the batch size of the engine for the tables that a plan reads. Operators collect this many rows before they
+/// pass them on, so the number must be small if rows are large.
 pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     let mut rows = BATCH_ROWS;
     plan.apply_with_subqueries(|plan| {
@@ -213,7 +214,7 @@ pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// A plan of our own making, ready to run.
+/// Optimizes a plan and starts it.
 pub(super) async fn run(mut state: SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
     let plan = state.optimize(plan)?;
     fit(&mut state, &plan)?;
@@ -231,7 +232,7 @@ impl TableProvider for SnapshotTable {
         TableType::Base
     }
 
-    /// What a filter says is used to leave chunks out; the rows of those that stay are filtered after.
+    /// Filters are used to skip chunks. The engine filters the rows of the remaining chunks.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
@@ -256,7 +257,7 @@ impl TableProvider for SnapshotTable {
     }
 }
 
-/// As many parts as there are to be, each of chunks that follow each other, with about as many rows.
+/// Splits chunks into at most `parts` parts of consecutive chunks, each with a similar number of rows.
 fn split(groups: Vec<Group>, parts: usize) -> Vec<Vec<Group>> {
     let rows: u64 = groups.iter().map(|group| group.rows).sum();
     let share = rows.div_ceil(parts as u64).max(1);
@@ -280,7 +281,7 @@ impl fmt::Debug for SnapshotTable {
     }
 }
 
-/// Reads a snapshot's chunks.
+/// Reads the chunks of a snapshot.
 #[derive(Debug)]
 pub(super) struct Scan {
     table: SnapshotTable,
@@ -300,7 +301,7 @@ impl Scan {
         Self { table, columns, parts, properties: Arc::new(properties) }
     }
 
-    /// How many rows it gives.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.parts.iter().flatten().map(|group| group.rows).sum()
     }

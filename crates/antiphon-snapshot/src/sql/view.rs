@@ -1,4 +1,4 @@
-//! Views: an order and a choice of a snapshot's rows, written once as a file of their own and then read like any.
+//! Views: sorted or filtered rows of a snapshot, written once to a file and then read like a snapshot.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -30,12 +30,12 @@ use crate::{
     writer::Writer,
 };
 
-/// The most columns of an order.
+/// The maximum number of columns to sort by.
 const MAX_SORT: usize = 4;
-/// The most views of a snapshot: whoever makes one more removes the oldest.
+/// The maximum number of views of a snapshot. One more view removes the oldest one.
 const MAX_VIEWS: usize = 16;
 
-/// Makes a view, if nobody has yet, and says how many rows it has.
+/// Creates a view if it does not exist, and returns its number of rows.
 pub(crate) async fn prepare(
     inner: &Arc<Inner>,
     id: &SnapshotId,
@@ -44,7 +44,7 @@ pub(crate) async fn prepare(
     match inner.opened(id, view).await {
         Ok(opened) => return Ok(opened.manifest.rows),
         Err(error) if error.is_missing() => {}
-        // A manifest whose rows another replica has removed: it is made again.
+        // Another replica has removed the rows of this manifest, so the view is created again.
         Err(Error::Altered(_)) => {
             let place = SnapshotFolder::of(&inner.store.prefix, id).view(view);
             remove(inner, &place.manifest()).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn prepare(
     let name = place.folder.to_string();
     let (of, id) = (Arc::clone(inner), id.clone());
     let make = move || async move {
-        // Before the turn is waited for: whoever asks meanwhile what this tenant has taken is told of this, too.
+        // Announce the view before waiting for a turn, so that the usage of the tenant includes it.
         let word = place.data(&takes_name(&writer_name()?, whole.manifest.bytes));
         leave_word(&of, &word).await?;
         let limit = of.engine.time;
@@ -73,7 +73,7 @@ pub(crate) async fn prepare(
     inner.engine.flights.join(name, make).await
 }
 
-/// What is to be done for a view, checked.
+/// The checked plan of a view.
 struct Plan {
     table: SnapshotTable,
     filter: Option<Expr>,
@@ -101,7 +101,7 @@ impl Plan {
             }
             sort.push(filter::sort_key(&by.field, kind)?.sort(by.order == Order::Asc, false));
         }
-        // Without an order the rows keep theirs, and only one may read them.
+        // Without a sort, rows keep their order, so there is only one partition.
         let partitions = if sort.is_empty() { 1 } else { engine::PARTITIONS };
         let mut table = SnapshotTable::new(inner, whole, partitions);
         if !sort.is_empty() {
@@ -112,7 +112,7 @@ impl Plan {
         Ok(Self { table, filter, sort })
     }
 
-    /// The view's rows.
+    /// Runs the plan and returns the rows of the view.
     async fn run(self, inner: &Inner) -> Result<SendableRecordBatchStream, DataFusionError> {
         let partitions = if self.sort.is_empty() { 1 } else { engine::PARTITIONS };
         let state = inner.engine.state(partitions);
@@ -125,7 +125,7 @@ impl Plan {
         if !self.sort.is_empty() {
             plan = plan.sort(self.sort)?;
         }
-        // The number has decided between equals, and is of no use to anybody after that.
+        // The row number has decided the order of equal rows and is not needed any more.
         scan::run(state, &plan.project(columns)?.build()?).await
     }
 }
@@ -139,7 +139,7 @@ async fn make(
 ) -> Result<u64, DualResponseError> {
     let begun = Instant::now();
     make_room(inner, whole).await?;
-    // Another replica may be at the same view: each writes a file of its own, and the manifest says whose it is.
+    // Another replica can create the same view. Each writes its own file, and the manifest names the valid one.
     let name = data_name(&writer_name()?);
     let data = place.data(&name);
     let schema = SnapshotTable::plain_schema(whole);
@@ -148,7 +148,7 @@ async fn make(
         let rows = plan.run(&of).await.map_err(refusal::of_view)?;
         Ok(rows.map_err(refusal::of_view).boxed())
     };
-    // The turn is kept until the view is written, and beyond that for as long as its rows are being made.
+    // The turn is held until the view is written, and longer if the plan is still running then.
     let mut rows = Running::start(&inner.engine, Arc::clone(&turn), begun, open)?;
     let mut writer = Writer::create(inner, data.clone(), Arc::clone(&schema))?;
     while let Some(batch) = rows.next().await? {
@@ -162,7 +162,7 @@ async fn make(
         remove(inner, &data).await?;
     }
     published?;
-    // A snapshot that was removed meanwhile takes its view with it.
+    // If the snapshot was removed in the meantime, its view must be removed too.
     match inner.store.objects.head(&whole.place.manifest()).await {
         Ok(_) => Ok(stored.rows),
         Err(object_store::Error::NotFound { .. }) => {
@@ -174,7 +174,7 @@ async fn make(
     }
 }
 
-/// Removes the oldest views until there is room for one more, and what writers that broke off have left.
+/// Removes the oldest views until there is room for one more. Also removes files of unfinished views.
 async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     let folder = whole.place.folder.clone().join("views");
     let listed: Vec<ObjectMeta> = inner.store.objects.list(Some(&folder)).try_collect().await?;
@@ -202,7 +202,7 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     finished.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
     let surplus = (finished.len() + 1).saturating_sub(MAX_VIEWS);
     for (_, view, mut metas) in finished.into_iter().take(surplus) {
-        // First what makes it a view.
+        // The manifest goes first, because it makes the view exist.
         metas.sort_by_key(|meta| !is_manifest(meta));
         for meta in metas {
             remove(inner, &meta.location).await?;
@@ -212,7 +212,7 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     Ok(())
 }
 
-/// Leaves word of something.
+/// Writes an empty file as an announcement.
 async fn leave_word(inner: &Inner, path: &Path) -> Result<()> {
     inner.store.objects.put(path, object_store::PutPayload::new()).await?;
     Ok(())

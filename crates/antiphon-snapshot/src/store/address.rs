@@ -7,11 +7,11 @@ use super::{Bucket, Store};
 use crate::error::{Error, Result};
 
 impl Store {
-    /// `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…`, `az://…`.
+    /// Opens `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…` or `az://…`.
     pub(crate) fn open(address: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let url = Url::parse(address).map_err(|error| {
             Error::InvalidUrl(format!(
-                "`{address}` is no address of an object store: {error}; give `memory:`, `file:///path`, `s3://bucket/prefix`, `gs://…` or `az://…`"
+                "`{address}` is not the URL of an object store: {error}; use `memory:`, `file:///path`, `s3://bucket/prefix`, `gs://…` or `az://…`"
             ))
         })?;
         let options: Vec<_> = options.into_iter().collect();
@@ -30,7 +30,7 @@ impl Store {
             "az" | "azure" | "adl" | "abfs" | "abfss" => azure(&url, options)?,
             other => {
                 return Err(Error::InvalidUrl(format!(
-                    "there are no stores of the kind `{other}`; give `memory:`, `file:`, `s3:`, `gs:` or `az:`"
+                    "`{other}:` is not a supported object store; use `memory:`, `file:`, `s3:`, `gs:` or `az:`"
                 )));
             }
         };
@@ -39,15 +39,14 @@ impl Store {
 }
 
 fn memory() -> Bucket {
-    // Its uploads by id take no part twice; its own never fail, and end with the process.
+    // No `multipart`: `InMemory` accepts no part twice in uploads by ID. Its plain uploads never fail, and end with
+    // the process.
     Bucket { ordered: true, ..Bucket::new(Arc::new(InMemory::new())) }
 }
 
 fn folder(url: &Url) -> Result<Bucket> {
     let folder = url.to_file_path().map_err(|()| {
-        Error::InvalidUrl(format!(
-            "`{url}` is no folder of this machine; give `file:///path`, with three strokes"
-        ))
+        Error::InvalidUrl(format!("`{url}` is not a local folder; use `file:///path`, with three slashes"))
     })?;
     let made = |error: std::io::Error| {
         Error::InvalidUrl(format!("the folder `{}` cannot be made: {error}", folder.display()))
@@ -58,14 +57,15 @@ fn folder(url: &Url) -> Result<Bucket> {
     Ok(Bucket { folder: Some(folder), ..Bucket::new(Arc::new(objects)) })
 }
 
-/// What is below the bucket in an address.
+/// Returns the path below the bucket in an address.
 #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 fn prefix(url: &Url) -> Result<object_store::path::Path> {
-    object_store::path::Path::from_url_path(url.path())
-        .map_err(|error| Error::InvalidUrl(format!("`{}` is no place in a bucket: {error}", url.path())))
+    object_store::path::Path::from_url_path(url.path()).map_err(|error| {
+        Error::InvalidUrl(format!("`{}` is not a valid path in a bucket: {error}", url.path()))
+    })
 }
 
-/// How often and for how long a cloud is asked again.
+/// Returns the retry settings for cloud stores.
 #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 fn patience() -> object_store::RetryConfig {
     object_store::RetryConfig {
@@ -83,7 +83,7 @@ macro_rules! cloud {
             for (key, value) in options {
                 let known = key.to_ascii_lowercase().parse().map_err(|_| {
                     Error::InvalidUrl(format!(
-                        "`{key}` is nothing that {} can be told; see object_store's names",
+                        "unknown option `{key}` for {}; the crate `object_store` documents the options",
                         $kind
                     ))
                 })?;

@@ -1,4 +1,4 @@
-//! An object store by its address, or as somebody has it already.
+//! Object stores, by address or as an existing object.
 
 mod address;
 mod retry;
@@ -14,12 +14,12 @@ use url::Url;
 use self::retry::Retrying;
 pub(crate) use self::retry::again;
 
-/// Signs the address of a file for so long. Only the stores of clouds can, and only with their features is there the
-/// trait of those that do.
+/// Signs the address of a file for a duration. Only cloud stores support it, and the trait for it exists only with
+/// their features.
 pub(crate) type Sign =
     Arc<dyn Fn(Path, Duration) -> BoxFuture<'static, object_store::Result<Url>> + Send + Sync>;
 
-/// An object store that somebody has, and what of it can do more than all stores can.
+/// An existing object store, with its optional capabilities.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,33 +37,35 @@ pub struct Bucket {
     multipart: Option<Arc<dyn MultipartStore>>,
     sign: Option<Sign>,
     folder: Option<PathBuf>,
-    /// Whether it lists names in their order.
+    /// Whether the store lists names in order.
     ordered: bool,
 }
 
 impl Bucket {
-    /// This store, from its root on.
+    /// Creates a bucket that uses the whole store.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
         Self { objects, prefix, multipart: None, sign: None, folder: None, ordered: false }
     }
 
-    /// Keeps everything below this.
+    /// Sets the prefix of all files. Default: the root of the store.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<Path>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Says how the same store names unfinished uploads. Then a part that failed is sent again, and an upload whose
-    /// writer was killed can be removed by anybody; without it only the store's own rules remove that.
+    /// Sets the multipart interface of the same store. Default: none.
+    ///
+    /// With it, a failed part is sent again, and any process can remove the upload of a killed writer. Without it,
+    /// only the store's lifecycle rules remove such an upload.
     #[must_use]
     pub fn with_multipart(mut self, multipart: Arc<dyn MultipartStore>) -> Self {
         self.multipart = Some(multipart);
         self
     }
 
-    /// Says how addresses in the same store are signed. Without it none are.
+    /// Sets the signer for addresses in the same store. Default: none, and addresses are not signed.
     #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
     #[must_use]
     pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {
@@ -94,16 +96,16 @@ impl fmt::Debug for Bucket {
     }
 }
 
-/// A store, where in it to begin, and what of it can do more than all stores can.
+/// A store with its prefix and its optional capabilities.
 #[derive(Clone)]
 pub(crate) struct Store {
-    /// What fails for a moment is asked again.
+    /// The object store, with retries of temporary failures.
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
-    /// Uploads by their id.
+    /// The interface for uploads by ID.
     pub(crate) multipart: Option<Arc<dyn MultipartStore>>,
     pub(crate) sign: Option<Sign>,
-    /// Where it lies, if on this machine: what is staged there is not listed.
+    /// The folder, if the store is on this machine. Staged files in it are not listed.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -123,7 +125,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// What is gone already need not be removed.
+/// Ignores the error that an object does not exist, for deletions.
 pub(crate) fn ignore_missing(error: object_store::Error) -> object_store::Result<()> {
     match error {
         object_store::Error::NotFound { .. } => Ok(()),

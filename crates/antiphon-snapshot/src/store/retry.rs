@@ -1,4 +1,4 @@
-//! A store that is asked again when it fails for a moment.
+//! An object store with retries of temporary failures.
 
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use object_store::{
     PutResult, RenameOptions, Result, path::Path,
 };
 
-/// How often a call is made before its failure counts.
+/// The maximum number of attempts of a call.
 const ATTEMPTS: u32 = 5;
 
-/// How long is waited before the second; then twice as long each time.
+/// The pause before the second attempt. It doubles for each further attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A store that is asked again when it fails for a moment, wherever asking twice does no harm.
+/// An object store that retries temporary failures if the call can safely be repeated.
 #[derive(Clone, Debug)]
 pub(super) struct Retrying {
     inner: Arc<dyn ObjectStore>,
@@ -39,12 +39,12 @@ impl fmt::Display for Retrying {
     }
 }
 
-/// Whether asking again would be answered the same.
+/// Returns whether a retry would return the same error.
 fn is_lasting(error: &Error) -> bool {
     !matches!(error, Error::Generic { .. } | Error::JoinError { .. })
 }
 
-/// Makes a call until it goes well, its failure lasts, or it was made often enough.
+/// Makes a call until it succeeds, fails permanently, or has used all attempts.
 pub(crate) async fn again<T, F: Future<Output = Result<T>>>(mut call: impl FnMut() -> F) -> Result<T> {
     let mut attempt = 0;
     loop {
@@ -66,7 +66,7 @@ impl ObjectStore for Retrying {
         let mut attempt = 0;
         loop {
             match self.inner.put_opts(location, payload.clone(), opts.clone()).await {
-                // What we tried before may have been done although we were told otherwise.
+                // An earlier attempt was possibly applied although it returned an error.
                 Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. }))
                     if attempt > 0 && opts.mode == PutMode::Create =>
                 {
@@ -82,7 +82,7 @@ impl ObjectStore for Retrying {
         }
     }
 
-    /// Parts cannot be sent again here; whoever can, has the store's own uploads.
+    /// Parts cannot be sent again with this interface. `MultipartStore` supports it.
     async fn put_multipart_opts(
         &self,
         location: &Path,
@@ -133,7 +133,8 @@ impl ObjectStore for Retrying {
         locations.map(delete).buffered(8).boxed()
     }
 
-    /// A list that breaks off goes on where it was, if the store keeps an order, and else only if nothing was seen.
+    /// Continues an interrupted listing at its position if the store lists names in order. Otherwise it restarts
+    /// the listing only if no name was returned yet.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, ordered, prefix) = (Arc::clone(&self.inner), self.ordered, prefix.cloned());
         let first = inner.list(prefix.as_ref());
@@ -180,7 +181,7 @@ impl ObjectStore for Retrying {
     }
 }
 
-/// What is still to be read of an object.
+/// The part of an object that is still to be read.
 struct Rest {
     store: Arc<dyn ObjectStore>,
     location: Path,
@@ -190,7 +191,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Reads on behind what came when a body breaks off or ends too soon.
+    /// Continues to read at the current position if the body fails or ends too early.
     fn read(self, body: BoxStream<'static, Result<Bytes>>) -> BoxStream<'static, Result<Bytes>> {
         stream::try_unfold((self, body), async |(mut rest, mut body)| {
             loop {

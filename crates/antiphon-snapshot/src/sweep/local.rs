@@ -1,4 +1,4 @@
-//! What a store on this machine does not list: files that are staged, folders that are empty.
+//! Files that a local store does not list: staged files and empty folders.
 
 use std::{
     fs::{self, DirEntry},
@@ -12,18 +12,18 @@ use futures_util::stream::{self, Stream};
 use object_store::path::Path;
 use tokio::sync::mpsc;
 
-/// Removes the folder of a snapshot with all that is in it, and the tenant's, if it was the last.
+/// Removes the folder of a snapshot with its contents, and the tenant's folder if it is then empty.
 pub(super) fn remove(root: &Folder, folder: &Path) -> Result<()> {
     let folder = below(root, folder);
     ignore_missing(fs::remove_dir_all(&folder))?;
     if let Some(tenant) = folder.parent().filter(|tenant| *tenant != root) {
-        // One that is not empty stays.
+        // `remove_dir` fails if the folder is not empty, which is intended.
         let _ = fs::remove_dir(tenant);
     }
     Ok(())
 }
 
-/// Removes what one writer has put there, also what is not a file of the store yet.
+/// Removes the files of one writer, including staged ones.
 pub(super) fn withdraw(root: &Folder, folder: &Path, writer: &str) -> Result<()> {
     let folder = below(root, folder);
     for folder in [folder.join("parts"), folder] {
@@ -37,10 +37,10 @@ pub(super) fn withdraw(root: &Folder, folder: &Path, writer: &str) -> Result<()>
     Ok(())
 }
 
-/// Removes the folders of a snapshot, and the tenant's, as far as they are empty.
+/// Removes the folders of a snapshot and of its tenant if they are empty.
 pub(super) fn tidy(root: &Folder, folder: &Path) {
     let folder = below(root, folder);
-    // One that is not empty stays, and so does what it lies in.
+    // `remove_dir` fails if a folder is not empty, which is intended.
     let _ = fs::remove_dir(folder.join("parts"));
     let _ = fs::remove_dir(&folder);
     if let Some(tenant) = folder.parent().filter(|tenant| *tenant != root) {
@@ -48,7 +48,7 @@ pub(super) fn tidy(root: &Folder, folder: &Path) {
     }
 }
 
-/// All snapshots of which a file, or the empty folder, is from before a moment.
+/// Lists snapshots with a file, or an empty folder, that is older than `before`.
 pub(super) fn ids(
     root: PathBuf,
     prefix: Path,
@@ -56,7 +56,7 @@ pub(super) fn ids(
 ) -> impl Stream<Item = Result<SnapshotId>> + Send + 'static {
     let (found, waiting) = mpsc::channel(64);
     tokio::task::spawn_blocking(move || {
-        // Nobody who waits any more is the end of it.
+        // If the receiver was dropped, the error is discarded.
         if let Err(error) = walk(&below(&root, &prefix), before, &found) {
             let _ = found.blocking_send(Err(error));
         }
@@ -95,7 +95,7 @@ fn is_older(folder: &Folder, before: DateTime<Utc>) -> Result<bool> {
     Ok(empty && modified(folder)?.is_some_and(|moment| moment < before))
 }
 
-/// When it was changed; nothing, if it is gone meanwhile.
+/// Returns the time of the last change, or `None` if the file was removed.
 fn modified(path: &Folder) -> Result<Option<DateTime<Utc>>> {
     match fs::metadata(path).and_then(|metadata| metadata.modified()) {
         Ok(moment) => Ok(Some(moment.into())),
@@ -131,7 +131,7 @@ fn ignore_missing(done: Result<()>) -> Result<()> {
     }
 }
 
-/// As the store itself would say it.
+/// Converts the error to that of the local store.
 pub(super) fn failed(error: Error) -> crate::error::Error {
     object_store::Error::Generic { store: "LocalFileSystem", source: error.into() }.into()
 }

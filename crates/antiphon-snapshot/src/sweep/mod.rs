@@ -1,4 +1,4 @@
-//! What is removed, and what is found to be removed; addresses that are signed.
+//! Deletion of snapshots, the search for old ones, and signed addresses.
 
 mod local;
 
@@ -21,23 +21,23 @@ use crate::{
     writer::UPLOAD,
 };
 
-/// An address of the stored rows that needs no other credential.
+/// Returns a signed address of the stored rows, which needs no other credential.
 pub(crate) async fn sign(inner: &Arc<Inner>, id: &SnapshotId, life: Duration) -> Result<Option<Url>> {
     let Some(sign) = &inner.store.sign else { return Ok(None) };
-    // A snapshot that is not there has no address.
+    // A missing snapshot is an error, so open it first.
     let opened = inner.opened(id, &antiphon_results::snapshot::View::default()).await?;
     Ok(Some(sign(opened.data.clone(), life).await?))
 }
 
 pub(crate) async fn delete(inner: &Arc<Inner>, id: &SnapshotId) -> Result<()> {
-    // Without a name of its own it would be all the tenant has.
+    // With an empty ID, the folder would be that of the whole tenant.
     if id.place.is_empty() || id.set.is_empty() {
         return Ok(());
     }
     clear(inner, &SnapshotFolder::of(&inner.store.prefix, id)).await
 }
 
-/// Removes all of a snapshot, finished or not: first what makes it one, last what says that there is something.
+/// Removes a complete or partial snapshot: the manifest first, and the intent last.
 pub(crate) async fn clear(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
     let objects = &inner.store.objects;
     objects.delete(&place.manifest()).await.or_else(ignore_missing)?;
@@ -54,7 +54,7 @@ pub(crate) async fn clear(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
         let work = tokio::task::spawn_blocking(move || local::remove(&root, &folder));
         work.await.map_err(broken)?.map_err(local::failed)?;
     }
-    // Views lie in folders of their own.
+    // Views are cached under their own folders.
     let below = format!("{}/", place.folder);
     let exact = place.folder.to_string();
     inner.cache.invalidate(&exact).await;
@@ -66,7 +66,7 @@ pub(crate) async fn clear(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of one who writes a snapshot, and nobody else's.
+/// Removes the files of one writer of a snapshot.
 pub(crate) async fn withdraw(inner: &Inner, place: &SnapshotFolder, writer: &str) -> Result<()> {
     let objects = &inner.store.objects;
     let mut found = objects.list(Some(&place.folder));
@@ -82,14 +82,14 @@ pub(crate) async fn withdraw(inner: &Inner, place: &SnapshotFolder, writer: &str
     work.await.map_err(broken)?.map_err(local::failed)
 }
 
-/// Removes the folders of a snapshot that are empty, where there are folders.
+/// Removes the empty folders of a snapshot, if the store has folders.
 pub(crate) async fn tidy(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
     let Some(root) = inner.store.folder.clone() else { return Ok(()) };
     let folder = place.folder.clone();
     tokio::task::spawn_blocking(move || local::tidy(&root, &folder)).await.map_err(broken)
 }
 
-/// Removes the upload that a note tells of.
+/// Aborts the upload that an `.upload` file names.
 pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
     let (Some(store), Some(file)) = (&inner.store.multipart, path.as_ref().strip_suffix(UPLOAD)) else {
         return Ok(());
@@ -100,14 +100,14 @@ pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
     };
     let (file, id) = (Path::from(file), String::from_utf8_lossy(&id).into_owned());
     match again(|| store.abort_multipart(&file, &id)).await.or_else(ignore_missing) {
-        // What the store does not know of any more is what we want.
+        // If the store does not have the upload any more, the goal is reached.
         Err(StoreError::Generic { source, .. }) if source.to_string().contains("No upload") => Ok(()),
         done => Ok(done?),
     }
 }
 
-/// All snapshots that have a file from before a moment. Those of one snapshot come one after another, so each is
-/// told once without keeping them all in mind.
+/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are listed one after
+/// another, so it is enough to compare with the last ID.
 pub(crate) fn ids(
     inner: &Arc<Inner>,
     before: DateTime<Utc>,
@@ -119,7 +119,7 @@ pub(crate) fn ids(
     }
     let prefix = &inner.store.prefix;
     let old = async move {
-        // The moment is by this process's clock, and files are dated by the store's.
+        // `before` is a time of this process's clock, and files have times of the store's clock.
         let before = before + inner.skew().await;
         let shown = (!prefix.as_ref().is_empty()).then_some(prefix);
         let list = inner.store.objects.list(shown);
@@ -140,11 +140,11 @@ pub(crate) fn ids(
     .boxed()
 }
 
-/// Whose file it is.
+/// Returns the snapshot of a file.
 fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
     let mut parts = meta.location.prefix_match(prefix)?;
     let (place, set) = (parts.next()?, parts.next()?);
-    // What lies beside the snapshots is none.
+    // A file outside the folder of a snapshot belongs to none.
     parts.next()?;
     Some(SnapshotId::found(place.as_ref(), set.as_ref()))
 }

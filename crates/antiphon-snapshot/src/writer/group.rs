@@ -1,4 +1,4 @@
-//! Batches into chunks of a Parquet file: columns side by side, on two threads.
+//! Encodes batches into the chunks of a Parquet file, with the columns in parallel on two threads.
 
 use std::{
     panic::resume_unwind,
@@ -17,10 +17,10 @@ use parquet::{
 
 use crate::error::Result;
 
-/// Fewer values than this are encoded before another thread has begun.
+/// With fewer values, encoding takes less time than starting a thread.
 const WORTH_A_THREAD: usize = 4096;
 
-/// A file whose chunks are encoded one after the other, and the columns of each side by side.
+/// A file whose chunks are encoded one after the other, each with its columns in parallel.
 pub(super) struct Groups {
     file: SerializedFileWriter<Vec<u8>>,
     schema: SchemaRef,
@@ -31,7 +31,7 @@ pub(super) struct Groups {
     open: Option<Group>,
 }
 
-/// A chunk that has room.
+/// An open chunk.
 struct Group {
     columns: Vec<ArrowColumnWriter>,
     rows: usize,
@@ -57,7 +57,7 @@ impl Groups {
         })
     }
 
-    /// Encodes a batch, into as many chunks as it takes.
+    /// Encodes a batch into one or more chunks.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut start = 0;
         while start < batch.num_rows() {
@@ -77,24 +77,24 @@ impl Groups {
         Ok(())
     }
 
-    /// Writes what is open and the footer.
+    /// Writes the open chunk and the footer.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.close()?;
         self.file.finish()?;
         Ok(())
     }
 
-    /// How many bytes there are, about: those of the open chunk are counted as they are.
+    /// Returns the approximate number of bytes so far. The open chunk counts with its current size.
     pub(super) fn made(&self) -> usize {
         self.file.bytes_written() + self.open.as_ref().map_or(0, Group::bytes)
     }
 
-    /// How many bytes wait to be taken.
+    /// Returns the number of bytes that are ready to be taken.
     pub(super) fn waiting(&self) -> usize {
         self.file.inner().len()
     }
 
-    /// The file counts what it has written by itself, so what is taken away changes no offset.
+    /// Takes the bytes that are ready. The file counts written bytes separately, so offsets stay correct.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(self.file.inner_mut())
     }
@@ -127,15 +127,15 @@ impl Group {
         self.columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
-    /// What is left is compressed now.
+    /// Compresses the remaining values.
     fn close(self) -> Result<Vec<ArrowColumnChunk>> {
         let values = self.rows * self.columns.len();
         side_by_side(values, self.columns.into_iter(), |column| Ok(column.close()?))
     }
 }
 
-/// Does the same to each, on this thread and on another: whichever is free takes the next. What comes of it is in the
-/// order of what was given.
+/// Applies `work` to each item on this thread and on a second one. A free thread takes the next item. The results
+/// are in the order of the items.
 fn side_by_side<T, R: Send>(
     values: usize,
     items: impl Iterator<Item = T> + Send,
@@ -148,7 +148,8 @@ fn side_by_side<T, R: Send>(
     let lane = || -> Result<Vec<(usize, R)>> {
         let mut done = Vec::new();
         loop {
-            // A panic elsewhere leaves an iterator that can go on; whoever joins hears of it.
+            // After a panic in the other thread, the iterator can still be used. The panic is resumed after the
+            // join.
             let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((at, item)) = next else { return Ok(done) };
             done.push((at, work(item)?));

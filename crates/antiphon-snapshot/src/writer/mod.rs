@@ -1,5 +1,5 @@
-//! Batches into a Parquet file on an object store: encoded away from the threads that wait, sent while more is
-//! encoded.
+//! Writes batches as a Parquet file to an object store. Encoding runs on blocking threads, and parts are sent
+//! during it.
 
 mod group;
 mod upload;
@@ -33,7 +33,7 @@ use crate::{
     inner::{Inner, Stored},
 };
 
-/// Writes one Parquet file. Dropped before it is finished, it leaves none.
+/// Writes one Parquet file. If it is dropped before it is finished, no file remains.
 #[derive(Debug)]
 pub(crate) struct Writer {
     steps: mpsc::Sender<Step>,
@@ -43,16 +43,16 @@ pub(crate) struct Writer {
     stop: DropGuard,
 }
 
-/// How far a file is.
+/// The progress of a file.
 #[derive(Debug, Default)]
 struct Gauge {
-    /// How many bytes are on the object store.
+    /// The number of bytes on the object store.
     sent: AtomicU64,
-    /// How many bytes there are, sent or not.
+    /// The number of bytes so far, sent or not.
     made: AtomicU64,
 }
 
-/// Only what is said to be the end is one: whoever is dropped says nothing.
+/// An input of the encoder. Only `End` ends the file, because a dropped writer sends nothing.
 #[derive(Debug)]
 enum Step {
     Batch(RecordBatch),
@@ -85,7 +85,7 @@ impl Writer {
         Ok(Self { steps, encoding, sending, gauge, stop: stop.drop_guard() })
     }
 
-    /// Takes a batch. Waits while others are encoded.
+    /// Adds a batch. Waits while earlier batches are encoded.
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         if self.steps.send(Step::Batch(batch)).await.is_ok() {
             return Ok(());
@@ -97,19 +97,19 @@ impl Writer {
         }
     }
 
-    /// How many bytes are on the object store.
+    /// Returns the number of bytes on the object store.
     pub(crate) fn sent(&self) -> u64 {
         self.gauge.sent.load(Ordering::Relaxed)
     }
 
-    /// How many bytes there are so far, about: what is not encoded to the end is counted as it is.
+    /// Returns the approximate number of bytes so far. The open chunk counts with its current size.
     pub(crate) fn made(&self) -> u64 {
         self.gauge.made.load(Ordering::Relaxed)
     }
 
-    /// Writes the footer. The file is there when this returns.
+    /// Writes the footer. The file exists when this returns.
     pub(crate) async fn finish(mut self) -> Result<Stored> {
-        // Should nobody take it, the two say why.
+        // If the encoder has stopped, the two tasks return the reason.
         let _ = self.steps.send(Step::End).await;
         let encoded = (&mut self.encoding).await;
         let sent = (&mut self.sending).await;
@@ -117,11 +117,11 @@ impl Writer {
         settle(encoded, sent)
     }
 
-    /// Gives it up. Nothing of it is there when this returns, unless the object store fails.
+    /// Cancels the write. No file remains when this returns, unless the object store fails.
     pub(crate) async fn give_up(self) {
         let Self { steps, encoding, sending, stop, .. } = self;
         drop((steps, stop));
-        // One that has been asked already is not asked again.
+        // A task that has finished must not be awaited again.
         if !encoding.is_finished() {
             let _ = encoding.await;
         }
@@ -131,7 +131,8 @@ impl Writer {
     }
 }
 
-/// An object store that fails is the reason why nobody takes the bytes, and not the other way round.
+/// Combines the two results. If the object store fails, its error is the cause and the encoder's error is a
+/// consequence.
 fn settle(
     encoded: Result<Result<u64>, JoinError>,
     sent: Result<Result<Stored>, JoinError>,
@@ -144,11 +145,11 @@ fn settle(
     }
 }
 
-/// What turns batches into bytes.
+/// Converts batches to bytes.
 struct Encoder {
     groups: Groups,
     rows: u64,
-    /// What is encoded and does not make a part yet.
+    /// Encoded bytes that do not fill a part yet.
     rest: BytesMut,
     part_bytes: usize,
     chunk_bytes: usize,
@@ -156,7 +157,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Encodes a batch; returns the parts that are full.
+    /// Encodes a batch, and returns the full parts.
     fn add(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>> {
         for slice in slices(batch, self.chunk_bytes) {
             self.rows += slice.num_rows() as u64;
@@ -169,7 +170,7 @@ impl Encoder {
         Ok(self.parts())
     }
 
-    /// Encodes the end; returns the parts that are full, and the last one.
+    /// Encodes the footer, and returns the full parts and the last one.
     fn end(&mut self) -> Result<(Vec<Bytes>, Bytes)> {
         self.groups.finish()?;
         let mut parts = self.parts();
@@ -183,8 +184,8 @@ impl Encoder {
         })
     }
 
-    /// The parts that are full. All of them have one length: some stores, such as Cloudflare's R2, take no others before
-    /// the last.
+    /// Returns the full parts. All parts except the last one have the same length, which some stores, such as
+    /// Cloudflare R2, require.
     fn parts(&mut self) -> Vec<Bytes> {
         self.rest.extend_from_slice(&self.groups.take());
         let full = self.rest.len() / self.part_bytes;
@@ -192,18 +193,18 @@ impl Encoder {
     }
 }
 
-/// Encodes what comes. No thread is held while nothing does.
+/// Encodes incoming batches. It uses no thread while it waits.
 async fn encode(
     mut encoder: Encoder,
     mut taken: mpsc::Receiver<Step>,
     parts: mpsc::Sender<Part>,
 ) -> Result<u64> {
-    let gone = |_| Error::Broken("nobody takes the bytes".into());
+    let gone = |_| Error::Broken("the reader of the bytes has disconnected".into());
     let broken = |error: JoinError| Error::Broken(error.into());
     loop {
         let step = tokio::select! {
             step = taken.recv() => step,
-            () = parts.closed() => return Err(Error::Broken("nobody takes the bytes".into())),
+            () = parts.closed() => return Err(Error::Broken("the reader of the bytes has disconnected".into())),
         };
         let batch = match step {
             Some(Step::Batch(batch)) => batch,
@@ -233,11 +234,11 @@ async fn encode(
     Ok(rows)
 }
 
-/// A batch in pieces that are no larger than a chunk may be, by what its rows are on average, and of at least a row.
+/// Splits a batch into slices that fit into a chunk by their average row size. A slice has at least one row.
 pub(crate) fn slices(batch: &RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     const ROWS: usize = 8192;
     let rows = batch.num_rows();
-    // A slice of a larger batch is said to be as large as that, so small ones are left alone.
+    // A slice of a larger batch reports the size of the whole batch, so batches of one row are not split.
     let size = if rows <= 1 { 0 } else { batch.get_array_memory_size() };
     let step = match size.div_ceil(bytes.max(1)) {
         0 | 1 => ROWS,

@@ -1,4 +1,4 @@
-//! Bytes to the object store, in parts, and away again if they do not come to an end.
+//! Uploads bytes to the object store in parts, and removes them if the upload does not finish.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -23,23 +23,23 @@ use crate::{
     store::{Store, again, ignore_missing},
 };
 
-/// How the note is named that says which upload is not finished: the file's name and this.
+/// The suffix of the file with the ID of an unfinished upload, after the name of the uploaded file.
 pub(crate) const UPLOAD: &str = ".upload";
 
-/// How many parts are sent at once.
+/// The number of parts that are sent concurrently.
 const AT_ONCE: usize = 2;
 
-/// How long is tried to remove what is given up. What remains is found later.
+/// The maximum time for removing a cancelled upload. Remaining data is found later.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// Some bytes of a file. Without a last part there is no file.
+/// A part of a file. Without a last part, no file is created.
 #[derive(Debug)]
 pub(super) enum Part {
     More(Bytes),
     Last(Bytes),
 }
 
-/// A file on its way.
+/// A file that is being uploaded.
 pub(super) struct Upload {
     objects: Arc<dyn ObjectStore>,
     multipart: Option<Arc<dyn MultipartStore>>,
@@ -47,9 +47,9 @@ pub(super) struct Upload {
     begun: Option<Multipart>,
 }
 
-/// An upload in parts that the store knows of.
+/// An upload in parts that has been started.
 enum Multipart {
-    /// By its id, which is noted beside the file, so that anybody can remove it.
+    /// An upload with an ID, which is stored in a file, so that any process can abort the upload.
     Known {
         id: String,
         parts: Vec<(usize, PartId)>,
@@ -63,7 +63,7 @@ impl Upload {
         Self { objects: Arc::clone(&store.objects), multipart: store.multipart.clone(), path, begun: None }
     }
 
-    /// Sends what comes until the last part. Whatever ends otherwise is removed.
+    /// Sends parts until the last one. If it fails or is cancelled, it removes the sent data.
     pub(super) async fn run(
         mut self,
         mut parts: mpsc::Receiver<Part>,
@@ -97,7 +97,7 @@ impl Upload {
                 }
             });
             if ended && self.begun.is_none() && batch.len() == 1 {
-                // A small file is whole at once.
+                // A small file is sent in one request.
                 let payload = PutPayload::from_iter(batch);
                 self.objects.put(&self.path, payload).await?;
             } else {
@@ -142,7 +142,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Makes one object of the parts.
+    /// Completes the upload, which creates the object.
     async fn complete(&mut self, digest: &str) -> Result<()> {
         match (&mut self.begun, &self.multipart) {
             (None, _) => return Ok(()),
@@ -154,7 +154,8 @@ impl Upload {
                 let parts: Vec<_> = parts.iter().map(|(_, part)| part.clone()).collect();
                 let done = again(|| store.complete_multipart(&self.path, id, parts.clone())).await;
                 if let Err(error) = done {
-                    // It may have been done although we were told otherwise; then it is there, to the bit.
+                    // The upload was possibly completed although the call failed. In that case the object has the
+                    // expected digest.
                     if !matches!(Self::stored_digest(&self.objects, &self.path).await, Ok(found) if found == digest)
                     {
                         return Err(error.into());
@@ -179,7 +180,7 @@ impl Upload {
         Ok(digest(hash))
     }
 
-    /// Removes what was sent. What cannot be removed stays noted.
+    /// Removes the sent data. If that fails, the `.upload` file stays.
     async fn remove(&mut self) {
         let aborted = match (&mut self.begun, &self.multipart) {
             (Some(Multipart::Known { id, .. }), Some(store)) => {
@@ -204,11 +205,11 @@ impl Upload {
     }
 }
 
-/// Some parts, and whether the last is among them.
+/// Receives some parts, and returns whether the last one is among them.
 async fn gather(parts: &mut mpsc::Receiver<Part>, begun: bool) -> Result<(Vec<Bytes>, bool)> {
     let mut batch = Vec::new();
     while batch.len() < AT_ONCE {
-        // The first part waits for a second: it may be the only one.
+        // The first part waits for a second one, because it can be the only one.
         let next = if batch.is_empty() || !begun {
             parts.recv().await.ok_or(TryRecvError::Disconnected)
         } else {
@@ -227,7 +228,7 @@ async fn gather(parts: &mut mpsc::Receiver<Part>, begun: bool) -> Result<(Vec<By
     Ok((batch, false))
 }
 
-/// Begins an upload in parts, and notes its id.
+/// Starts an upload in parts, and stores its ID.
 async fn begin(
     objects: &Arc<dyn ObjectStore>,
     multipart: Option<&Arc<dyn MultipartStore>>,
@@ -239,7 +240,7 @@ async fn begin(
     let id = again(|| store.create_multipart(path)).await?;
     let noted = objects.put(&note(path), PutPayload::from(id.clone().into_bytes())).await;
     if let Err(error) = noted {
-        // Nobody would find it again.
+        // Without the stored ID, no process could find the upload again.
         let _ = again(|| store.abort_multipart(path, &id)).await;
         return Err(error.into());
     }

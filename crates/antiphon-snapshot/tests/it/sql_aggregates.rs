@@ -139,7 +139,7 @@ async fn more_groups_than_may_be_are_not_cut_but_refused() {
 async fn what_cannot_be_grouped_or_measured_is_said_in_words() {
     let snapshots = groups().await;
     let cases = [
-        (json!({"groups": [{"column": "stat"}]}), "there is no column"),
+        (json!({"groups": [{"column": "stat"}]}), "does not exist"),
         (json!({"groups": [{"column": "tags"}]}), "nested"),
         (json!({"groups": [{"column": "state"}, {"column": "state"}]}), "twice"),
         (json!({"groups": [{"column": "id"}, {"column": "name"}, {"column": "state"}]}), "2 columns at most"),

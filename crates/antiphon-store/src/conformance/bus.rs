@@ -1,4 +1,4 @@
-//! The laws of [`Bus`].
+//! Contract tests for [`Bus`].
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::{
     error::Error,
 };
 
-/// How long an event may take.
+/// The maximum time until an event arrives.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long to listen for what must not come.
+/// The time to wait for an event that must not arrive.
 const NONE: Duration = Duration::from_millis(300);
 
 fn bytes(text: impl Into<String>) -> Bytes {
@@ -29,7 +29,7 @@ async fn hear(subscription: &mut Subscription) -> Event {
     event.expect("the bus is open")
 }
 
-/// Checks that `text` is heard next, or what was heard last once more, where that may be.
+/// Checks that `text` arrives next. If events can repeat, `last` can arrive before it.
 async fn assert_hears(buses: &Buses, subscription: &mut Subscription, text: &str, last: Option<&str>) {
     loop {
         let event = hear(subscription).await;
@@ -48,7 +48,7 @@ async fn assert_silent(subscription: &mut Subscription, known: &[&str]) {
     }
 }
 
-/// Once `subscribe` has returned, what anybody publishes is heard.
+/// After `subscribe` has returned, the listener receives events from every handle.
 pub async fn listener_hears_what_another_opening_publishes(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     for round in 0..10 {
@@ -67,7 +67,7 @@ pub async fn listener_hears_what_another_opening_publishes(buses: &Buses) {
     }
 }
 
-/// Everybody who listens hears everything.
+/// Every listener receives every event.
 pub async fn every_listener_hears(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscriptions = Vec::new();
@@ -83,7 +83,7 @@ pub async fn every_listener_hears(buses: &Buses) {
     }
 }
 
-/// What one publisher says comes in the order in which it was said.
+/// The events of one publisher arrive in the order in which they were published.
 pub async fn events_come_in_order(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscription = one.subscribe("topic").await.unwrap();
@@ -103,7 +103,7 @@ pub async fn events_come_in_order(buses: &Buses) {
     tokio::join!(talker, listener);
 }
 
-/// Nobody hears what is not for them.
+/// A listener does not receive events of other topics and spaces.
 pub async fn other_topics_and_spaces_are_not_heard(buses: &Buses) {
     let (bus, other) = (buses.open().await, buses.open_other().await);
     let mut subscription = bus.subscribe("a/b").await.unwrap();
@@ -116,7 +116,7 @@ pub async fn other_topics_and_spaces_are_not_heard(buses: &Buses) {
     assert_hears(buses, &mut subscription, "for you", None).await;
 }
 
-/// Who comes late has missed it.
+/// A listener does not receive events that were published long before it subscribed.
 pub async fn nothing_is_kept_for_later(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     publish(&*one, "topic", "too early").await;
@@ -125,7 +125,7 @@ pub async fn nothing_is_kept_for_later(buses: &Buses) {
     assert_hears(buses, &mut subscription, "in time", None).await;
 }
 
-/// One who leaves disturbs nobody, and may come back.
+/// A listener that unsubscribes does not affect the others, and can subscribe again.
 pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     let bus = buses.open().await;
     let mut stays = bus.subscribe("topic").await.unwrap();
@@ -142,7 +142,7 @@ pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     publish(&*bus, "topic", "to nobody").await;
     let mut back = bus.subscribe("topic").await.unwrap();
     publish(&*bus, "topic", "hello again").await;
-    // What was published a moment before may still be on its way.
+    // An event that was published shortly before can still arrive.
     let mut heard = hear(&mut back).await;
     while heard == Event::Message(bytes("to nobody")) {
         heard = hear(&mut back).await;
@@ -150,7 +150,7 @@ pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     assert_eq!(heard, Event::Message(bytes("hello again")));
 }
 
-/// An event is bytes.
+/// Any bytes can be an event.
 pub async fn any_event_is_carried(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscription = one.subscribe("topic").await.unwrap();
@@ -167,7 +167,7 @@ pub async fn any_event_is_carried(buses: &Buses) {
     }
 }
 
-/// One who does not listen costs a bounded amount, stops nobody, and learns that something was missed.
+/// A slow listener uses bounded memory, does not delay the publisher, and receives a gap.
 pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut slow = one.subscribe("topic").await.unwrap();
@@ -177,7 +177,7 @@ pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let talker = async {
         for number in 0..events {
             publish(&*two, "topic", format!("{number}")).await;
-            // A bus in memory never waits, and the other listener must have its turn.
+            // The bus in memory never yields, and the other listener must be able to run.
             tokio::task::yield_now().await;
         }
     };
@@ -194,13 +194,13 @@ pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
         heard += 1;
     }
     assert!(gap, "{heard} of {events} were heard, and nothing was said to be missing");
-    // The gap, and what was still on its way when the listening began.
+    // The gap, and events that were still in flight when the listener started to read.
     assert!(heard <= BUFFER + 64, "{heard} events were kept for it");
     publish(&*two, "topic", "after").await;
     assert_hears(buses, &mut slow, "after", None).await;
 }
 
-/// What cannot be a topic, or does not fit, is refused as that, by every bus alike.
+/// Every bus rejects invalid topics and events that are too large, with the same errors.
 pub async fn bad_topics_and_large_events_are_refused(buses: &Buses) {
     let bus = buses.open().await;
     for topic in ["", "a b", "a.b", "a/*", "a/>", "ä", "a//b"] {

@@ -9,13 +9,13 @@ use crate::{
 
 type Opening<T> = Pin<Box<dyn Future<Output = Option<Arc<T>>> + Send>>;
 
-/// Opens the same store again and again.
+/// Opens the same store any number of times.
 pub struct Stores(Fixture<dyn Store, ()>);
 
-/// Opens the same queue again and again.
+/// Opens the same queue any number of times.
 pub struct Queues(Fixture<dyn Queue, QueueConfig>);
 
-/// Opens the same bus again and again.
+/// Opens the same bus any number of times.
 pub struct Buses(Fixture<dyn Bus, ()>);
 
 struct Fixture<T: ?Sized, C> {
@@ -31,7 +31,7 @@ impl<T: ?Sized, C> Fixture<T, C> {
 }
 
 impl Stores {
-    /// Opens the store once more.
+    /// Opens another handle to the store.
     pub async fn open(&self) -> Arc<dyn Store> {
         self.0.open("", ()).await
     }
@@ -41,8 +41,7 @@ impl Stores {
         self.0.open("-other", ()).await
     }
 
-    /// Checks that a write was refused because of another. Over a connection that lies it may also be
-    /// that nobody can say.
+    /// Checks that a write failed with a conflict. Over a faulty backend, an unknown effect is accepted too.
     #[track_caller]
     pub fn assert_conflict<T: fmt::Debug>(&self, result: Result<T>) {
         match result {
@@ -52,30 +51,31 @@ impl Stores {
         }
     }
 
-    /// Whether every answer can be taken at its word: not over a connection that lies.
+    /// Returns whether every result is reliable. Returns `false` over a faulty backend.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
 
-    /// For how long to claim: longer than the law takes, if a claim cannot be lost on its way.
+    /// Returns the duration for claims. It is longer than a test, except over a faulty backend, which can lose
+    /// claims.
     pub fn lease(&self) -> Duration {
         if self.0.faulty { SOON_BACK } else { Duration::from_secs(600) }
     }
 
-    /// How many bytes a value, or one append, may have.
+    /// Returns the maximum size in bytes of a value and of one append.
     pub fn max_value(&self) -> usize {
         if self.0.faulty { Retrying::MAX_VALUE } else { crate::MAX_VALUE }
     }
 }
 
 impl Queues {
-    /// Opens the queue once more, with long leases.
+    /// Opens another handle to the queue, with long leases. Over a faulty backend the leases are short.
     pub async fn open(&self) -> Arc<dyn Queue> {
         let config = QueueConfig::default();
         self.open_with(if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Opens the queue once more.
+    /// Opens another handle to the queue.
     pub async fn open_with(&self, config: QueueConfig) -> Arc<dyn Queue> {
         self.0.open("", config).await
     }
@@ -86,15 +86,15 @@ impl Queues {
         self.0.open("-other", if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Whether what counts attempts exactly can be compared: not over a connection that takes jobs and
-    /// then says that it failed.
+    /// Returns whether attempt numbers are exact. Returns `false` over a faulty backend, which can lease jobs and
+    /// then report a failure.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
 }
 
 impl Buses {
-    /// Opens the bus once more.
+    /// Opens another handle to the bus.
     pub async fn open(&self) -> Arc<dyn Bus> {
         self.0.open("", ()).await
     }
@@ -104,13 +104,15 @@ impl Buses {
         self.0.open("-other", ()).await
     }
 
-    /// Whether an event may come twice: over a connection that fails after it has done the thing.
+    /// Returns whether an event can arrive twice. Returns `true` over a faulty backend, which can publish and then
+    /// report a failure.
     pub fn may_repeat(&self) -> bool {
         self.0.faulty
     }
 }
 
-/// When what was taken by a call whose answer was lost comes back, so that a law need not wait for long.
+/// The duration of leases and claims over a faulty backend. It is short, so that a test need not wait long for lost
+/// ones.
 const SOON_BACK: Duration = Duration::from_secs(3);
 
 macro_rules! debug {
@@ -124,13 +126,13 @@ macro_rules! debug {
 }
 debug!(Stores Queues Buses);
 
-/// The URL of a service that tests need, from the environment.
+/// Returns the URL of a service that tests need, from an environment variable.
 ///
-/// Where it is not set, the test says that it does nothing and does nothing; in CI it fails.
+/// If the variable is not set, it prints that the test is skipped and returns `None`.
 ///
 /// # Panics
 ///
-/// When `CI` is set and `variable` is not.
+/// Panics if `CI` is set and `variable` is not.
 #[expect(clippy::print_stderr, reason = "tests read the environment and say what they skip")]
 pub fn service(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok();
@@ -141,17 +143,17 @@ pub fn service(variable: &str) -> Option<String> {
     url
 }
 
-/// Runs a law.
+/// Runs a contract test.
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
-        // A law that hangs has found something, too.
+        // A hanging test indicates a problem too.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
         assert!(ended.is_ok(), "the law has not ended within two minutes");
     });
 }
 
-/// What the macros call.
+/// The functions that the macros call.
 #[doc(hidden)]
 pub mod fixtures {
     use super::{
@@ -160,7 +162,7 @@ pub mod fixtures {
     };
 
     fn space(law: &str) -> String {
-        // Names are bounded, and two laws whose names begin alike must not meet.
+        // Names have a maximum length, and tests whose names start with the same characters must not share a space.
         let law: String = law.chars().take(32).collect();
         format!("{}-{:016x}", law.replace('_', "-"), random())
     }

@@ -1,10 +1,12 @@
-//! The laws: the contracts of [`Store`], [`Queue`] and [`Bus`] as tests.
+//! Contract tests for [`Store`], [`Queue`] and [`Bus`].
 //!
-//! [`backend_laws!`](crate::backend_laws) makes one test a law, named after it, so that a failure says what is
-//! broken, and the same again over a connection that fails, delays and lies. It takes a function that
-//! *opens* the backend in a given space, so that a law can open the same one twice and race itself.
-//! The function returns `None` where the server it needs is not there; [`service`] reads the variable that says
-//! where it is.
+//! [`backend_laws!`](crate::backend_laws) generates one test for each rule of the contracts. The name of a test is
+//! its rule, so a failure names the violated rule. A second set of tests runs over [`Flaky`](crate::flaky::Flaky),
+//! which fails calls, delays them, and reports failures for calls that were applied.
+//!
+//! The macro takes a function that *opens* the backend in a given space. A test can therefore open the same backend
+//! twice and create races. The function returns `None` if the required server is not available. [`service`] reads
+//! the environment variable with the server's address.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -20,7 +22,7 @@
 //! }
 //! ```
 //!
-//! Who keeps one contract only has [`store_laws!`](crate::store_laws), [`queue_laws!`](crate::queue_laws) or
+//! To test only one contract, use [`store_laws!`](crate::store_laws), [`queue_laws!`](crate::queue_laws) or
 //! [`bus_laws!`](crate::bus_laws).
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
@@ -34,8 +36,10 @@ pub use self::fixture::{Buses, Queues, Stores, run, service};
 #[expect(unused_imports, reason = "the module's documentation names them")]
 use crate::{Bus, Queue, Store};
 
-/// Makes one test of each law of all three contracts, and the same again in a module `flaky`, over a
-/// connection that fails, delays and lies.
+/// Generates one test for each rule of all three contracts.
+///
+/// The module `flaky` contains the same tests over a backend that fails calls, delays them, and reports failures
+/// for calls that were applied.
 ///
 /// Takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
 #[macro_export]
@@ -68,7 +72,7 @@ macro_rules! backend_laws {
     };
 }
 
-/// Makes one test of each law of [`Store`](crate::Store).
+/// Generates one test for each rule of [`Store`](crate::Store).
 #[macro_export]
 macro_rules! store_laws {
     (flaky $open:path) => { $crate::store_laws!(@ store flaky_stores $open); };
@@ -126,7 +130,7 @@ macro_rules! store_laws {
     };
 }
 
-/// Makes one test of each law of [`Queue`](crate::Queue).
+/// Generates one test for each rule of [`Queue`](crate::Queue).
 #[macro_export]
 macro_rules! queue_laws {
     (flaky $open:path) => { $crate::queue_laws!(@ queue flaky_queues $open); };
@@ -169,7 +173,7 @@ macro_rules! queue_laws {
     };
 }
 
-/// Makes one test of each law of [`Bus`](crate::Bus).
+/// Generates one test for each rule of [`Bus`](crate::Bus).
 #[macro_export]
 macro_rules! bus_laws {
     (flaky $open:path) => { $crate::bus_laws!(@ bus flaky_buses $open); };

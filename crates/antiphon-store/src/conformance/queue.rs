@@ -1,4 +1,4 @@
-//! The laws of [`Queue`].
+//! Contract tests for [`Queue`].
 
 use std::{
     collections::BTreeSet,
@@ -16,11 +16,11 @@ use crate::{
     queue::{Depth, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig},
 };
 
-/// A lease that runs out while a law waits for it.
+/// A lease that expires during a test.
 const SHORT: Duration = Duration::from_millis(500);
-/// How long to look for a job that must not be there.
+/// The time to wait for a job that must not arrive.
 const NONE: Duration = Duration::from_millis(250);
-/// How long a job that must be there may take.
+/// The maximum time until an expected job arrives.
 const JOB_TIMEOUT: Duration = Duration::from_secs(20);
 
 async fn push(queue: &dyn Queue, id: &str) -> Pushed {
@@ -37,7 +37,7 @@ async fn assert_none(queue: &dyn Queue) {
     assert!(jobs.is_empty(), "{jobs:?}");
 }
 
-/// Leases until the queue lets nobody have the job any more.
+/// Leases and returns the job until it is dead, and returns the number of leases.
 async fn until_dead(queue: &dyn Queue, give_back: impl AsyncFn(&Job)) -> u32 {
     let mut times = 0;
     loop {
@@ -73,13 +73,14 @@ fn assert_lost(result: &Result<()>) {
     assert!(matches!(result, Err(Error::LeaseLost { .. })), "a lost lease was expected, not {result:?}");
 }
 
-/// A lease whose answer was lost takes the job with it until it runs out, which may happen several times.
+/// Checks that the wait was short. Over a faulty backend, a lost lease blocks the job until it expires, possibly
+/// more than once.
 fn assert_prompt(queues: &Queues, waited: Duration) {
     let limit = if queues.is_exact() { Duration::from_secs(5) } else { JOB_TIMEOUT };
     assert!(waited < limit, "it was told after {waited:?}");
 }
 
-/// What is pushed is leased, by whoever asks.
+/// Any worker can lease a pushed job, through any handle.
 pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     assert_eq!(push(&*one, "a").await, Pushed::Added);
@@ -91,7 +92,7 @@ pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
     }
 }
 
-/// What is done is not done again.
+/// An acknowledged job is not leased again.
 pub async fn acknowledged_job_is_gone(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     push(&*queue, "a").await;
@@ -102,7 +103,7 @@ pub async fn acknowledged_job_is_gone(queues: &Queues) {
     assert_eq!(queue.depth("work").await.unwrap(), Depth::default());
 }
 
-/// While a lease lasts, nobody else is given the job.
+/// While a lease lasts, no other worker receives the job.
 pub async fn leased_job_is_given_to_nobody_else(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     push(&*one, "a").await;
@@ -111,7 +112,7 @@ pub async fn leased_job_is_given_to_nobody_else(queues: &Queues) {
     assert_none(&*one).await;
 }
 
-/// One who dies is succeeded, and the attempt is counted.
+/// If a worker stops, another worker leases the job, with the next attempt number.
 pub async fn lapsed_lease_goes_to_the_next_worker(queues: &Queues) {
     let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
     push(&*one, "a").await;
@@ -126,7 +127,7 @@ pub async fn lapsed_lease_goes_to_the_next_worker(queues: &Queues) {
     two.ack(&second.lease).await.unwrap();
 }
 
-/// One who comes back after having been succeeded can do nothing.
+/// A worker whose job was leased again cannot change the job.
 pub async fn lost_lease_changes_nothing(queues: &Queues) {
     let config = QueueConfig::default().with_lease(Duration::from_secs(2));
     let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
@@ -149,7 +150,7 @@ pub async fn lost_lease_changes_nothing(queues: &Queues) {
     assert_none(&*one).await;
 }
 
-/// A lease is used up.
+/// A lease cannot be used after its job was acknowledged.
 pub async fn acknowledging_twice_is_a_lost_lease(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -163,7 +164,7 @@ pub async fn acknowledging_twice_is_a_lost_lease(queues: &Queues) {
     assert_lost(&queue.extend(&made_up).await);
 }
 
-/// A worker that says it is alive keeps its job.
+/// A worker that extends its lease keeps its job.
 pub async fn extended_lease_lasts(queues: &Queues) {
     let config = QueueConfig::default().with_lease(Duration::from_secs(2));
     let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
@@ -184,7 +185,7 @@ pub async fn extended_lease_lasts(queues: &Queues) {
     assert_none(&*two).await;
 }
 
-/// A slow worker that nobody has replaced may still hand in its work.
+/// A worker with an expired lease can still acknowledge or extend, if no other worker leased the job.
 pub async fn lapsed_lease_that_nobody_took_may_still_be_used(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     for id in ["a", "b"] {
@@ -201,7 +202,7 @@ pub async fn lapsed_lease_that_nobody_took_may_still_be_used(queues: &Queues) {
     }
 }
 
-/// What is given back is done by another.
+/// A returned job is leased again.
 pub async fn job_given_back_comes_again(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     push(&*one, "a").await;
@@ -214,7 +215,7 @@ pub async fn job_given_back_comes_again(queues: &Queues) {
     two.ack(&second.lease).await.unwrap();
 }
 
-/// What is given back to be tried later is tried later.
+/// A job that was returned with a delay is leased after the delay.
 pub async fn job_given_back_waits_its_delay(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -225,7 +226,7 @@ pub async fn job_given_back_waits_its_delay(queues: &Queues) {
     assert!(began.elapsed() >= Duration::from_millis(950), "it came after {:?}", began.elapsed());
 }
 
-/// What is for later is not done now.
+/// A delayed job is not leased before its delay ends.
 pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -242,13 +243,13 @@ pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
         queue.ack(&job.lease).await.unwrap();
         order.push(job.id().to_owned());
     }
-    // A lease whose answer was lost comes back later than that.
+    // A job whose lease response was lost is leased again later than that.
     if queues.is_exact() {
         assert_eq!(order, ["now", "later"]);
     }
 }
 
-/// A worker that waits is told at once, wherever the job was pushed.
+/// A push through any handle wakes a waiting worker promptly.
 pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     let worker = tokio::spawn(async move {
@@ -263,7 +264,7 @@ pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
     assert_prompt(queues, waited);
 }
 
-/// A worker that waits is told when a job's time has come, though nothing else happens.
+/// The end of a delay wakes a waiting worker, without any other event.
 pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -272,7 +273,7 @@ pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
     assert_prompt(queues, began.elapsed());
 }
 
-/// A worker that waits is told when another has died, though nothing else happens.
+/// The expiry of a lease wakes a waiting worker, without any other event.
 pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
     push(&*one, "a").await;
@@ -282,7 +283,7 @@ pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     assert_prompt(queues, began.elapsed());
 }
 
-/// Nobody waits longer than they said.
+/// A worker does not wait longer than it requested.
 pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -292,7 +293,7 @@ pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
     assert!(waited >= SHORT.mul_f64(0.9) && waited < Duration::from_secs(8), "{waited:?}");
 }
 
-/// A worker is given what it can carry.
+/// A worker receives at most `limit` jobs.
 pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     let queue = queues.open().await;
     for number in 0..10 {
@@ -312,7 +313,7 @@ pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     }
 }
 
-/// There is one job of an id: waiting, delayed, leased or dead.
+/// A queue has one job for each ID, whether the job is waiting, delayed, leased or dead.
 pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
     let queue = queues.open().await;
     let again = async |id: &str| queue.push("work", NewJob::new(id, "another")).await.unwrap();
@@ -330,7 +331,7 @@ pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// What is done may be asked for again.
+/// The ID of an acknowledged job can be used again.
 pub async fn id_of_a_finished_job_is_free(queues: &Queues) {
     let queue = queues.open().await;
     for _ in 0..3 {
@@ -344,7 +345,7 @@ pub async fn id_of_a_finished_job_is_free(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// What fails again and again is not tried for ever.
+/// A job that is returned too often becomes dead.
 pub async fn job_given_back_too_often_is_dead(queues: &Queues) {
     let config = QueueConfig::default().with_max_attempts(3).with_lease(Duration::from_secs(2));
     let queue = queues.open_with(config).await;
@@ -361,7 +362,7 @@ pub async fn job_given_back_too_often_is_dead(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// What kills its worker again and again is not tried for ever.
+/// A job whose lease expires too often becomes dead.
 pub async fn job_dropped_too_often_is_dead(queues: &Queues) {
     let config = QueueConfig::default().with_max_attempts(2).with_lease(SHORT);
     let queue = queues.open_with(config).await;
@@ -372,7 +373,7 @@ pub async fn job_dropped_too_often_is_dead(queues: &Queues) {
     assert_eq!(dead(&*queue, 10).await, ["a"]);
 }
 
-/// What is hopeless is given up at once.
+/// A buried job is dead immediately.
 pub async fn buried_job_is_dead(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     push(&*queue, "a").await;
@@ -384,7 +385,7 @@ pub async fn buried_job_is_dead(queues: &Queues) {
     assert_lost(&queue.extend(&job.lease).await);
 }
 
-/// Once the cause is mended, the dead are tried again.
+/// A revived job is leased again, with its attempts reset.
 pub async fn revived_job_begins_anew(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -401,7 +402,7 @@ pub async fn revived_job_begins_anew(queues: &Queues) {
     queue.ack(&job.lease).await.unwrap();
 }
 
-/// What nobody wants any more goes, and its id is free.
+/// A discarded job is removed, and its ID can be used again.
 pub async fn discarded_job_is_gone(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -416,7 +417,7 @@ pub async fn discarded_job_is_gone(queues: &Queues) {
     assert_eq!(lease(&*queue).await.id(), "a");
 }
 
-/// All the dead can be seen.
+/// The pages of dead jobs contain every dead job once.
 pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     let queue = queues.open().await;
     let mut buried = BTreeSet::new();
@@ -433,7 +434,7 @@ pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     }
 }
 
-/// Any number of workers do each job once, if none of them dies.
+/// Concurrent workers lease each job once, if no lease expires.
 pub async fn racing_workers_share_the_jobs(queues: &Queues) {
     const JOBS: usize = 200;
     let (one, two) = (queues.open().await, queues.open().await);
@@ -465,7 +466,7 @@ pub async fn racing_workers_share_the_jobs(queues: &Queues) {
     }
 }
 
-/// Of any number who push one id at once, one adds it.
+/// If several callers push one ID concurrently, exactly one of them adds the job.
 pub async fn racing_pushers_of_one_id_add_one_job(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     for round in 0..10 {
@@ -482,7 +483,7 @@ pub async fn racing_pushers_of_one_id_add_one_job(queues: &Queues) {
     }
 }
 
-/// Nobody is given another's work.
+/// A worker does not receive jobs of other queues and spaces.
 pub async fn queues_and_spaces_are_apart(queues: &Queues) {
     let (queue, other) = (queues.open().await, queues.open_other().await);
     push(&*queue, "a").await;
@@ -494,7 +495,7 @@ pub async fn queues_and_spaces_are_apart(queues: &Queues) {
     assert_eq!(lease(&*queue).await.id(), "a");
 }
 
-/// Operators see how much there is to do.
+/// `depth` counts the jobs of each kind.
 pub async fn depth_counts_each_kind(queues: &Queues) {
     let queue = queues.open().await;
     for id in ["a", "b", "c", "d"] {
@@ -506,7 +507,7 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
     let _held = lease(&*queue).await;
     let expected = Depth { waiting: 3, leased: 1, dead: 1, estimated: false };
     if queues.is_exact() {
-        // A moment may pass before it shows.
+        // The counts can be slightly out of date.
         for _ in 0..40 {
             if queue.depth("work").await.unwrap() == expected {
                 return;
@@ -520,7 +521,7 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
     }
 }
 
-/// More jobs than fit on a page of any engine are still counted, not estimated.
+/// `depth` is exact for more jobs than any engine returns in one response.
 pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     const JOBS: u64 = 1_100;
     let queue = queues.open().await;
@@ -539,7 +540,7 @@ pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     assert_eq!(queue.depth("work").await.unwrap(), expected);
 }
 
-/// A queue that works answers, whether or not there are jobs, and the answer changes nothing.
+/// `ping` succeeds with and without jobs, and changes nothing.
 pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
     let queue = queues.open().await;
     queue.ping().await.unwrap();
@@ -549,7 +550,7 @@ pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// A payload is bytes.
+/// Any bytes can be a payload.
 pub async fn any_payload_is_kept(queues: &Queues) {
     let queue = queues.open().await;
     let every = Bytes::from((0..=255).collect::<Vec<u8>>());
@@ -561,7 +562,7 @@ pub async fn any_payload_is_kept(queues: &Queues) {
     }
 }
 
-/// What cannot be a name, or does not fit, is refused as that, by every queue alike.
+/// Every queue rejects invalid names and payloads that are too large, with the same errors.
 pub async fn bad_names_and_large_payloads_are_refused(queues: &Queues) {
     let queue = queues.open().await;
     for name in ["", "a/b", "a b", "a.b", "ä"] {

@@ -12,7 +12,7 @@ use crate::{
     name,
 };
 
-/// A [`Bus`] in the memory of this process. Clones share it.
+/// A [`Bus`] in the memory of this process. Clones share the topics.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBus {
     topics: Arc<Mutex<HashMap<String, Vec<Feed>>>>,
@@ -43,7 +43,7 @@ impl Bus for MemoryBus {
         let (feed, subscription) = Subscription::channel();
         let mut topics = self.topics();
         let feeds = topics.entry(topic.to_owned()).or_default();
-        // A topic that is listened to often and told nothing must not collect listeners that have left.
+        // Remove closed feeds here too. Otherwise a topic with many subscriptions and no events would collect them.
         feeds.retain(|feed| !feed.is_closed());
         feeds.push(feed);
         Ok(subscription)

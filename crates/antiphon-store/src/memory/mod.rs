@@ -1,4 +1,4 @@
-//! In the memory of one process: for tests, for development, and for a server that has no replicas.
+//! A backend in the memory of one process, for tests, for development, and for a server without replicas.
 
 mod bus;
 mod queue;
@@ -7,7 +7,7 @@ mod store;
 pub use self::{bus::MemoryBus, queue::MemoryQueue, store::MemoryStore};
 use crate::{backend::Backend, queue::QueueConfig};
 
-/// A backend in the memory of this process. Clones share it; nothing outlives the last of them.
+/// A backend in the memory of this process. Clones share its data, which is dropped with the last clone.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     store: MemoryStore,
@@ -16,22 +16,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Where records and logs are kept.
+    /// Returns the store for records and logs.
     pub fn store(&self) -> MemoryStore {
         self.store.clone()
     }
 
-    /// Where jobs wait for workers.
+    /// Returns the queue for jobs.
     pub fn queue(&self, config: QueueConfig) -> MemoryQueue {
         MemoryQueue::over(queue::Jobs::clone(&self.jobs), config)
     }
 
-    /// Where replicas tell each other.
+    /// Returns the bus for events.
     pub fn bus(&self) -> MemoryBus {
         self.bus.clone()
     }
 
-    /// All three.
+    /// Returns the store, the queue and the bus as a [`Backend`].
     pub fn backend(&self, config: QueueConfig) -> Backend {
         Backend::new(self.store(), self.queue(config), self.bus())
     }

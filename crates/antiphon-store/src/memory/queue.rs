@@ -15,24 +15,24 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// A [`Queue`] in the memory of this process. Clones share it.
+/// A [`Queue`] in the memory of this process. Clones share the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryQueue {
     jobs: Jobs,
     config: QueueConfig,
 }
 
-/// The jobs of all queues, which may be opened with different configurations.
+/// The jobs of all queues. Several `MemoryQueue`s with different configurations can share them.
 pub(super) type Jobs = Arc<Mutex<HashMap<String, Line>>>;
 
 /// The jobs of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     jobs: HashMap<String, Entry>,
-    /// When which job changes hands by itself: a waiting one may be leased, a lease runs out.
+    /// The time at which each job changes its state: the end of a delay, or the expiry of a lease.
     due: BTreeSet<(Instant, u64, String)>,
     turn: u64,
-    /// How many jobs are in which place, so that nobody has to go through all of them.
+    /// The number of jobs in each state, kept up to date so that `depth` need not count them.
     depth: Depth,
     pushed: Arc<Notify>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Line {
 struct Entry {
     payload: Bytes,
     attempts: u32,
-    /// Which lease was given last, whether or not it still lasts.
+    /// The token of the last lease, whether or not the lease has expired.
     token: u64,
     place: JobState,
 }
@@ -59,7 +59,7 @@ impl Line {
         self.turn
     }
 
-    /// Moves a job to `place`, in the index too.
+    /// Moves a job to the state `place`, and updates the index and the counts.
     fn put(&mut self, id: &str, place: JobState) {
         let entry = self.jobs.get_mut(id).expect("only a job that is there is moved");
         if let Some((time, turn)) = entry.place.time() {
@@ -87,7 +87,7 @@ impl Line {
         }
     }
 
-    /// Adds a job that may be leased after `delay`.
+    /// Adds a job that can be leased after `delay`.
     fn add(&mut self, job: NewJob) {
         let entry = Entry { payload: job.payload, attempts: 0, token: 0, place: JobState::Dead };
         self.jobs.insert(job.id.clone(), entry);
@@ -95,7 +95,7 @@ impl Line {
         self.wait(&job.id, job.delay);
     }
 
-    /// Gives out up to `limit` jobs whose time has come. A lease that has run out is a job that waits.
+    /// Leases up to `limit` due jobs. A job whose lease has expired is due.
     fn lease(&mut self, queue: &str, limit: usize, config: &QueueConfig) -> Vec<Job> {
         let now = Instant::now();
         let mut leased = Vec::new();
@@ -128,7 +128,7 @@ impl JobState {
         }
     }
 
-    /// The number that counts this place.
+    /// Returns the counter for this state.
     fn among(self, depth: &mut Depth) -> &mut u64 {
         match self {
             Self::Waiting { .. } => &mut depth.waiting,
@@ -147,7 +147,7 @@ impl MemoryQueue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the job that is held by `lease`.
+    /// Changes the job that `lease` holds.
     fn held(&self, lease: &Lease, change: impl FnOnce(&mut Line)) -> Result<()> {
         let mut lines = self.lines();
         let line = lines.get_mut(&lease.queue).ok_or_else(|| lease.lost())?;
@@ -198,7 +198,7 @@ impl Queue for MemoryQueue {
                 if !leased.is_empty() || limit == 0 || Instant::now() >= ends {
                     return Ok(leased);
                 }
-                // Registered before the lock is let go, so that no push is missed.
+                // Register before the lock is released, so that no push is missed.
                 let mut pushed = Box::pin(Arc::clone(&line.pushed).notified_owned());
                 pushed.as_mut().enable();
                 (pushed, line.due.first().map(|(time, ..)| *time))

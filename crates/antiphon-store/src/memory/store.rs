@@ -15,7 +15,7 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// A [`Store`] in the memory of this process. Clones share it.
+/// A [`Store`] in the memory of this process. Clones share the data.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
@@ -24,7 +24,8 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     records: BTreeMap<String, Kept>,
-    /// When which record may be claimed. Invariant: holds `(kept.due, key)` of every record that has one.
+    /// The time from which each record can be claimed. Invariant: contains `(kept.due, key)` of every record with a
+    /// `due`.
     due: BTreeSet<(Instant, String)>,
     logs: BTreeMap<String, Vec<Bytes>>,
     revision: u64,
@@ -35,7 +36,7 @@ struct Kept {
     value: Bytes,
     revision: Revision,
     expires: Option<Instant>,
-    /// When it has expired, or when the claim on it lapses.
+    /// The time at which the record or the claim on it expires.
     due: Option<Instant>,
 }
 
@@ -54,7 +55,7 @@ impl State {
         self.remove(key);
         self.revision += 1;
         let revision = Revision(self.revision);
-        // A time too far away to be written down is never.
+        // If the time is too far in the future for an `Instant`, the record never expires.
         let expires = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         if let Some(due) = expires {
             self.due.insert((due, key.to_owned()));
@@ -63,7 +64,7 @@ impl State {
         revision
     }
 
-    /// What has expired under `prefix` and nobody holds.
+    /// Returns the expired and unclaimed records under `prefix`.
     fn due(&self, prefix: &str, limit: usize) -> Vec<(Instant, String)> {
         let now = Instant::now();
         let due = self.due.iter().take_while(|(due, _)| *due <= now);

@@ -13,7 +13,7 @@ use crate::{
     name,
 };
 
-/// Events as plain NATS messages.
+/// A [`Bus`] that uses plain NATS messages.
 #[derive(Clone, Debug)]
 pub struct NatsBus {
     link: Arc<Link>,
@@ -32,7 +32,7 @@ impl Bus for NatsBus {
         self.link
             .run(async {
                 self.link.client.publish(self.link.topic(topic), event).await.map_err(failed)?;
-                // Without an answer it might have gone into a connection that was already dead.
+                // Without a round trip, the event could have been written to a connection that was already dead.
                 round_trip(&self.link).await
             })
             .await
@@ -54,8 +54,8 @@ impl Bus for NatsBus {
     }
 }
 
-/// Carries events to a listener, and keeps the connection for it. The client subscribes again by itself after it
-/// was cut off.
+/// Forwards events to a listener, and keeps the connection open for it. After a lost connection, the client
+/// subscribes again.
 async fn forward(
     link: Arc<Link>,
     mut subscriber: Subscriber,

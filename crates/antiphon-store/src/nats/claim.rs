@@ -11,14 +11,14 @@ use super::{
 };
 use crate::{error::Result, store::Record};
 
-/// How long a write may be under way whose timer is already set, in milliseconds.
+/// The maximum time between setting a timer and writing its record, in milliseconds.
 const GRACE: u64 = 60_000;
 
-/// How many records are looked at at once.
+/// The number of records that are checked concurrently.
 const ABREAST: usize = 32;
 
 impl NatsStore {
-    /// Claims what has expired. Every timer that is looked at is set anew or removed.
+    /// Claims expired records. Every timer that is checked is set again or removed.
     pub(super) async fn claim(&self, prefix: &str, lease: u64, limit: usize) -> Result<Vec<Record>> {
         let mut claimed = Vec::new();
         for (_, subject) in self.due_subjects(prefix).await? {
@@ -36,7 +36,7 @@ impl NatsStore {
                     .filter(|(_, timer)| timer.due <= now && timer.key.starts_with(prefix))
                     .collect();
                 while !due.is_empty() && claimed.len() < limit {
-                    // Each of them may be one to claim.
+                    // Each of these timers can lead to a claim.
                     let some = due.len().min(limit - claimed.len()).min(ABREAST);
                     let looks = due.drain(..some).map(|(number, timer)| self.look_at(number, timer, lease));
                     let found: Vec<_> = stream::iter(looks).buffer_unordered(ABREAST).try_collect().await?;
@@ -51,7 +51,7 @@ impl NatsStore {
         Ok(claimed)
     }
 
-    /// The subjects that have timers which are due, oldest first.
+    /// Returns the subjects with due timers, oldest first.
     async fn due_subjects(&self, prefix: &str) -> Result<BTreeMap<(u64, String), String>> {
         let group = match prefix.split('/').next() {
             None | Some("") => "*",
@@ -68,7 +68,7 @@ impl NatsStore {
         Ok(due.collect())
     }
 
-    /// Looks at the record of a timer that went off, and claims it if it has expired.
+    /// Checks the record of a due timer, and claims the record if it has expired.
     async fn look_at(&self, number: u64, timer: Timer, lease: u64) -> Result<Option<Record>> {
         let version = self.look(&timer.key).await?.filter(|version| !version.gone);
         let now = self.link.clock.now();
@@ -77,12 +77,12 @@ impl NatsStore {
             (Some(version), _) if !version.is_live(now) => {
                 return self.take(number, &timer, version, lease).await;
             }
-            // What this one was set for may still be on its way.
+            // The write for which this timer was set is possibly still in flight.
             (_, TimerKind::Written) => {
                 let later = now + GRACE;
                 Some(timer.at(deadline.map_or(later, |deadline| deadline.min(later)), TimerKind::Seen))
             }
-            // Somebody has created it anew, and set a timer.
+            // The record was created again, with its own timer.
             (Some(version), kind) if is_replaced(kind, &version) => None,
             (version, kind) => {
                 if let (None, TimerKind::Claimed { claim, .. }) = (&version, kind) {
@@ -95,7 +95,7 @@ impl NatsStore {
         Ok(None)
     }
 
-    /// Claims an expired record, unless somebody else has.
+    /// Claims an expired record, unless another process has claimed it.
     async fn take(&self, number: u64, timer: &Timer, version: Version, lease: u64) -> Result<Option<Record>> {
         let subject = self.link.subject(Kind::Claims, &timer.key);
         let until = self.link.clock.now() + lease;
@@ -108,12 +108,13 @@ impl NatsStore {
             }
             let kept = self.link.last(Kind::Claims, &subject).await?;
             let Some(kept) = kept.filter(|kept| kept.sequence != at) else {
-                // A rival's claim cannot be read yet, or is gone already. The timer is looked at again.
+                // A competing claim cannot be read yet, or is already removed. The timer is checked again later.
                 return Ok(None);
             };
             let held = held_until(&kept, version.sequence);
             if held > self.link.clock.now() {
-                // Somebody has it. If they do nothing about it, it is time then.
+                // Another process has the claim. If it does not delete the record, the record is due again when the
+                // claim ends.
                 let next = timer.at(held, claimed(kept.sequence));
                 self.reset(number, (!is_replaced(timer.kind, &version)).then_some(next)).await?;
                 return Ok(None);
@@ -121,7 +122,7 @@ impl NatsStore {
             at = kept.sequence;
         };
         self.reset(number, Some(timer.at(until, claimed(claim)))).await?;
-        // It may have been claimed and deleted, or written over, while we were about it.
+        // The record was possibly deleted or overwritten during this claim.
         if self.look(&timer.key).await?.is_none_or(|found| found.sequence != version.sequence) {
             self.link.forget(Kind::Claims, claim).await;
             return Ok(None);
@@ -130,7 +131,7 @@ impl NatsStore {
         Ok(Some(version.into_record(&timer.key)))
     }
 
-    /// Sets a timer in place of number `number`. The new one is there before the old one goes.
+    /// Sets a timer in place of timer `number`. The new timer is stored before the old one is removed.
     async fn reset(&self, number: u64, next: Option<Timer>) -> Result<()> {
         if let Some(next) = next {
             self.link.put(&next.subject(&self.link), next.message()).await?;
@@ -140,12 +141,14 @@ impl NatsStore {
     }
 }
 
-/// Whether a timer was set for a claim on an earlier version of the record, and this version has a timer of its own.
+/// Returns whether a timer belongs to a claim on an earlier version of the record, and this version has its own
+/// timer.
 fn is_replaced(kind: TimerKind, now: &Version) -> bool {
     matches!(kind, TimerKind::Claimed { version, .. } if version != 0 && version < now.sequence) && now.timed
 }
 
-/// Until when a claim holds on the record with this number; 0 if it is about another.
+/// Returns the time until which a claim on the record with this sequence number is valid. Returns 0 if the claim is
+/// for another version.
 fn held_until(claim: &Kept, sequence: u64) -> u64 {
     let text = std::str::from_utf8(&claim.payload).unwrap_or_default();
     match text.split_once(' ') {

@@ -3,15 +3,15 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// The server's clock, as well as it is known here, in milliseconds since 1970.
+/// An estimate of the server's clock, in milliseconds since 1970.
 ///
-/// NATS 2.9 tells its time only in what it stores and makes, so it is taken from a consumer made for that
-/// purpose and carried on with the local monotonic clock. All openings thus agree to within the time that a
-/// message travels, however wrong the clocks of their machines are.
+/// NATS 2.9 reports its time only in messages and consumers. The time is therefore read from a consumer that is
+/// created for this purpose, and continued with the local monotonic clock. All handles agree to within the latency
+/// of a message, even if the clocks of their machines are wrong.
 #[derive(Debug)]
 pub(super) struct Clock {
     origin: Instant,
-    /// What the server's clock showed at `origin`.
+    /// The server's time at `origin`.
     server: AtomicU64,
 }
 
@@ -25,19 +25,19 @@ impl Clock {
         self.server.load(Ordering::Relaxed) + millis(self.origin.elapsed())
     }
 
-    /// Sets it: the server showed `server` at some time after `asked` and before now.
+    /// Sets the clock. The server's time was `server` at some moment between `asked` and now.
     pub(super) fn set(&self, asked: Instant, server: u64) {
         let middle = asked.duration_since(self.origin) + asked.elapsed() / 2;
         self.server.store(server.saturating_sub(millis(middle)), Ordering::Relaxed);
     }
 }
 
-/// Milliseconds, at most some hundred million years of them, so that sums do not overflow.
+/// Converts a duration to milliseconds, at most a quarter of `u64::MAX`, so that sums do not overflow.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).min(u64::MAX / 4)
 }
 
-/// How long it is from `now` until `then`.
+/// Returns the duration from `now` to `then`.
 pub(super) fn until(then: u64, now: u64) -> Duration {
     Duration::from_millis(then.saturating_sub(now))
 }

@@ -13,35 +13,36 @@ use crate::{
     name,
 };
 
-/// Where NATS is, and how it is used.
+/// The address of NATS, and the options for its use.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct NatsConfig {
-    /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
-    /// `nats://token@host`. What is before the `@` is percent-decoded and serves for all of them. If one of them is
-    /// `tls://`, TLS is required of all, and of those that the servers tell of.
-    pub url: String,
-    /// What keeps applications apart that share a server: a [segment](crate::name). Default: `antiphon`.
-    pub space: String,
-    /// What the names of streams and all subjects begin with: a [segment](crate::name). All spaces of one
-    /// prefix share its streams. Default: `antiphon`.
-    pub prefix: String,
-    /// How many servers keep each stream. More than one needs NATS 2.11. Default: 1.
+    /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`, `nats://token@host`.
     ///
-    /// It counts when the streams are made; later an operator changes it with `nats stream edit`.
+    /// The part before the `@` is percent-decoded and used for all servers. If one URL is `tls://`, TLS is required
+    /// for all servers, including servers that are discovered later.
+    pub url: String,
+    /// The namespace of an application on a shared server: a [segment](crate::name). Default: `antiphon`.
+    pub space: String,
+    /// The prefix of all stream names and subjects: a [segment](crate::name). All spaces with one prefix share its
+    /// streams. Default: `antiphon`.
+    pub prefix: String,
+    /// The number of servers that store each stream. More than one needs NATS 2.11. Default: 1.
+    ///
+    /// The value applies when the streams are created. To change it later, use `nats stream edit`.
     pub replicas: usize,
-    /// How long to wait for a connection, at first and whenever it was lost. Default: 5 seconds.
+    /// The maximum time to wait for a connection, at the start and after a connection was lost. Default: 5 seconds.
     pub connect_timeout: Duration,
-    /// How long an operation may take once there is a connection, besides what a worker waits for a job.
+    /// The maximum time of an operation after it has a connection, without the time that a worker waits for a job.
     /// Default: 5 seconds.
     pub timeout: Duration,
-    /// PEM of the authorities that sign the servers' certificates, in place of those that the system trusts.
+    /// The certificate authorities of the servers, in PEM. They replace the authorities that the system trusts.
     /// Default: none.
     pub authority: Option<Vec<u8>>,
 }
 
 impl NatsConfig {
-    /// The servers at `url`, and the defaults.
+    /// Creates a configuration for the servers at `url` with the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -54,50 +55,50 @@ impl NatsConfig {
         }
     }
 
-    /// Sets what keeps applications apart that share a server.
+    /// Sets the namespace of the application. Default: `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets what the names of streams and all subjects begin with.
+    /// Sets the prefix of all stream names and subjects. Default: `antiphon`.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets how many servers keep each stream.
+    /// Sets the number of servers that store each stream. Default: 1.
     #[must_use]
     pub fn with_replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Sets how long to wait for a connection.
+    /// Sets the maximum time to wait for a connection. Default: 5 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how long an operation may take.
+    /// Sets the maximum time of an operation. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the authorities, in PEM, that sign the servers' certificates. The system's are then not used.
-    /// Default: none, which means the system's.
+    /// Sets the certificate authorities of the servers, in PEM. They replace the authorities of the system.
+    /// Default: none, which means the authorities of the system.
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(pem.into());
         self
     }
 
-    /// The configuration of TLS, where an authority was given.
+    /// Returns the TLS configuration if an authority is set.
     pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
         let Some(pem) = &self.authority else { return Ok(None) };
         let bad = |problem: String| config(format!("the authority of NATS cannot be used: {problem}"));
@@ -112,7 +113,7 @@ impl NatsConfig {
         Ok(Some(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Checks everything that can be checked without a server.
+    /// Parses the URLs, and checks everything that needs no connection.
     pub(super) fn servers(&self) -> Result<Vec<ServerAddr>> {
         name::check_segment(&self.space)?;
         name::check_segment(&self.prefix)?;
@@ -121,7 +122,7 @@ impl NatsConfig {
         }
         self.url
             .split(',')
-            // What the parser says of a bad URL may quote it, password and all.
+            // The parser's message can contain the URL with its password, so the error omits it.
             .map(|url| url.trim().parse().map_err(|_| config("a NATS URL looks like `nats://host:4222`")))
             .collect()
     }
@@ -143,7 +144,7 @@ impl fmt::Debug for NatsConfig {
     }
 }
 
-/// Who connects, as the URL says.
+/// The credentials from the URL.
 pub(super) enum Login {
     Nobody,
     Token(String),
@@ -161,7 +162,7 @@ pub(super) fn login(servers: &[ServerAddr]) -> Login {
     Login::Nobody
 }
 
-/// Undoes percent-encoding; what is not encoded stays as it is.
+/// Decodes percent-encoding. Other text stays unchanged.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

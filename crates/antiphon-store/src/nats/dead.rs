@@ -16,18 +16,19 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// How many jobs are looked at at once.
+/// The number of jobs that are checked concurrently.
 const ABREAST: usize = 32;
 
-// A dead job stays where it is, so that its id stays taken and its payload is kept; its fence says that it is dead.
-// The stream of the dead has only names, to be listed. A name is there before the job is dead and stays until
-// after, so that none is missed; whether it is true, the fence tells.
+// A dead job stays in its stream, so that its ID stays taken and its payload is kept. Its fence has the state
+// `Dead`. The stream of dead jobs contains only names, for listings. A name is written before the job becomes dead
+// and removed after the job is revived or discarded, so no dead job is missed. The fence decides whether a name is
+// valid.
 impl NatsQueue {
     fn name_subject(&self, queue: &str, id: &str) -> String {
         self.link.subject(Kind::Dead, &format!("{queue}/{id}"))
     }
 
-    /// Makes a job dead for one who holds it.
+    /// Makes a job dead on behalf of its holder.
     pub(super) async fn bury_held(&self, lease: &Lease, held: &Held) -> Result<()> {
         self.held_at(lease, held).await?;
         self.link.put(&self.name_subject(&lease.queue, &lease.id), PublishMessage::build()).await?;
@@ -63,7 +64,7 @@ impl NatsQueue {
         Ok(Page { items: items.into_iter().flatten().collect(), next })
     }
 
-    /// The dead job of a name, if it is dead.
+    /// Returns the dead job of a name, if its fence says that it is dead.
     async fn look_at(&self, queue: &str, name: Kept) -> Result<Option<DeadJob>> {
         let Some(id) = name.subject.rsplit('.').next() else { return Ok(None) };
         let Some((job, _, fence)) = self.dead_job(queue, id).await? else {
@@ -75,7 +76,7 @@ impl NatsQueue {
             .map(|fence| DeadJob::new(id, job.payload, fence.attempt)))
     }
 
-    /// The job of an id, if there is one, with its fence.
+    /// Returns the unfinished job of an ID, with its fence.
     async fn dead_job(&self, queue: &str, id: &str) -> Result<Option<(Kept, u64, Option<Fence>)>> {
         let job = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await?;
         let Some(job) = job.filter(|job| job.headers.get(GONE).is_none()) else { return Ok(None) };
@@ -85,7 +86,8 @@ impl NatsQueue {
         Ok(Some((job, number, fence)))
     }
 
-    /// Puts something in the place of a dead job, and gives its number; `None` if there is no such dead job.
+    /// Replaces a dead job with another message, and returns its sequence number. Returns `None` if there is no
+    /// such dead job.
     pub(super) async fn replace_dead(
         &self,
         queue: &str,

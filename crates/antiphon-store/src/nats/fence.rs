@@ -6,25 +6,25 @@ use super::{
 };
 use crate::error::Result;
 
-/// What a job has come to. Its messages are numbered, and each is written only over the one before it, so
-/// that of all who want to do something about the job exactly one does.
+/// The state of a job. Each message replaces the previous one by its sequence number, so exactly one of several
+/// concurrent changes succeeds.
 ///
-/// `JetStream` itself takes an acknowledgement from whoever had the job last week.
+/// `JetStream` itself accepts an acknowledgement from any earlier holder of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) state: State,
-    /// How often the job was leased.
+    /// The number of leases of the job.
     pub(super) attempt: u32,
-    /// Who has it, or had it.
+    /// The ID of the current or last holder.
     pub(super) holder: u64,
-    /// Until when it is theirs, or nobody's.
+    /// The time until which the job is leased or delayed.
     pub(super) until: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Leased,
-    /// Given back.
+    /// Returned to the queue.
     Waiting,
     Done,
     Dead,
@@ -56,13 +56,14 @@ impl Fence {
     }
 }
 
-/// The fence of a job, and its number; none before the job was ever leased.
+/// Returns the fence of a job with its sequence number. Returns `None` if the job was never leased.
 pub(super) async fn fence(link: &Link, place: &JobRef) -> Result<Option<(u64, Fence)>> {
     let found = link.last(Kind::Fences, &place.fence(link)).await?;
     Ok(found.and_then(|kept| Some((kept.sequence, Fence::read(&kept)?))))
 }
 
-/// Writes a fence over number `at`; 0 is none. `None` if another is there.
+/// Writes a fence over sequence number `at`, where 0 means that there is none. Returns `None` if the current one
+/// differs.
 pub(super) async fn set_fence(link: &Link, place: &JobRef, fence: Fence, at: u64) -> Result<Option<u64>> {
     link.put_at(&place.fence(link), fence.message(), at).await
 }

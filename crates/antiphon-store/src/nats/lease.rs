@@ -23,27 +23,27 @@ use crate::{
     queue::{Job, Lease},
 };
 
-/// How many jobs are asked for, and claimed, at once.
+/// The maximum number of jobs that are requested and claimed at once.
 const ABREAST: usize = 256;
 
-/// How long to wait for jobs that are there, or are gone without the server having noticed.
+/// The maximum time of a fetch that does not wait. The server can still count jobs that are already removed.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// After an offer that led to nothing.
+/// The pause after an offer that did not lead to a lease.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// No server is killed, started, and done with a job within this time of being asked for it.
+/// A server cannot be killed, restarted and have a job finished within this time after the job was requested.
 const RESTART: Duration = Duration::from_millis(20);
 
-/// What a lease's token says.
+/// The contents of a lease token.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) place: JobRef,
     pub(super) holder: u64,
     pub(super) attempt: u32,
-    /// The number of the fence that was written when the job was leased.
+    /// The sequence number of the fence that was written when the job was leased.
     fence: u64,
-    /// Where `JetStream` expects an answer.
+    /// The subject for the reply to `JetStream`.
     pub(super) offer: String,
 }
 
@@ -75,15 +75,15 @@ impl Held {
     }
 }
 
-/// A job as `JetStream` offers it.
+/// A job that `JetStream` has delivered and that is not leased yet.
 struct Offer {
     place: JobRef,
     payload: Bytes,
     due: u64,
     gone: bool,
-    /// Whether it was offered before.
+    /// Whether the job was delivered before.
     again: bool,
-    /// When it was asked for.
+    /// The time of the request.
     asked: Instant,
     reply: String,
 }
@@ -106,14 +106,14 @@ impl Offer {
 }
 
 impl NatsQueue {
-    /// Leases jobs, waiting for the first.
+    /// Leases jobs, and waits for the first one.
     pub(super) async fn take(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
         let began = Instant::now();
         loop {
             let consumer = self.link.run(self.dispatcher(queue)).await?;
             let left = wait.saturating_sub(began.elapsed());
             let offers = match self.offers(queue, &consumer, limit.min(ABREAST), left).await {
-                // Its leader is being elected, or is not known on this server yet.
+                // The leader of the consumer is being elected, or is not yet known on this server.
                 Err(Error::Busy { .. }) if began.elapsed() < wait => {
                     sleep(PAUSE).await;
                     continue;
@@ -131,7 +131,7 @@ impl NatsQueue {
                 }
             }
             match problem {
-                // What was not claimed is offered again.
+                // Jobs that were not claimed are delivered again.
                 Some(error) if jobs.is_empty() => return Err(error),
                 _ if !jobs.is_empty() || began.elapsed() >= wait => return Ok(jobs),
                 _ if nothing => sleep(PAUSE.min(wait.saturating_sub(began.elapsed()))).await,
@@ -140,7 +140,8 @@ impl NatsQueue {
         }
     }
 
-    /// Asks `JetStream` for jobs. It answers at once if there are any, else when there is one, else when `wait` is over.
+    /// Requests jobs from `JetStream`. It returns immediately if there are any. Otherwise it waits for one job or
+    /// until `wait` is over.
     async fn offers(
         &self,
         queue: &str,
@@ -167,7 +168,7 @@ impl NatsQueue {
         let collect = async {
             while let Some(message) = messages.next().await {
                 let offer = message.map_err(|error| {
-                    // There may be no such consumer any more.
+                    // The consumer was possibly deleted.
                     self.forget_dispatcher(queue);
                     if is_unanswered(&*error) { Error::busy(NAME, error) } else { failed(error) }
                 })?;
@@ -176,7 +177,7 @@ impl NatsQueue {
             Ok(())
         };
         let ended = tokio::select! {
-            // The connection is another: nobody will answer any more.
+            // The connection has changed, so this request gets no further response.
             () = interruption => Ok(()),
             ended = timeout(patience, collect) => ended.unwrap_or(Ok(())),
         };
@@ -186,7 +187,7 @@ impl NatsQueue {
         }
     }
 
-    /// Takes an offer if the job may be leased.
+    /// Leases an offered job if its fence allows it.
     async fn claim(&self, offer: Offer) -> Result<Option<Job>> {
         let place = &offer.place;
         if offer.gone {
@@ -194,7 +195,7 @@ impl NatsQueue {
             self.link.forget(Kind::Jobs, place.number).await;
             return Ok(None);
         }
-        // What is offered for the first time has no fence, as a rule.
+        // A job that is delivered for the first time usually has no fence.
         let mut found = if offer.again { fence(&self.link, place).await? } else { None };
         let mut doubtful = offer.again;
         for _ in 0..TRIES {
@@ -230,8 +231,9 @@ impl NatsQueue {
                 doubtful = true;
                 continue;
             };
-            // Without a fence, and not new, it may have been finished and removed while this offer was on its way. So it
-            // may if the server was killed since: it has then forgotten this offer, and made it anew to another.
+            // A job without a fence that was delivered before was possibly finished and removed while this offer
+            // was in flight. The same is possible if the server was killed since: it has then lost this offer and
+            // delivered the job to another worker.
             let doubtful = doubtful || offer.asked.elapsed() > RESTART;
             if at == 0 && doubtful && !self.is_there(place).await? {
                 self.link.forget(Kind::Fences, number).await;
@@ -246,8 +248,8 @@ impl NatsQueue {
         Ok(None)
     }
 
-    /// Whether the message of an offered job is there. Waits for a leader that has not come to it yet: an offer that
-    /// is acknowledged too early strands its job.
+    /// Returns whether the message of an offered job exists. Waits for a leader that has not yet applied the
+    /// message, because a job is stranded if its offer is acknowledged too early.
     async fn is_there(&self, place: &JobRef) -> Result<bool> {
         loop {
             if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
@@ -257,12 +259,12 @@ impl NatsQueue {
         }
     }
 
-    /// Writes a fence for one who holds the job, if they do.
+    /// Writes a fence on behalf of the holder, if the lease is valid.
     pub(super) async fn settle(&self, lease: &Lease, held: &Held, fence: Fence) -> Result<u64> {
         let mut at = match self.shared.fences.recall(held.holder) {
             None => held.fence,
             Some(Some(number)) => number,
-            // They have given it out of their hands.
+            // The holder has already given up the job.
             Some(None) => self.held_at(lease, held).await?,
         };
         for _ in 0..TRIES {
@@ -275,7 +277,7 @@ impl NatsQueue {
         Err(lease.lost())
     }
 
-    /// The number of the fence of one who holds the job.
+    /// Returns the sequence number of the fence, if the lease is valid.
     pub(super) async fn held_at(&self, lease: &Lease, held: &Held) -> Result<u64> {
         match fence(&self.link, &held.place).await? {
             Some((number, fence)) if fence.holder == held.holder && fence.state == State::Leased => {
@@ -285,7 +287,7 @@ impl NatsQueue {
         }
     }
 
-    /// Removes a job that was acknowledged.
+    /// Removes an acknowledged job.
     pub(super) async fn clean_up(&self, held: &Held, fence: u64) {
         let cleaned = self.link.run(self.clean(&held.place, fence, Some(&held.offer))).await;
         if let Err(error) = cleaned {
@@ -294,12 +296,12 @@ impl NatsQueue {
     }
 }
 
-/// Whether nobody heard a request for jobs: the client tells it only in words.
+/// Returns whether no server responded to a request for jobs. The client reports this only in its message.
 fn is_unanswered(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.to_string().contains(": 503,")
 }
 
-/// What tells one holder from another.
+/// Returns a random ID for a holder.
 fn random() -> u64 {
     getrandom::u64().expect("the operating system has random numbers")
 }

@@ -26,12 +26,12 @@ use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "NATS";
 
-/// A failure after which nobody can say what was done.
+/// Creates the error for a failure whose effect is unknown.
 pub(super) fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::backend(NAME, source)
 }
 
-/// The streams, in the order of their numbers.
+/// The streams, in the order of their indices in `Link::streams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Records,
@@ -51,50 +51,51 @@ impl Kind {
         ["records", "logs", "timers", "claims", "jobs", "fences", "dead"][self as usize]
     }
 
-    /// Whether a message takes the place of the one before it on its subject.
+    /// Returns whether a message replaces the previous one on its subject.
     pub(super) fn keeps_one(self) -> bool {
         !matches!(self, Self::Logs | Self::Timers)
     }
 }
 
-/// A message that is kept.
+/// A stored message.
 pub(super) struct Kept {
     pub(super) subject: String,
     pub(super) sequence: u64,
-    /// When the server took it, in milliseconds by its clock.
+    /// The time at which the server stored the message, in milliseconds by its clock.
     pub(super) time: u64,
     pub(super) headers: HeaderMap,
     pub(super) payload: Bytes,
 }
 
 impl Kept {
-    /// A number in a header of ours.
+    /// Returns the number in one of the headers of this crate.
     pub(super) fn number(&self, header: &str) -> Option<u64> {
         self.headers.get(header)?.as_str().parse().ok()
     }
 }
 
-/// The connection, and the few things that everything here is made of.
+/// The connection, and the basic operations on streams.
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) context: Context,
     pub(super) clock: Clock,
-    /// Changes whenever events may have been missed.
+    /// Changes whenever events were possibly missed.
     pub(super) interrupted: watch::Receiver<u64>,
     pub(super) streams: Vec<Stream<()>>,
     pub(super) config: NatsConfig,
-    /// Whether whoever answers is the leader. With more than one replica, a direct answer may be an old one.
+    /// Whether reads use direct get, which is only the case with one replica. With more, a direct read can be stale.
     pub(super) direct: bool,
 }
 
 impl Link {
-    /// Makes a call when there is a connection, and ends it in time.
+    /// Makes a call when there is a connection, with the configured timeout.
     pub(super) async fn run<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.ready().await?;
         timeout(self.config.timeout, call).await.unwrap_or_else(|late| Err(failed(late)))
     }
 
-    /// Waits for a connection. What is sent without one would be kept and done later, when nobody expects it.
+    /// Waits for a connection. Without one, the client would buffer a message and send it later, after the call has
+    /// failed.
     pub(super) async fn ready(&self) -> Result<()> {
         if self.client.connection_state() == State::Connected {
             return Ok(());
@@ -102,39 +103,39 @@ impl Link {
         let mut interrupted = self.interrupted.clone();
         let connected = async {
             while self.client.connection_state() != State::Connected {
-                // An announcement may be lost, so it is not relied on.
+                // A notification can be missed, so also check periodically.
                 let _ = timeout(Duration::from_millis(50), interrupted.changed()).await;
             }
         };
         timeout(self.config.connect_timeout, connected).await.map_err(|late| Error::busy(NAME, late))
     }
 
-    /// How long an operation may take.
+    /// Returns the maximum time of an operation.
     pub(super) fn timeout(&self) -> Duration {
         self.config.timeout
     }
 
-    /// How many bytes of payload a message may have, with room for headers.
+    /// Returns the maximum payload of a message in bytes, without the space for headers.
     pub(super) fn max_payload(&self) -> usize {
         self.client.max_payload().saturating_sub(HEADERS)
     }
 
-    /// The subject of `path` in this space.
+    /// Returns the subject of `path` in this space.
     pub(super) fn subject(&self, kind: Kind, path: &str) -> String {
         subject(&self.config, kind.name(), path)
     }
 
-    /// The subject of a topic.
+    /// Returns the subject of a topic.
     pub(super) fn topic(&self, topic: &str) -> String {
         subject(&self.config, "bus", topic)
     }
 
-    /// The space, for names of consumers.
+    /// Returns the space, for names of consumers.
     pub(super) fn space(&self) -> &str {
         &self.config.space
     }
 
-    /// What `subject` is the subject of.
+    /// Returns the path that `subject` represents.
     pub(super) fn path(&self, kind: Kind, subject: &str) -> Option<String> {
         let root = self.subject(kind, "");
         subject.strip_prefix(&root).map(|path| path.replace('.', "/"))
@@ -148,7 +149,8 @@ impl Link {
         stream_name(&self.config, kind)
     }
 
-    /// Writes a message if the last one on its subject is number `at`; 0 is none. `None` if it is another.
+    /// Writes a message if the last one on its subject has sequence number `at`, where 0 means none. Returns `None`
+    /// if it differs.
     pub(super) async fn put_at(
         &self,
         subject: &str,
@@ -159,18 +161,18 @@ impl Link {
         written(sent).await
     }
 
-    /// Writes a message, whatever is there.
+    /// Writes a message without a condition.
     pub(super) async fn put(&self, subject: &str, message: PublishMessage) -> Result<u64> {
         let sent = self.send(subject, message).await?;
         written(sent).await?.ok_or_else(|| failed("an unconditional write was refused"))
     }
 
-    /// Sends a message to be kept, without waiting for the answer.
+    /// Sends a message to a stream, without waiting for the response.
     pub(super) async fn send(&self, subject: &str, message: PublishMessage) -> Result<PublishAckFuture> {
         self.context.send_publish(subject.to_owned(), message).await.map_err(failed)
     }
 
-    /// The last message on a subject, as its leader knows it.
+    /// Returns the last message on a subject, as the leader has it.
     pub(super) async fn last(&self, kind: Kind, subject: &str) -> Result<Option<Kept>> {
         if self.direct {
             direct(self.stream(kind).direct_get_last_for_subject(subject).await)
@@ -179,7 +181,7 @@ impl Link {
         }
     }
 
-    /// A message by its number.
+    /// Returns a message by its sequence number.
     pub(super) async fn message(&self, kind: Kind, sequence: u64) -> Result<Option<Kept>> {
         if self.direct {
             direct(self.stream(kind).direct_get(sequence).await)
@@ -188,14 +190,16 @@ impl Link {
         }
     }
 
-    /// The number of the last message of a stream, as its leader knows it.
+    /// Returns the sequence number of the last message of a stream, as the leader has it.
     pub(super) async fn last_sequence(&self, kind: Kind) -> Result<u64> {
         let info = self.stream(kind).get_info().await.map_err(failed)?;
         Ok(info.state.last_sequence)
     }
 
-    /// Whether a message that was seen elsewhere is still there. `None` if the stream's leader has not come to its
-    /// number yet: with replicas, the server that offers a job may have applied it before the leader has.
+    /// Returns whether a message that was delivered still exists.
+    ///
+    /// Returns `None` if the leader of the stream has not yet reached its sequence number. With replicas, the
+    /// server that delivers a job can apply a message before the leader does.
     pub(super) async fn is_kept(&self, kind: Kind, sequence: u64) -> Result<Option<bool>> {
         if self.message(kind, sequence).await?.is_some() {
             return Ok(Some(true));
@@ -206,17 +210,19 @@ impl Link {
         if self.last_sequence(kind).await? < sequence {
             return Ok(None);
         }
-        // It may have come between the two questions.
+        // The message possibly arrived between the two requests.
         Ok(Some(self.message(kind, sequence).await?.is_some()))
     }
 
-    /// Removes a message and waits until it is gone, and stays so. What is only forgotten may be there again when the
-    /// server is killed: it notes such a removal a while later, but what it overwrites is overwritten at once.
+    /// Removes a message, and waits until it is removed durably.
+    ///
+    /// A message that is removed with `forget` can reappear if the server is killed, because the server records
+    /// such a removal with a delay. This call overwrites the message immediately.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let answer = self.client.request(subject, removal(sequence, true)).await.map_err(failed)?;
         let done = b"\"success\":true";
-        // It is gone, too, if somebody else has removed it.
+        // The message is also removed if another process has removed it.
         if answer.payload.windows(done.len()).any(|part| part == done)
             || self.message(kind, sequence).await?.is_none()
         {
@@ -225,7 +231,7 @@ impl Link {
         Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()))
     }
 
-    /// Removes a message that means nothing any more. If that fails it stays, and still means nothing.
+    /// Removes an obsolete message. If the removal fails, the message stays and is still ignored.
     pub(super) async fn forget(&self, kind: Kind, sequence: u64) {
         let subject = format!("STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let sent = self.context.send_request(subject, Request::new().payload(removal(sequence, false))).await;
@@ -234,7 +240,7 @@ impl Link {
         }
     }
 
-    /// Asks the server for the time.
+    /// Reads the server's time.
     pub(super) async fn set_clock(&self) -> Result<()> {
         let mut best = Duration::MAX;
         for _ in 0..4 {
@@ -254,10 +260,10 @@ impl Link {
     }
 }
 
-/// How long to give a write that is under way to be there for readers.
+/// The time to wait until a concurrent write becomes visible to readers.
 pub(super) const IN_FLIGHT: Duration = Duration::from_millis(20);
 
-/// Room for headers.
+/// The bytes that are reserved for headers.
 pub(super) const HEADERS: usize = 4 * 1024;
 
 fn subject(config: &NatsConfig, kind: &str, path: &str) -> String {
@@ -270,26 +276,26 @@ pub(super) fn stream_name(config: &NatsConfig, kind: Kind) -> String {
     format!("{}_v1_{}", config.prefix, kind.name())
 }
 
-/// The number of a message that was sent, or `None` if its condition did not hold.
+/// Returns the sequence number of a sent message, or `None` if its condition was not met.
 pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
     match sent.into_future().await {
         Ok(ack) => Ok(Some(ack.sequence)),
         Err(error) => match error.kind() {
             PublishErrorKind::WrongLastSequence => Ok(None),
             PublishErrorKind::Other if lost_race(&error) => {
-                // Whoever reads now may not find what has won yet.
+                // The competing write is possibly not visible to readers yet.
                 sleep(IN_FLIGHT).await;
                 Ok(None)
             }
-            // Not even that nobody listened means that nothing was done: it may be so of a record's timer, and the
-            // record itself be there.
+            // Even a response without responders does not mean that nothing was done. It can belong to the timer of
+            // a record, and the record itself can be written.
             _ => Err(failed(error)),
         },
     }
 }
 
-/// Whether a replicated stream refused a write because a rival's is under way. Since NATS 2.11 its leader says so
-/// with an error of its own.
+/// Returns whether a replicated stream rejected a write because a competing one is in flight. Since NATS 2.11, the
+/// leader reports this with a separate error code.
 fn lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
     source.is_some_and(|error| error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
@@ -331,8 +337,8 @@ pub(super) fn at_millis(nanos: i128) -> u64 {
     u64::try_from(nanos / 1_000_000).unwrap_or_default()
 }
 
-/// Sends a question nobody answers, so that the server says that nobody does: by then it has dealt with
-/// everything this connection sent before.
+/// Sends a request without a responder, which the server rejects. By then it has processed all earlier messages of
+/// this connection.
 pub(super) async fn round_trip(link: &Link) -> Result<()> {
     match link.client.request(subject(&link.config, "nobody", "-"), Bytes::new()).await {
         Ok(_) => Ok(()),

@@ -9,20 +9,20 @@ use crate::{
     store::{Cursor, Page, Record},
 };
 
-/// How many records are read at once.
+/// The number of records that are read concurrently.
 const ABREAST: usize = 32;
 
-/// The most records of a page.
+/// The maximum number of records of a page.
 const PAGE: usize = 1024;
 
-/// After how many bytes a page ends.
+/// The number of bytes after which a page ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl NatsStore {
-    /// Records in the order of their keys, after the one that the last page ended with.
+    /// Returns records in the order of their keys, after the last key of the previous page.
     ///
-    /// The server is asked which subjects there are, and then for each record of the page. To read through the stream
-    /// instead would be to read every value in it, for NATS 2.9 finds messages only by whole subjects.
+    /// The server first lists the matching subjects. Then each record of the page is read. Reading the stream in
+    /// order instead would read every value in it, because NATS 2.9 finds messages only by whole subjects.
     pub(super) async fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<Record>> {
         let filter = self.link.subject(Kind::Records, prefix) + ">";
         let subjects = self.link.stream(Kind::Records).info_with_subjects(filter).await.map_err(failed)?;

@@ -13,22 +13,22 @@ use crate::{
     store::MAX_VALUE,
 };
 
-/// Logs: one subject each, one message an append.
+/// The logs. Each log is one subject, and each append is one message.
 #[derive(Debug)]
 pub(super) struct Logs {
     ends: Recent<End>,
-    /// The number of the message that has, or comes before, an entry.
+    /// The sequence number of the message that contains an entry, or of an earlier message.
     places: Recent<u64>,
 }
 
-/// Where a log ends.
+/// The end of a log.
 #[derive(Clone, Copy, Debug)]
 struct End {
     sequence: u64,
     length: u64,
 }
 
-/// What one append added.
+/// The contents of one append.
 struct Append {
     sequence: u64,
     first: u64,
@@ -75,7 +75,7 @@ impl Logs {
             }
             let now = self.end(link, log, &subject).await?;
             if now.sequence == found.sequence {
-                // A rival has won and cannot be read yet.
+                // A competing write has succeeded and cannot be read yet.
                 sleep(IN_FLIGHT).await;
             } else {
                 tries += 1;
@@ -105,12 +105,12 @@ impl Logs {
         if from >= end.length {
             return Ok(Vec::new());
         }
-        // Whoever follows a log, and whoever has a short one, needs no more than its last append.
+        // To follow a log, or to read a short one, the last append is enough.
         if last.first <= from {
             return Ok(part(last, from, limit).collect());
         }
         let mut entries: Vec<Bytes> = Vec::new();
-        // Where an entry is that nobody has read up to, only the log itself can tell, from its beginning.
+        // If the position of the entry is not cached, the log must be read from its start.
         let (mut place, page) = self.places.recall((log, from)).map_or((1, PAGE), |place| (place, limit));
         let mut next = from;
         while entries.is_empty() {
@@ -147,7 +147,7 @@ impl Logs {
         if link.last(Kind::Logs, &subject).await?.is_none() {
             return Ok(());
         }
-        // Whoever appends meanwhile comes before this, and goes, or after it, and begins a new log.
+        // A concurrent append comes either before this marker and is deleted, or after it and starts a new log.
         let end = link.put(&subject, PublishMessage::build().header(GONE, "1")).await?;
         let purged = link.stream(Kind::Logs).purge().filter(subject).sequence(end + 1).await;
         purged.map_err(failed)?;
@@ -160,7 +160,7 @@ fn part(append: Append, from: u64, limit: usize) -> impl Iterator<Item = Bytes> 
     append.entries.into_iter().skip(skipped).take(limit)
 }
 
-/// The place of the first entry, then each with its length before it.
+/// Encodes an append: the index of the first entry, then each entry with its length.
 fn frame(first: u64, entries: &[Bytes]) -> Bytes {
     let length = 8 + entries.iter().map(|entry| 4 + entry.len()).sum::<usize>();
     let mut frame = BytesMut::with_capacity(length);

@@ -1,68 +1,71 @@
 //! NATS with `JetStream`, 2.9 or later.
 //!
-//! # What is where
+//! # Layout
 //!
-//! All spaces share seven streams, named `<prefix>_v1_<stream>`, with subjects `<prefix>.v1.<stream>.<space>.…`,
-//! in which the `/` of our names is a `.`.
+//! All spaces share seven streams, named `<prefix>_v1_<stream>`. Their subjects are
+//! `<prefix>.v1.<stream>.<space>.…`, in which a `/` of a name becomes a `.`.
 //!
-//! | stream | subject after the space | what a message is |
+//! | stream | subject after the space | contents of a message |
 //! |---|---|---|
-//! | `records` | the key | a record: its revision is the message's number |
+//! | `records` | the key | a record; its revision is the sequence number of the message |
 //! | `logs` | the log | one append |
-//! | `timers` | the key's first segment, and a span of eight seconds | a record to look at then |
-//! | `claims` | the key | who claimed an expired record, and until when |
-//! | `jobs` | the queue, the id | a job, from when it is pushed until it is done |
-//! | `fences` | the queue, the id, the number of the job's message | what the job has come to |
-//! | `dead` | the queue, the id | the name of a dead job |
+//! | `timers` | the first segment of the key, and an interval of eight seconds | a record to check at that time |
+//! | `claims` | the key | the claim on an expired record, with its end |
+//! | `jobs` | the queue, the ID | a job, from the push until it is done |
+//! | `fences` | the queue, the ID, the sequence number of the job's message | the state of the job |
+//! | `dead` | the queue, the ID | the name of a dead job |
 //!
-//! Everything that must have one winner is a publish on condition of the last message on its subject, which is
-//! one round trip. What stands for something that is gone is removed at once. Each queue has one durable pull
-//! consumer, which offers jobs and times leases and delays; the fence decides who gets them, because `JetStream`
-//! takes an acknowledgement from whoever had a job before. Events are plain messages on
-//! `<prefix>.v1.bus.<space>.…`, and no stream knows of them.
+//! Every operation that must have one winner is a conditional publish: it requires the sequence number of the last
+//! message on the subject. This takes one round trip. Markers for deleted data are removed immediately. Each queue
+//! has one durable pull consumer, which delivers jobs and controls the timing of leases and delays. The fence
+//! decides which worker gets a job, because `JetStream` accepts an acknowledgement from any earlier holder. Events
+//! are plain messages on `<prefix>.v1.bus.<space>.…` and are not stored in a stream.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! - `get`, `create`, `update`, `delete`, `append`, `push`, `ack`, `nack` and `extend` are one round trip, as a rule.
-//!   A record that expires, and a log read from its middle, are sometimes one or two more. `lease` is two: the
-//!   offer, and the fence, which is written before the job is given out.
-//! - **Listings cost what there is.** NATS 2.9 has no index of subjects by prefix. A page of `list` makes the server go
-//!   through the names of all records, in all spaces, and tell all that match, before the records of the page are
-//!   read one by one, so that a listing of *n* records costs *n* names for each page. `dead` reads through its stream,
-//!   which has only small messages. `depth` reads what up to 4,000 leased and dead jobs have come to, and estimates beyond.
-//! - **Deleting a log**, and reading one from its beginning, looks at every block of the stream of logs.
+//! - `get`, `create`, `update`, `delete`, `append`, `push`, `ack`, `nack` and `extend` usually take one round trip.
+//!   A record that expires, and a read from the middle of a log, sometimes take one or two more. `lease` takes two:
+//!   one for the delivery, and one for the fence, which is written before the job is returned.
+//! - **The cost of a listing grows with the number of records.** NATS 2.9 has no index of subjects by prefix. For
+//!   each page of `list`, the server goes through the names of all records in all spaces and returns all that
+//!   match. Then the records of the page are read one by one. A listing of *n* records therefore costs *n* names
+//!   for each page. `dead` reads its stream, which has only small messages. `depth` reads the fences of up to 4,000
+//!   jobs, and estimates beyond that.
+//! - **Deleting a log**, and reading one from its start, reads every block of the stream of logs.
 //! - **Delayed jobs** are kept in the memory of the consumer, which goes through all of them whenever one is due.
-//!   Ten thousand are fine; for a million take another backend.
+//!   Ten thousand are no problem. For a million, use another backend.
 //!
-//! # When a node dies
+//! # Durability and failover
 //!
-//! What was acknowledged is in the server's files, or in those of a majority with more than one
+//! An acknowledged write is in the files of the server, or in the files of a majority if there is more than one
 //! [replica](NatsConfig::replicas). NATS writes files without waiting for the disk (`sync_interval`, two minutes by
-//! default): a process that is killed loses nothing, a machine that loses power may lose what one replica was
-//! given last. A consumer writes down what it has offered ten times a second; what it forgets it offers again, and
-//! the fence keeps the job with its holder.
+//! default). If a process is killed, no data is lost. If a machine loses power, the last writes of one replica can
+//! be lost. A consumer stores its deliveries ten times per second. Deliveries that it loses are made again, and the
+//! fence keeps the job with its holder.
 //!
-//! - More than one replica needs NATS 2.11. Before that, a replicated stream checks a condition before its members have
-//!   agreed on what comes first, and two writers may win. [`Nats::connect`] refuses it.
-//! - With one replica, reads are answered directly; with more, by the leader. One that was cut off from the others
-//!   and does not know it yet may answer with what was true some seconds ago. Writes are safe from that.
-//! - With replicas, NATS 2.11 and later refuse the loser of a race in two ways; both are [`Conflict`](crate::Error::Conflict).
-//! - A connection that is lost is made again; until then operations wait for
-//!   [`connect_timeout`](NatsConfig::connect_timeout) and then fail as [`Busy`](crate::Error::Busy).
-//! - In a cluster it takes a moment until other servers know of a new subscription.
+//! - More than one replica needs NATS 2.11. An older replicated stream checks a condition before its members have
+//!   agreed on the order of writes, so two writers can both succeed. [`Nats::connect`] rejects this configuration.
+//! - With one replica, reads use direct get. With more replicas, the leader answers them. A leader that was
+//!   disconnected from the others without noticing can return data that is some seconds old. Writes are not
+//!   affected.
+//! - With replicas, NATS 2.11 and later report a lost race with two different errors. Both become
+//!   [`Conflict`](crate::Error::Conflict).
+//! - A lost connection is opened again. Until then, operations wait for
+//!   [`connect_timeout`](NatsConfig::connect_timeout) and then return [`Busy`](crate::Error::Busy).
+//! - In a cluster, other servers receive a new subscription with a short delay.
 //!
 //! # Time
 //!
-//! A record expires by the server's clock, which is asked for the time when connecting, then every minute, and
-//! followed in between. An update that was under way when its record expired may still win.
+//! A record expires by the server's clock. Its time is read when connecting and then every minute, and estimated in
+//! between. An update that was in flight when its record expired can still succeed.
 //!
-//! # What an operator sets
+//! # Server settings
 //!
-//! `jetstream` with a `store_dir` on a disk that lasts, `max_payload` at its default of 1 MiB, and three replicas where
-//! there are three servers. The streams have no limits on age or size, and must have none: what a limit drops is
-//! lost. A user needs to publish and subscribe `<prefix>.v1.>`, `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`.
-//! A durable consumer must not be deleted while workers run: jobs would be offered again, and wait for their leases
-//! to run out.
+//! Set `jetstream` with a `store_dir` on a persistent disk. Keep `max_payload` at its default of 1 MiB. Use three
+//! replicas if there are three servers. The streams have no limits on age or size, and must not have any: data that
+//! exceeds a limit is lost. A user needs permission to publish and subscribe to `<prefix>.v1.>`, `$JS.API.>`,
+//! `$JS.ACK.>` and `_INBOX.>`. Do not delete a durable consumer while workers run. Leased jobs would be delivered
+//! again and then wait until their leases expire.
 
 mod bus;
 mod claim;
@@ -87,34 +90,34 @@ use self::link::Link;
 pub use self::{bus::NatsBus, config::NatsConfig, queue::NatsQueue, store::NatsStore};
 use crate::{backend::Backend, error::Result, queue::QueueConfig};
 
-/// A connection to NATS, from which a store, a queue and a bus are had.
+/// A connection to NATS that provides a store, a queue and a bus.
 #[derive(Clone, Debug)]
 pub struct Nats {
     link: Arc<Link>,
 }
 
 impl Nats {
-    /// Connects, and makes the streams where they are not there yet.
+    /// Connects, and creates the streams that do not exist yet.
     pub async fn connect(config: NatsConfig) -> Result<Self> {
         Ok(Self { link: Link::connect(config).await? })
     }
 
-    /// The store.
+    /// Returns the store for records and logs.
     pub fn store(&self) -> NatsStore {
         NatsStore::new(Arc::clone(&self.link))
     }
 
-    /// The queue.
+    /// Returns the queue for jobs.
     pub fn queue(&self, config: QueueConfig) -> NatsQueue {
         NatsQueue::new(Arc::clone(&self.link), config)
     }
 
-    /// The bus.
+    /// Returns the bus for events.
     pub fn bus(&self) -> NatsBus {
         NatsBus::new(Arc::clone(&self.link))
     }
 
-    /// All three.
+    /// Returns the store, the queue and the bus as a [`Backend`].
     pub fn backend(&self, config: QueueConfig) -> Backend {
         Backend::new(self.store(), self.queue(config), self.bus())
     }

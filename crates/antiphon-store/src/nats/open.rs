@@ -57,7 +57,8 @@ async fn connect(
     settings: &NatsConfig,
     announcer: watch::Sender<u64>,
 ) -> Result<Client> {
-    // With two providers of cryptography in a program, rustls panics unless one was chosen. If one was, it stays.
+    // If a program contains two providers of cryptography, rustls panics unless one is installed. An installed one
+    // stays.
     drop(async_nats::rustls::crypto::ring::default_provider().install_default());
 
     let options = match login(&servers) {
@@ -71,7 +72,7 @@ async fn connect(
     };
     let options = options
         .name("antiphon")
-        // Addresses that a server tells of have no scheme: without this, a password would go there in clear.
+        // Discovered addresses have no scheme. Without this, the client would send a password to them without TLS.
         .require_tls(servers.iter().any(ServerAddr::tls_required))
         .connection_timeout(settings.connect_timeout)
         .request_timeout(Some(settings.timeout))
@@ -100,7 +101,7 @@ fn check_server(client: &Client, replicas: usize) -> Result<()> {
     if !client.is_server_compatible(2, 9, 0) {
         return Err(config("NATS 2.9 or later is needed"));
     }
-    // Up to 2.10 a replicated stream checks a condition before it is agreed on, so that two writers may win.
+    // Up to 2.10, a replicated stream checks a condition before its members agree, so two writers can both succeed.
     if replicas > 1 && !client.is_server_compatible(2, 11, 0) {
         return Err(config("more than one replica needs NATS 2.11 or later; use one replica, or upgrade"));
     }
@@ -111,7 +112,7 @@ fn check_server(client: &Client, replicas: usize) -> Result<()> {
     Ok(())
 }
 
-/// Opens a stream, and says how many servers keep it.
+/// Opens a stream, and returns it with its number of replicas.
 async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Result<(Stream<()>, usize)> {
     let name = stream_name(settings, kind);
     let stream = Config {
@@ -122,14 +123,13 @@ async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Re
         allow_direct: true,
         ..Config::default()
     };
-    // An operator may have changed it since: what is there stays as it is.
+    // An operator can have changed the stream, so an existing stream is not modified.
     let stream = context.get_or_create_stream(stream).await.map_err(failed)?;
     let replicas = stream.cached_info().config.num_replicas;
     Ok((context.get_stream_no_info(name).await.map_err(failed)?, replicas))
 }
 
-/// Follows the server's clock, and says where events may have been missed, for as long as somebody uses the
-/// connection.
+/// Follows the server's clock, and reports possibly missed events, while the connection is in use.
 async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, interrupter: watch::Sender<u64>) {
     let mut minutes = interval(Duration::from_secs(60));
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -147,7 +147,7 @@ async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, inter
         }
         loop {
             let Some(link) = link.upgrade() else { return };
-            // Once the server answers, all subscriptions are there again, for they were sent before.
+            // When the server responds, all subscriptions are active again, because they were sent before.
             if link.run(round_trip(&link)).await.is_ok() {
                 if cut {
                     interrupter.send_modify(|count| *count += 1);

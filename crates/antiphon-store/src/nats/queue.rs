@@ -28,37 +28,37 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// When a delayed job may be leased at first, by the server's clock.
+/// The header with the time from which a delayed job can be leased, by the server's clock.
 pub(super) const DUE: &str = "Antiphon-Due";
 
-/// How much longer than the lease `JetStream` waits before it offers a job again, so that it does not do so while
-/// the lease, which begins a little later, still lasts.
+/// The additional time before `JetStream` delivers a job again. The lease starts a little later than the delivery,
+/// so a second delivery must not happen while the lease is valid.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// How many acknowledged jobs are being removed at once behind their workers' backs.
+/// The maximum number of acknowledged jobs that are removed concurrently in the background.
 const CLEANERS: usize = 256;
 
-/// How old what is left of a finished job is before somebody else removes it, in milliseconds.
+/// The age in milliseconds after which any process removes the rest of a finished job.
 const LEFT_BEHIND: u64 = 30_000;
 
-/// Jobs in `JetStream` streams.
+/// A [`Queue`] on `JetStream` streams.
 #[derive(Clone, Debug)]
 pub struct NatsQueue {
     pub(super) link: Arc<Link>,
     pub(super) shared: Arc<Shared>,
 }
 
-/// What the clones of a queue share.
+/// The state that clones of a queue share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: QueueConfig,
-    /// The number of the fence that a holder wrote last; none if it was the last of theirs.
+    /// The sequence number of the last fence that a holder wrote. `None` if the holder has given up the job.
     pub(super) fences: Recent<Option<u64>>,
     consumers: Mutex<HashMap<String, Consumer<pull::Config>>>,
     cleaners: Arc<Semaphore>,
 }
 
-/// One job: which it is, and the number of its message.
+/// A job, identified by its queue, its ID and the sequence number of its message.
 #[derive(Clone, Debug)]
 pub(super) struct JobRef {
     pub(super) queue: String,
@@ -71,7 +71,7 @@ impl JobRef {
         link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
 
-    /// The job of a fence.
+    /// Parses the subject of a fence.
     fn of(fence: &str) -> Option<Self> {
         let mut parts = fence.rsplit('.');
         let number = parts.next()?.parse().ok()?;
@@ -99,7 +99,7 @@ impl NatsQueue {
         self.shared.config.max_attempts.max(1)
     }
 
-    /// Who hands out the jobs of a queue.
+    /// Returns the consumer that delivers the jobs of a queue.
     pub(super) async fn dispatcher(&self, queue: &str) -> Result<Consumer<pull::Config>> {
         let known = self.consumers().get(queue).cloned();
         if let Some(consumer) = known {
@@ -119,7 +119,7 @@ impl NatsQueue {
         Ok(consumer)
     }
 
-    /// Asks for it again next time: it may have been deleted.
+    /// Makes the next call create the consumer again, because it was possibly deleted.
     pub(super) fn forget_dispatcher(&self, queue: &str) {
         self.consumers().remove(queue);
     }
@@ -132,10 +132,10 @@ impl NatsQueue {
         self.link.subject(Kind::Jobs, &format!("{queue}/{id}"))
     }
 
-    /// Removes a job that is done: first its message, then the fence that says so.
+    /// Removes a job that is done: first its message, then its fence.
     ///
-    /// Before that it is no longer to be offered, for NATS 2.9 stops handing out jobs for a while when it comes upon one
-    /// that was removed.
+    /// The delivery is acknowledged before that, because NATS 2.9 stops delivering jobs for a while when it reaches
+    /// a removed one.
     pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
             self.answer(offer, Bytes::from_static(b"+ACK")).await;
@@ -145,20 +145,22 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Answers an offer of `JetStream`'s. If that gets lost, the job is offered again and the fence tells what to do.
+    /// Replies to a delivery of `JetStream`. If the reply is lost, the job is delivered again, and the fence
+    /// decides.
     pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
             tracing::debug!(%error, "an offer of a job was not answered");
         }
     }
 
-    /// Declines an offer until `delay` is over.
+    /// Rejects a delivery until `delay` is over.
     pub(super) async fn decline(&self, offer: &str, delay: Duration) {
         let answer = format!("-NAK {{\"delay\":{}}}", delay.as_nanos().clamp(1, i64::MAX as u128));
         self.answer(offer, answer.into()).await;
     }
 
-    /// Makes room for a job of this id. `None` if there is an unfinished one, else the number to write over.
+    /// Checks whether a job with this ID can be pushed. Returns `None` if there is an unfinished one, otherwise the
+    /// sequence number to overwrite.
     async fn make_room(&self, queue: &str, id: &str) -> Result<Option<u64>> {
         let Some(found) = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await? else {
             return Ok(Some(0));
@@ -187,8 +189,8 @@ impl NatsQueue {
         let filter = self.link.subject(Kind::Fences, queue) + ".>";
         let fences = self.link.how_many(Kind::Fences, filter.clone()).await?;
         if fences > EXACT_DEPTH {
-            // Dead jobs have names in a stream of their own; the other fences are those of leased jobs, of jobs
-            // that were given back, and of a few that are just being removed.
+            // Dead jobs have names in a separate stream. The other fences belong to leased jobs, to returned jobs,
+            // and to a few jobs that are being removed.
             let names = self.link.subject(Kind::Dead, queue) + ".*";
             depth.dead = self.link.how_many(Kind::Dead, names).await?.min(fences);
             depth.leased = (fences - depth.dead).min(info.num_ack_pending as u64);
@@ -205,7 +207,7 @@ impl NatsQueue {
                 match fence.state {
                     State::Leased if fence.until > now => depth.leased += 1,
                     State::Dead => depth.dead += 1,
-                    // Whoever should have removed this job has died over it.
+                    // The process that had to remove this job has stopped before it did.
                     State::Done if kept.time + LEFT_BEHIND < now => {
                         if let Some(place) = JobRef::of(&kept.subject) {
                             self.clean(&place, kept.sequence, None).await?;
@@ -239,7 +241,7 @@ impl Queue for NatsQueue {
                         return Ok(Pushed::Added);
                     }
                     match self.make_room(queue, &job.id).await? {
-                        // A rival has won and cannot be read yet. That takes as long as replicas take to agree.
+                        // A competing push has succeeded and cannot be read until the replicas agree.
                         Some(number) if number == at => sleep(IN_FLIGHT).await,
                         Some(number) => (at, tries) = (number, tries + 1),
                         None => return Ok(Pushed::Duplicate),
@@ -273,7 +275,7 @@ impl Queue for NatsQueue {
     async fn ack(&self, lease: &Lease) -> Result<()> {
         let held = Held::read(lease)?;
         let number = self.link.run(self.settle(lease, &held, held.fence(State::Done))).await?;
-        // It is done, and that is known. What is left of it goes while the worker turns to the next.
+        // The acknowledgement is stored. The rest of the job is removed in the background.
         if let Ok(permit) = Arc::clone(&self.shared.cleaners).try_acquire_owned() {
             let queue = self.clone();
             tokio::spawn(async move {
@@ -349,9 +351,10 @@ impl Queue for NatsQueue {
     }
 }
 
-/// NATS takes names of up to 255 bytes; two long names together are told apart by a digest.
+/// Returns the name of the consumer of a queue. NATS accepts at most 255 bytes, so a long name is replaced by a
+/// digest.
 fn consumer_name(space: &str, queue: &str) -> String {
-    // No segment has a comma.
+    // No segment contains a comma.
     let name = format!("{space},{queue}");
     if name.len() <= 200 {
         return name;

@@ -6,10 +6,10 @@ use std::{
 
 const SLOTS: usize = 1 << 14;
 
-/// Remembers what was learnt lately, to save a question to the server.
+/// A cache of recent results, to save requests to the server.
 ///
-/// Each thing has one place it can be in, so the size is fixed and nothing has to be evicted. What is remembered
-/// is only ever a guess: the server checks it.
+/// Each key has one possible slot, so the size is fixed and nothing has to be evicted. A cached value is only a
+/// guess, which the server checks.
 pub(super) struct Recent<T> {
     slots: Mutex<Vec<Option<(u64, T)>>>,
 }

@@ -6,35 +6,35 @@ use futures_util::StreamExt as _;
 use super::link::{Kept, Kind, Link, at_millis, failed};
 use crate::error::{Error, Result};
 
-/// The most messages that are read at once.
+/// The maximum number of messages that are read at once.
 pub(super) const PAGE: usize = 512;
 
-/// The most bytes that are read at once: more than the largest message, and far less than what makes the
-/// server think that we are too slow.
+/// The maximum number of bytes that are read at once. This is more than the largest message, and too little for the
+/// server to treat this client as a slow consumer.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long to wait for messages that may not be there any more.
+/// The maximum time to wait for messages that possibly do not exist any more.
 const SCAN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often a reading is begun that the server ends before its first message.
+/// The number of attempts if the server ends a read before its first message.
 const TRIES: usize = 5;
 
-/// Some messages, in the order of their numbers.
+/// Messages in the order of their sequence numbers.
 pub(super) struct Scan {
     pub(super) messages: Vec<Kept>,
-    /// Whether there may be more.
+    /// Whether there are possibly more messages.
     pub(super) more: bool,
 }
 
 impl Scan {
-    /// Where to go on.
+    /// Returns the sequence number at which the next scan starts.
     pub(super) fn next(&self, from: u64) -> u64 {
         self.messages.last().map_or(from, |message| message.sequence + 1)
     }
 }
 
 impl Link {
-    /// Reads messages whose subjects match `filter`, from number `from` on.
+    /// Reads messages whose subjects match `filter`, starting at sequence number `from`.
     pub(super) async fn scan(&self, kind: Kind, filter: String, from: u64, limit: usize) -> Result<Scan> {
         for _ in 0..TRIES {
             if let Some(scan) = self.try_scan(kind, filter.clone(), from, limit).await? {
@@ -44,7 +44,8 @@ impl Link {
         Err(Error::busy(super::link::NAME, "the server ended a reading before it had begun"))
     }
 
-    /// As [`scan`](Self::scan); `None` if the server was too slow to send the first message.
+    /// Makes one attempt of [`scan`](Self::scan). Returns `None` if the server was too slow to send the first
+    /// message.
     async fn try_scan(&self, kind: Kind, filter: String, from: u64, limit: usize) -> Result<Option<Scan>> {
         let batch = limit.min(PAGE);
         let consumer = self.consumer(kind, filter, from).await?;
@@ -52,7 +53,7 @@ impl Link {
             self.drop_consumer(kind, &consumer.cached_info().name).await;
             return Ok(Some(Scan { messages: Vec::new(), more: false }));
         }
-        // The server answers at once, unless all there was has gone since: then it would wait for more.
+        // The server responds immediately. If all messages were removed since, it waits until the timeout.
         let pulled =
             consumer.fetch().max_messages(batch).max_bytes(PAGE_BYTES).expires(SCAN_TIMEOUT).messages().await;
         let mut pulled = pulled.map_err(failed)?;
@@ -60,7 +61,7 @@ impl Link {
         let mut left = 0;
         let mut cut = false;
         while let Some(message) = pulled.next().await {
-            // The next one would be more bytes than were asked for.
+            // The next message would exceed the requested number of bytes.
             let Ok(message) = message else {
                 cut = true;
                 break;
@@ -90,7 +91,7 @@ impl Link {
         Ok(count)
     }
 
-    /// A reader of its own, which the server drops if we do not.
+    /// Creates a temporary consumer. The server removes it if this client does not.
     pub(super) async fn consumer(
         &self,
         kind: Kind,
@@ -113,7 +114,7 @@ impl Link {
 
     pub(super) async fn drop_consumer(&self, kind: Kind, name: &str) {
         let subject = format!("CONSUMER.DELETE.{}.{name}", self.stream_name(kind));
-        // It goes by itself if this does not arrive.
+        // If this request is lost, the server removes the consumer later.
         let _ = self.context.send_request(subject, async_nats::Request::new()).await;
     }
 }

@@ -18,18 +18,18 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// How long a record lives, in milliseconds.
+/// The header with the time to live of a record, in milliseconds.
 pub(super) const TTL: &str = "Antiphon-Ttl";
-/// On a record whose end has a timer of its own.
+/// The header of a record that has its own timer.
 pub(super) const TIMED: &str = "Antiphon-Timed";
-/// On what stands for something that is gone until it is removed.
+/// The header of a marker for deleted data.
 pub(super) const GONE: &str = "Antiphon-Gone";
 
-/// How often a write that met another is tried again: each time the other has done something, so that
-/// somebody makes progress.
+/// The maximum number of attempts of a write after conflicts. Each conflict means that another writer has made
+/// progress.
 pub(super) const TRIES: usize = 8;
 
-/// How near to its end the lifetime of a record is not trusted to memory.
+/// A cached deadline that is nearer than this is read again from the server, in milliseconds.
 const DOUBTFUL: u64 = 1_000;
 
 /// Records and logs in `JetStream` streams.
@@ -39,22 +39,22 @@ pub struct NatsStore {
     pub(super) memory: Arc<Memory>,
 }
 
-/// What is remembered of records and logs.
+/// Cached data about records and logs.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// When the record with this number expires.
+    /// The deadline of the record with this sequence number.
     deadlines: Recent<Option<u64>>,
-    /// The number of the claim on the record with this number.
+    /// The sequence number of the claim on the record with this sequence number.
     pub(super) claims: Recent<u64>,
     logs: Logs,
 }
 
-/// What is under a key.
+/// The current message under a key.
 pub(super) struct Version {
     pub(super) sequence: u64,
     pub(super) deadline: Option<u64>,
     pub(super) gone: bool,
-    /// Whether it has a timer of its own.
+    /// Whether the record has its own timer.
     pub(super) timed: bool,
     pub(super) value: Bytes,
 }
@@ -87,7 +87,7 @@ impl NatsStore {
         Self { link, memory: Arc::new(memory) }
     }
 
-    /// What is under a key, be it expired or gone.
+    /// Returns the current message under a key, which can be expired or a marker for a deletion.
     pub(super) async fn look(&self, key: &str) -> Result<Option<Version>> {
         let found = self.link.last(Kind::Records, &self.link.subject(Kind::Records, key)).await?;
         let found = found.map(Version::from);
@@ -97,7 +97,7 @@ impl NatsStore {
         Ok(found)
     }
 
-    /// Writes a record over number `at`, and before it what makes sure that its end is noticed.
+    /// Writes a record over sequence number `at`. If needed, sets its expiry timer before.
     async fn write(&self, key: &str, write: &Write, at: u64, timing: Timing) -> Result<Option<u64>> {
         let mut message = PublishMessage::build().payload(write.value.clone());
         let mut timer = None;
@@ -114,7 +114,7 @@ impl NatsStore {
         let subject = self.link.subject(Kind::Records, key);
         let sequence = self.link.put_at(&subject, message, at).await?;
         if let Some(timer) = timer {
-            // Also if the record was not written: the next attempt relies on this timer.
+            // Wait for the timer even if the record was not written, because the next attempt relies on this timer.
             written(timer).await?;
         }
         if let Some(sequence) = sequence {
@@ -124,7 +124,7 @@ impl NatsStore {
         Ok(sequence)
     }
 
-    /// When the record at `revision` expires, if it may be written at all.
+    /// Returns the deadline of the record at `revision`, if the record can be written.
     async fn deadline(&self, key: &str, revision: Revision) -> Result<Option<u64>> {
         let now = self.link.clock.now();
         match self.memory.deadlines.recall(revision.0) {
@@ -139,14 +139,14 @@ impl NatsStore {
     }
 }
 
-/// Where the timer for the end of a record comes from.
+/// The source of a record's expiry timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timing {
-    /// It is set with the record.
+    /// The timer is set together with the record.
     Now,
-    /// It was set by an attempt that did not write the record.
+    /// An earlier attempt that did not write the record has set the timer.
     Set,
-    /// That of the version before goes off first, and is then set anew.
+    /// The timer of the previous version is due first, and is then set again.
     Before,
 }
 
@@ -203,7 +203,7 @@ impl Store for NatsStore {
         self.link
             .run(async {
                 let before = self.deadline(key, revision).await?;
-                // The timer of the version before will do, if it goes off first: it is then set anew.
+                // The timer of the previous version is sufficient if it is due first, because it is then set again.
                 let end = write.ttl.map(|ttl| self.link.clock.now() + ttl);
                 let timed = end.is_some_and(|end| before.is_none_or(|before| end < before));
                 let timing = if timed { Timing::Now } else { Timing::Before };
@@ -220,8 +220,8 @@ impl Store for NatsStore {
         }
         self.link
             .run(async {
-                // The server removes a message without regard to who is writing over it at that moment, so a
-                // record is first written over, on condition, by what stands for its absence.
+                // The server removes a message even if another writer is overwriting it. Therefore the record is
+                // first overwritten conditionally with a marker for its deletion.
                 let subject = self.link.subject(Kind::Records, key);
                 let gone = PublishMessage::build().header(GONE, "1");
                 let marker =
@@ -265,7 +265,7 @@ impl Store for NatsStore {
     }
 }
 
-/// Where a listing begins.
+/// Parses the start of a listing.
 pub(super) fn cursor(after: Option<&Cursor>) -> Result<u64> {
     let parsed = after.map_or(Ok(1), |cursor| cursor.0.parse());
     parsed.map_err(|_| foreign_cursor())

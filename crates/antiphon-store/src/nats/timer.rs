@@ -2,11 +2,11 @@ use async_nats::jetstream::message::PublishMessage;
 
 use super::link::{Kept, Kind, Link};
 
-/// Timers that go off within some eight seconds share a subject, so that what is due is found by asking which
-/// subjects there are, and not by reading what is not due.
+/// The binary logarithm of the interval, in milliseconds, in which timers share a subject (about eight seconds).
+/// Due timers are found by the names of the subjects, without reading the others.
 const BUCKET: u32 = 13;
 
-/// When a record has to be looked at.
+/// The time at which a record must be checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Timer {
     pub(super) due: u64,
@@ -16,12 +16,12 @@ pub(super) struct Timer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerKind {
-    /// Set before a record was written, which may not have happened yet.
+    /// Set before a record was written. The write has possibly not happened yet.
     Written,
-    /// Set for a record that was there.
+    /// Set for an existing record.
     Seen,
-    /// Set for the end of a claim, which has this number, on the version of the record with this number. Earlier versions
-    /// of this crate wrote no number of the version; it is then 0.
+    /// Set for the end of the claim with this sequence number, on this version of the record. Earlier versions of
+    /// this crate did not store the version, which is then 0.
     Claimed { claim: u64, version: u64 },
 }
 
@@ -64,7 +64,7 @@ impl Timer {
     }
 }
 
-/// Which subject timers share that are due at `time`.
+/// Returns the number of the interval that contains `time`.
 pub(super) fn bucket(time: u64) -> u64 {
     time >> BUCKET
 }

@@ -10,7 +10,7 @@ use crate::{
     name,
 };
 
-/// Events through PostgreSQL's notifications.
+/// A [`Bus`] that uses PostgreSQL notifications.
 #[derive(Clone)]
 pub struct PostgresBus {
     inner: Arc<Inner>,

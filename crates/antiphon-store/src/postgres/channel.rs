@@ -4,10 +4,11 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-/// Which channels a space's notifications go through, and how they are written.
+/// The notification channels of a space, and the format of notifications.
 ///
-/// All of a database shares its channels, whose names hold 63 bytes: so they are digests. What a
-/// notification is about stands in it too, so that not even a collision lets anybody hear another's topic.
+/// All applications in a database share its channels, and a channel name has at most 63 bytes. The names are
+/// therefore digests. Each notification also contains its topic, so a collision of digests does not deliver it to
+/// another topic.
 #[derive(Debug)]
 pub(super) struct Channels {
     schema: String,
@@ -19,23 +20,23 @@ impl Channels {
         Self { schema: schema.to_owned(), space: space.to_owned() }
     }
 
-    /// Where replicas tell each other which queues got jobs.
+    /// Returns the channel on which replicas announce queues with new jobs.
     pub(super) fn wakes(&self) -> String {
         digest(&format!("wake {} {}", self.schema, self.space))
     }
 
-    /// Where the events of a topic go.
+    /// Returns the channel for the events of a topic.
     pub(super) fn topic(&self, topic: &str) -> String {
         digest(&self.subject(topic))
     }
 
-    /// What an event of a topic begins with.
+    /// Returns the first part of an event of this topic.
     pub(super) fn subject(&self, topic: &str) -> String {
-        // None of the three can have a blank in it.
+        // None of the three parts can contain a space character.
         format!("event {} {} {topic}", self.schema, self.space)
     }
 
-    /// An event as a notification.
+    /// Encodes an event as a notification.
     pub(super) fn write(&self, topic: &str, event: &[u8]) -> String {
         let mut payload = self.subject(topic);
         payload.push(' ');
@@ -44,7 +45,7 @@ impl Channels {
     }
 }
 
-/// What a notification is about, and the event; `None` if somebody else wrote it.
+/// Returns the subject and the event of a notification. Returns `None` if another program sent it.
 pub(super) fn read(payload: &str) -> Option<(&str, Bytes)> {
     let (subject, event) = payload.rsplit_once(' ')?;
     Some((subject, STANDARD_NO_PAD.decode(event).ok()?.into()))

@@ -7,42 +7,43 @@ use crate::{
     name,
 };
 
-/// Where the database is, and how much of it may be used.
+/// The address of the database, and the limits for its use.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresConfig {
-    /// `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and the like as
-    /// parameters. `sslmode` is required unless the host is this machine: `verify-full` for TLS with a certificate
-    /// that is checked, `disable` for a network that you trust.
+    /// `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and other parameters.
+    ///
+    /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
+    /// and `disable` for a network that you trust.
     pub url: String,
-    /// Whose records, logs, queues and topics these are: those of one space do not see another's.
-    /// Default: `antiphon`.
+    /// The namespace of the records, logs, queues and topics. Different spaces do not share data. Default:
+    /// `antiphon`.
     pub space: String,
-    /// The schema the tables are in: lower case letters, digits and `_`. Default: `antiphon`.
+    /// The schema of the tables: lower case letters, digits and `_`. Default: `antiphon`.
     pub schema: String,
-    /// Where to listen for notifications, if `url` leads to a pooler that cannot, such as `PgBouncer` in
+    /// The URL to listen for notifications, if `url` leads to a pooler without `LISTEN`, such as `PgBouncer` in
     /// transaction mode. Default: `url`.
     pub listen_url: Option<String>,
-    /// The most connections of this handle, without the one that listens. Default: 16.
+    /// The maximum number of connections of this handle, without the one that listens. Default: 16.
     pub max_connections: u32,
-    /// How long to wait for a free connection or a new one. Default: 5 seconds.
+    /// The maximum time to wait for a free or a new connection. Default: 5 seconds.
     pub connect_timeout: Duration,
-    /// How long an operation may take once it has its connection. Default: 10 seconds.
+    /// The maximum time of an operation after it has its connection. Default: 10 seconds.
     ///
-    /// The server ends what takes longer (`statement_timeout`), and what waits for a lock for half as long
-    /// (`lock_timeout`), so that a call that was given up does not run on. A value that the role, the database or the
-    /// URL sets stays. With [`listen_url`](Self::listen_url) nothing is set, for connections of a pooler are not ours:
-    /// set it with `alter role`.
+    /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
+    /// this time (`lock_timeout`). A cancelled call therefore does not continue on the server. If the role, the
+    /// database or the URL sets a value, that value is kept. With [`listen_url`](Self::listen_url) no value is set,
+    /// because other clients use the same connections of the pooler. Set the values with `alter role` instead.
     pub operation_timeout: Duration,
-    /// How often a waiting lease looks for jobs by itself, should a notification be lost. Default: 5 seconds.
+    /// The interval at which a waiting lease polls for jobs, in case a notification is lost. Default: 5 seconds.
     pub poll: Duration,
-    /// Whether connecting brings the schema up to date, which needs the right to create it. If not, it is
-    /// done beforehand by [`Postgres::migrate`](super::Postgres::migrate). Default: true.
+    /// Whether connecting migrates the schema, which needs the permission to create it. If false, call
+    /// [`Postgres::migrate`](super::Postgres::migrate) before. Default: true.
     pub migrate: bool,
 }
 
 impl PostgresConfig {
-    /// The defaults, at a URL.
+    /// Creates a configuration for this URL with the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -57,56 +58,56 @@ impl PostgresConfig {
         }
     }
 
-    /// Sets whose data these are.
+    /// Sets the namespace of the data. Default: `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets the schema the tables are in.
+    /// Sets the schema of the tables. Default: `antiphon`.
     #[must_use]
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// Sets where to listen for notifications, past a pooler.
+    /// Sets the URL to listen for notifications, to bypass a pooler. Default: the main URL.
     #[must_use]
     pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
         self.listen_url = Some(listen_url.into());
         self
     }
 
-    /// Sets the most connections.
+    /// Sets the maximum number of connections. Default: 16.
     #[must_use]
     pub fn with_max_connections(mut self, max_connections: u32) -> Self {
         self.max_connections = max_connections;
         self
     }
 
-    /// Sets how long to wait for a connection.
+    /// Sets the maximum time to wait for a connection. Default: 5 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets how long an operation may take.
+    /// Sets the maximum time of an operation. Default: 10 seconds.
     #[must_use]
     pub fn with_operation_timeout(mut self, operation_timeout: Duration) -> Self {
         self.operation_timeout = operation_timeout;
         self
     }
 
-    /// Sets how often a waiting lease looks for jobs by itself.
+    /// Sets the interval at which a waiting lease polls for jobs. Default: 5 seconds.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll;
         self
     }
 
-    /// Sets whether connecting brings the schema up to date.
+    /// Sets whether connecting migrates the schema. Default: true.
     #[must_use]
     pub fn with_migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
@@ -146,7 +147,7 @@ impl PostgresConfig {
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions> {
-    // sqlx would take any scheme.
+    // sqlx would accept any scheme.
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(Error::Config { problem: "a PostgreSQL URL begins with `postgres://`".into() });
     }
@@ -165,15 +166,15 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
     })
 }
 
-/// Whether the URL or the environment has an `sslmode`. The default, `prefer`, goes on in clear if the server does not
-/// offer TLS, and does not say so.
+/// Returns whether the URL or the environment sets `sslmode`. The default, `prefer`, silently continues without TLS
+/// if the server does not offer it.
 fn chooses_tls(url: &str, options: &PgConnectOptions) -> bool {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     !matches!(options.get_ssl_mode(), PgSslMode::Prefer)
         || query.split('&').any(|pair| pair.starts_with("sslmode=") || pair.starts_with("ssl-mode="))
 }
 
-/// Whether nothing leaves this machine.
+/// Returns whether the connection stays on this machine.
 fn is_local(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -183,7 +184,7 @@ fn is_local(options: &PgConnectOptions) -> bool {
         || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The part of a URL that is no secret.
+/// A URL without its secret parts, for `Debug`.
 struct RedactedUrl<'a>(&'a str);
 
 impl fmt::Debug for RedactedUrl<'_> {

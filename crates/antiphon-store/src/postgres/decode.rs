@@ -1,4 +1,4 @@
-//! From Rust to SQL and back.
+//! Conversions between Rust and SQL values.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use sqlx::{
 use super::BACKEND;
 use crate::error::{Error, Result};
 
-/// A thousand years, past which nobody looks and timestamps still have room.
+/// A thousand years. Longer durations are cut to this, which fits into timestamps.
 const FOREVER: Duration = Duration::from_secs(1000 * 365 * 24 * 60 * 60);
 
-/// A duration as the server takes it, not shorter than it was.
+/// Converts a duration, rounded up to microseconds.
 pub(super) fn interval(duration: Duration) -> PgInterval {
     let micros = duration.min(FOREVER).as_nanos().div_ceil(1000);
     PgInterval { months: 0, days: 0, microseconds: i64::try_from(micros).unwrap_or(i64::MAX) }
 }
 
-/// A column.
+/// Reads a column.
 pub(super) fn column<'r, T>(row: &'r PgRow, at: usize) -> Result<T>
 where
     T: Decode<'r, Postgres> + Type<Postgres>,
@@ -28,18 +28,18 @@ where
     row.try_get(at).map_err(|error| Error::backend(BACKEND, error))
 }
 
-/// A column of bytes.
+/// Reads a column of bytes.
 pub(super) fn bytes(row: &PgRow, at: usize) -> Result<Bytes> {
     column(row, at).map(Bytes::copy_from_slice)
 }
 
-/// A column that counts something, or names a revision.
+/// Reads a column with a count or a revision.
 pub(super) fn number(row: &PgRow, at: usize) -> Result<u64> {
     let number: i64 = column(row, at)?;
     u64::try_from(number).map_err(|error| Error::backend(BACKEND, error))
 }
 
-/// For a statement that always gives a row, and did not.
+/// Returns the error for a statement that always returns a row but returned none.
 pub(super) fn silent() -> Error {
     Error::backend(BACKEND, sqlx::Error::RowNotFound)
 }

@@ -23,17 +23,17 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A connection on which nothing has come for so long is tried.
+/// A connection without notifications for this time is tested.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Between two attempts to connect: first this, then twice as long, and so on.
+/// The first pause between two attempts to connect. It doubles up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How many who want to listen may wait for their turn.
+/// The maximum number of subscribe requests that wait.
 const BACKLOG: usize = 64;
 
-/// The one connection that listens, for whoever wants to hear something.
+/// The connection that listens for all subscriptions.
 #[derive(Debug)]
 pub(super) struct Listener {
     requests: mpsc::Sender<Request>,
@@ -47,15 +47,15 @@ struct Request {
     registration: Registration,
 }
 
-/// A place at a channel.
+/// A registered subscriber of a channel.
 #[derive(Debug)]
 struct Registration {
     subscriber: Subscriber,
-    /// Whom to tell when it hears; gone once it does.
+    /// Is notified when listening starts. `None` after that.
     ready: Option<oneshot::Sender<()>>,
 }
 
-/// Who hears what comes through a channel.
+/// The receiver of the notifications of a channel.
 #[derive(Debug)]
 enum Subscriber {
     Topic { subject: String, feed: Feed },
@@ -63,7 +63,7 @@ enum Subscriber {
 }
 
 impl Listener {
-    /// Connects when there is something to listen to.
+    /// Starts a task that connects when there is a channel to listen to.
     pub(super) fn start(options: PgConnectOptions, patience: Duration, pool: Arc<Pool>) -> Self {
         let (sender, requests) = mpsc::channel(BACKLOG);
         let task = Task {
@@ -78,7 +78,7 @@ impl Listener {
         Self { requests: sender, hears_wakes: AtomicBool::new(false), patience }
     }
 
-    /// Lets a subscription hear its topic, and returns when it does.
+    /// Subscribes to a topic, and returns when listening has started.
     pub(super) async fn subscribe(&self, channel: String, subject: String, feed: Feed) -> Result<()> {
         let (ready, is_ready) = oneshot::channel();
         let registration =
@@ -88,11 +88,11 @@ impl Listener {
             self.requests.send(request).await.map_err(|error| Error::busy(BACKEND, error.to_string()))?;
             is_ready.await.map_err(|error| Error::busy(BACKEND, error))
         };
-        // Nothing was done, for dropping the subscription takes the request back.
+        // The call had no effect, because dropping the subscription withdraws the request.
         timeout(self.patience, listening).await.map_err(|error| Error::busy(BACKEND, error))?
     }
 
-    /// Lets wake-ups be heard, soon. Who waits is woken when they are.
+    /// Starts to listen for wake-ups in the background. When listening starts, all waiting workers are woken.
     pub(super) fn hear_wakes(&self, wakes: &Arc<Wakes>) {
         if self.hears_wakes.swap(true, Ordering::Relaxed) {
             return;
@@ -104,7 +104,7 @@ impl Listener {
             registration: Registration { subscriber, ready: Some(ready) },
         };
         if self.requests.try_send(request).is_err() {
-            // The next one to wait tries again.
+            // The next waiting worker tries again.
             self.hears_wakes.store(false, Ordering::Relaxed);
         }
     }
@@ -116,11 +116,11 @@ struct Task {
     pool: Arc<Pool>,
     requests: mpsc::Receiver<Request>,
     registrations: HashMap<String, Vec<Registration>>,
-    /// The channels of subscriptions that are dropped, when they are.
+    /// Futures that return the channel of a subscription when the subscription is dropped.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
 }
 
-/// Why listening ended.
+/// The reason why listening ended.
 enum End {
     Lost,
     Idle,
@@ -132,7 +132,7 @@ impl Task {
         loop {
             self.forget_deaf();
             if self.registrations.is_empty() {
-                // Neither the handle nor a subscription is left if there is no request.
+                // `None` means that the handle was dropped. No subscription is left at this point.
                 let Some(request) = self.requests.recv().await else { return };
                 self.admit(request);
             }
@@ -155,7 +155,7 @@ impl Task {
         }
     }
 
-    /// A new connection each time: what is left of the old one does not matter.
+    /// Opens a new connection. The state of the old one is not needed.
     async fn connect(&mut self) -> Result<PgListener, sqlx::Error> {
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -164,7 +164,7 @@ impl Task {
             .idle_timeout(None)
             .connect_lazy_with(self.options.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
-        // A lost connection must be seen here, for all that it entails.
+        // A lost connection must be detected here, because subscribers must then receive a gap.
         listener.eager_reconnect(false);
         listener.listen_all(self.registrations.keys().map(String::as_str)).await?;
         Ok(listener)
@@ -243,7 +243,7 @@ impl Task {
         }
     }
 
-    /// Forgets the subscriptions of a channel that were dropped. Whether nobody listens to it any more.
+    /// Removes the dropped subscriptions of a channel. Returns whether the channel has no subscriber left.
     fn leave(&mut self, channel: &str) -> bool {
         let Some(registrations) = self.registrations.get_mut(channel) else { return false };
         registrations.retain(|registration| !registration.subscriber.is_deaf());
@@ -263,7 +263,8 @@ impl Task {
 }
 
 impl Registration {
-    /// From now on it hears what comes, and if it did so before, it may have missed something.
+    /// Marks that listening has started. A subscriber that was listening before receives a gap, because it possibly
+    /// missed events.
     fn begin(&mut self) {
         let new = self.ready.take().map(|ready| ready.send(()).ok()).is_some();
         match &self.subscriber {
@@ -271,7 +272,7 @@ impl Registration {
                 feed.gap();
             }
             Subscriber::Topic { .. } => {}
-            // Who waits for jobs did not wait for this.
+            // Waiting workers did not wait for this connection, so they possibly missed a wake-up.
             Subscriber::Wakes(wakes) => {
                 if let Some(wakes) = wakes.upgrade() {
                     wakes.wake_all();

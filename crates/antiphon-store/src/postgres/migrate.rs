@@ -7,16 +7,16 @@ use tokio::time::timeout;
 use super::{BACKEND, PostgresConfig};
 use crate::error::{Error, Result};
 
-/// Each file once, in order. A file is never changed after its release: databases remember its digest.
+/// The migrations, in order. A released file must never be changed, because databases store its digest.
 ///
-/// A replica of the release before runs on while a new one migrates, and after it. So a file adds, or replaces
-/// the body of a function, and takes no lock that writers wait for.
+/// Replicas of the previous release continue to run during and after a migration. A file can therefore only add
+/// objects or replace the body of a function. It must not take a lock that writers wait for.
 const FILES: [(i64, &str, &str); 2] = [
     (1, "records, logs, jobs", include_str!("../../migrations/0001_records_logs_jobs.sql")),
     (2, "depth, lazy claims, bulk removal", include_str!("../../migrations/0002_depth_claims_removal.sql")),
 ];
 
-/// Brings the schema up to date, or finds out whether it is.
+/// Migrates the schema, or checks that it is up to date.
 pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()> {
     let mut connection = connect(config).await?;
     if migrate {
@@ -24,12 +24,12 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
     } else {
         verify(&mut connection, config).await?;
     }
-    // Whatever it says, the work is done.
+    // The work is done, so an error on closing is ignored.
     connection.close().await.ok();
     Ok(())
 }
 
-/// A standby cannot be migrated. Soon the same address may lead to the primary.
+/// Converts a migration error. A standby cannot be migrated, but the same address can lead to the primary soon.
 fn failed(error: MigrateError) -> Error {
     let cause = match &error {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => Some(cause),
@@ -56,7 +56,7 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
             ),
         });
     }
-    // Neither a wrong password nor a missing database gets better by waiting.
+    // A retry does not help against a wrong password or a missing database.
     let hopeless = match &error {
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
         sqlx::Error::Database(error) => {
@@ -71,8 +71,10 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     })
 }
 
-/// All in one transaction, under a lock that ends with it: of ten replicas that start at once, one does the
-/// work and nine find it done. A pooler in transaction mode is no obstacle.
+/// Runs the migrations in one transaction, under a lock that ends with it.
+///
+/// If ten replicas start at once, one migrates and nine find the schema up to date. This also works with a pooler
+/// in transaction mode.
 async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), MigrateError> {
     let mut migrator = Migrator::with_migrations(
         FILES
@@ -83,7 +85,7 @@ async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), MigrateE
             })
             .collect(),
     );
-    // A replica of an older release still starts while a newer one has migrated already.
+    // A replica of an older release must still start after a newer one has migrated.
     migrator.set_locking(false).set_ignore_missing(true);
     migrator.dangerous_set_table_name(format!("{schema}.migrations"));
 
@@ -92,7 +94,7 @@ async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), MigrateE
         .bind(schema)
         .execute(&mut *transaction)
         .await?;
-    // `create schema if not exists` asks for the right to create one even where it exists.
+    // `create schema if not exists` needs the permission to create a schema even if it exists.
     let exists: bool = sqlx::query_scalar("select to_regnamespace($1) is not null")
         .bind(schema)
         .fetch_one(&mut *transaction)
@@ -112,7 +114,7 @@ async fn verify(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
     let sql = format!("select coalesce(max(version), 0) from {schema}.migrations where success");
     let found: i64 = match sqlx::query(AssertSqlSafe(sql)).fetch_one(connection).await {
         Ok(row) => row.try_get(0).map_err(|error| Error::backend(BACKEND, error))?,
-        // No such table, or no such schema.
+        // The table or the schema does not exist.
         Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P01" | "3F000")) => 0,
         Err(error) => return Err(Error::backend(BACKEND, error)),
     };

@@ -12,68 +12,74 @@
 //!
 //! # Layout
 //!
-//! Everything is in one schema ([`PostgresConfig::schema`]), together with the list of its migrations, apart
-//! from whatever else is in the database. Every row names its [space](PostgresConfig::space). Names are
-//! compared byte by byte, whatever the database's locale.
-//! - **Records** are rows of `records`. Revisions come from one sequence, so none is used twice. `claim_at` is when to
-//!   look whether a record has expired; updates that let it live longer leave that as it is.
-//! - **Logs**: `logs` has the length of each, `entries` what is in it. An append locks the log's row, and is
-//!   one call of the function `append`.
-//! - **Jobs** are rows of `jobs`, leased with `for update skip locked`, oldest due first. A lease is a due
-//!   time in the future and a token from the same sequence; nobody has to sweep leases that ran out.
-//! - **Events** are notifications (`NOTIFY`) on a channel per topic, named by a digest. Events are written in
-//!   base64 and carry their topic: 4096 bytes and the longest names make about 6050, of 8000 that fit.
+//! All tables are in one schema ([`PostgresConfig::schema`]), together with the list of its migrations. They are
+//! separate from other data in the database. Every row contains its [space](PostgresConfig::space). Names are
+//! compared byte by byte, independently of the locale of the database.
+//! - **Records** are rows of `records`. Revisions come from one sequence, so none is used twice. `claim_at` is the
+//!   time at which a claim checks whether the record has expired. Updates that extend the lifetime do not change
+//!   it.
+//! - **Logs**: `logs` contains the length of each log, and `entries` contains the entries. An append locks the row
+//!   of the log, and is one call of the function `append`.
+//! - **Jobs** are rows of `jobs`. They are leased with `for update skip locked`, and the job that has been due for
+//!   longest comes first. A lease is a due time in the future and a token from the same sequence. Expired leases
+//!   need no cleanup.
+//! - **Events** are notifications (`NOTIFY`). Each topic has a channel, whose name is a digest. Events are written
+//!   in base64 and contain their topic. An event of 4096 bytes with the longest names takes about 6050 of the 8000
+//!   bytes that fit.
 //!
-//! One more connection listens, when there is something to listen for: to the topics that are subscribed to,
-//! and to one channel on which replicas tell each other which queues got jobs. Those wake-ups are sent after
-//! the push has returned, many in one: a notification inside the push would make all pushes of the database
-//! wait for each other's write to disk. If a replica dies in between, waiting workers find the job
-//! within [`PostgresConfig::poll`].
+//! An additional connection listens, if it is needed. It listens to the subscribed topics, and to one channel on
+//! which replicas announce queues with new jobs. These wake-ups are sent after the push has returned, many in one
+//! notification. A notification inside the push would make all pushes of the database wait for each other's write
+//! to disk. If a replica stops before it sends the wake-up, waiting workers find the job within
+//! [`PostgresConfig::poll`].
 //!
-//! All time is the server's, `now()`.
+//! All times come from the server's clock, `now()`.
 //!
-//! # When a node dies
+//! # Durability and failover
 //!
-//! What was acknowledged was committed, and a commit is as durable as the server makes it: keep
-//! `synchronous_commit` and `fsync` on (both are, by default). With a standby, only
-//! `synchronous_standby_names` keeps acknowledged writes over a failover; without it the last ones may be
-//! lost. Their revisions are not given again: every new connection moves revisions on to the time of the server, in
-//! microseconds. (Behind a pooler connections are made by others, and a revision that was lost may come again.)
+//! An acknowledged write is committed. A commit is as durable as the server makes it, so keep `synchronous_commit`
+//! and `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
+//! `synchronous_standby_names`. Without it, the last writes can be lost. Their revisions are not used again,
+//! because every new connection advances the revisions to the time of the server in microseconds. This does not
+//! work with a pooler, which opens the connections itself: a lost revision can then be used again.
 //!
-//! While the server is away, operations fail in bounded time: with [`Error::Busy`] if they never got a
-//! connection, else with [`Error::Backend`]. When it is back, the same handle works again, the topics are
-//! listened to again, and each subscription gets an [`Event::Gap`]. A server that has become read-only is
-//! [`Error::Busy`], and its connection is not used again, so that the next one may lead to the new primary.
+//! While the server is unavailable, operations fail in bounded time. They return [`Error::Busy`] if they got no
+//! connection, otherwise [`Error::Backend`]. When the server is available again, the same handle works again. It
+//! listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become read-only,
+//! operations return [`Error::Busy`]. The connection is then closed, so that the next connection can reach the new
+//! primary.
 //!
-//! # What an operator must know
+//! # Operation
 //!
-//! - The user needs the right to create the schema, once (`grant create on database … to …`), or owns an
-//!   existing one; none of a superuser's. To keep even that from the servers, let a deployment call
-//!   [`Postgres::migrate`] and set [`PostgresConfig::migrate`] to false.
+//! - The user needs the permission to create the schema once (`grant create on database … to …`), or must own an
+//!   existing schema. Superuser permissions are not needed. If the servers must not have this permission, call
+//!   [`Postgres::migrate`] in the deployment and set [`PostgresConfig::migrate`] to false.
 //! - Each handle uses up to [`PostgresConfig::max_connections`] connections, and one that listens.
-//! - **A pooler in transaction mode** (`PgBouncer`) does not pass on `LISTEN`: give [`PostgresConfig::listen_url`] a way
-//!   past it. It also needs version 1.21 and `max_prepared_statements`. Without the other way, no event
-//!   arrives, and workers find jobs only by polling.
-//! - A transaction held open for hours, by whomever, keeps vacuum from the rows of finished jobs, and leasing
-//!   gets slower.
+//! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::listen_url`]
+//!   to a URL that bypasses it. The pooler also needs version 1.21 and `max_prepared_statements`. Without
+//!   `listen_url`, no event arrives, and workers find jobs only by polling.
+//! - A transaction that stays open for hours, in any application, prevents vacuum from removing the rows of
+//!   finished jobs. Leasing then becomes slower.
 //! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`. A URL to another machine
-//!   without `sslmode` is refused: the protocol's default would go on in clear without a word.
-//!   Certificates are checked against the public authorities, and that of `sslrootcert` if it is given.
-//! - The server ends statements of ours that take longer than [`PostgresConfig::operation_timeout`].
-//! - Updates of records are mostly HOT: they touch no index, if the page has room. Keep `fillfactor` and the
-//!   autovacuum settings of the tables, or make them stronger.
+//!   without `sslmode` is rejected, because the default of the protocol would continue without TLS and without a
+//!   warning. Certificates are checked against the public authorities, and against that of `sslrootcert` if it is
+//!   set.
+//! - The server cancels statements that take longer than [`PostgresConfig::operation_timeout`].
+//! - Most updates of records are HOT updates: they touch no index if the page has room. Keep the `fillfactor` and
+//!   the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!
 //! # Limits
 //!
-//! - A page of a listing and one reading of a log end after 1000 rows or with the row that brings them to
-//!   4 MiB; one claim has up to 128 records, one bulk removal up to 2000, one lease up to 1000 jobs.
+//! - A page of a listing and one read of a log end after 1000 rows, or with the row that reaches 4 MiB.
+//!   One claim returns up to 128 records, one bulk removal deletes up to 2000, and one lease returns up to 1000
+//!   jobs.
 //! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. Beyond that it returns
-//!   the planner's estimate, which is as old as the last `ANALYZE` (autovacuum runs one when a tenth of the jobs
-//!   has changed).
-//! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment passes over
-//!   what has expired, and was not deleted, elsewhere under the first segment.
+//!   the planner's estimate, which is as old as the last `ANALYZE`. Autovacuum runs `ANALYZE` when a tenth of the
+//!   jobs has changed.
+//! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment also reads the
+//!   expired records elsewhere under the first segment.
 //! - [`Store::delete_log`](crate::Store::delete_log) deletes row by row.
-//! - Handles belong to the tokio runtime they were connected in.
+//! - A handle can be used only in the tokio runtime in which it was connected.
 //!
 //! [`Error::Busy`]: crate::Error::Busy
 //! [`Error::Backend`]: crate::Error::Backend
@@ -105,14 +111,14 @@ use crate::{backend::Backend, error::Result, queue::QueueConfig};
 
 const BACKEND: &str = "PostgreSQL";
 
-/// A database, with the tables of this crate in it. Clones share its connections.
+/// A database with the tables of this crate. Clones share its connections.
 #[derive(Clone)]
 pub struct Postgres {
     inner: Arc<Inner>,
 }
 
 impl Postgres {
-    /// Connects, and brings the schema up to date unless [told not to](PostgresConfig::migrate).
+    /// Connects, and migrates the schema unless [`PostgresConfig::migrate`] is false.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
         config.check()?;
         let listen_options = config.listen_options()?;
@@ -127,28 +133,28 @@ impl Postgres {
         Ok(Self { inner: Arc::new(Inner { config, pool, channels, wakes, listener, store, queue }) })
     }
 
-    /// Brings the schema up to date. Safe to call from any number of places at once.
+    /// Migrates the schema. Any number of processes can call it at the same time.
     pub async fn migrate(config: &PostgresConfig) -> Result<()> {
         config.check()?;
         migrate::prepare(config, true).await
     }
 
-    /// Its records and logs.
+    /// Returns the store for records and logs.
     pub fn store(&self) -> PostgresStore {
         PostgresStore::new(Arc::clone(&self.inner))
     }
 
-    /// Its queues.
+    /// Returns the queue for jobs.
     pub fn queue(&self, config: QueueConfig) -> PostgresQueue {
         PostgresQueue::new(Arc::clone(&self.inner), config)
     }
 
-    /// Its topics.
+    /// Returns the bus for events.
     pub fn bus(&self) -> PostgresBus {
         PostgresBus::new(Arc::clone(&self.inner))
     }
 
-    /// All three.
+    /// Returns the store, the queue and the bus as a [`Backend`].
     pub fn backend(&self, config: QueueConfig) -> Backend {
         Backend::new(self.store(), self.queue(config), self.bus())
     }
@@ -160,7 +166,7 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// What clones share.
+/// The state that clones share.
 struct Inner {
     config: PostgresConfig,
     pool: Arc<Pool>,
@@ -172,7 +178,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// A statement whose first parameter is the space, prepared once a connection.
+    /// Returns a statement whose first parameter is the space. Each connection prepares it once.
     fn statement<'q>(&'q self, sql: &Arc<str>) -> Statement<'q> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).bind(&*self.config.space)
     }

@@ -17,16 +17,17 @@ use tokio::time::{error::Elapsed, timeout};
 use super::{BACKEND, PostgresConfig};
 use crate::error::{Error, Result};
 
-/// A statement and what it is given.
+/// A statement with its parameters.
 pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// A connection that has rested so long is tried before it is used.
+/// A connection that was idle for longer than this is tested before use.
 const LONG: Duration = Duration::from_secs(1);
 
-/// How much later than the server we give up, so that it is the server that says so: then nothing was done.
+/// The additional time to wait for the server's timeout. If the server cancels a statement, the statement had no
+/// effect.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The connections, and the rule of what an error means.
+/// The connection pool, and the mapping from database errors to [`Error`].
 #[derive(Debug)]
 pub(super) struct Pool {
     connections: PgPool,
@@ -35,7 +36,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Connects when it must.
+    /// Creates a pool that connects when a connection is needed.
     pub(super) fn new(config: &PostgresConfig, options: PgConnectOptions) -> Self {
         let suspicion = Arc::new(Suspicion::new());
         let suspects = Arc::clone(&suspicion);
@@ -44,7 +45,7 @@ impl Pool {
         let connections = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
-            // It would cost every operation a round trip. Only those are tried that have reason to be.
+            // A test before each use would cost every operation a round trip. Only suspect connections are tested.
             .test_before_acquire(false)
             .before_acquire(move |connection, metadata| {
                 let tried = metadata.idle_for > LONG || suspects.falls_on(metadata.idle_for);
@@ -64,26 +65,26 @@ impl Pool {
         Self { connections, patience: config.operation_timeout + GRACE, suspicion }
     }
 
-    /// Notes that the server went away: all connections made before are tried before they are used.
+    /// Records that the server was unavailable. All connections from before are tested before use.
     pub(super) fn suspect(&self) {
         self.suspicion.rise();
     }
 
-    /// All rows of a statement.
+    /// Returns all rows of a statement.
     pub(super) async fn rows(&self, statement: Statement<'_>) -> Result<Vec<PgRow>> {
         let mut connection = self.acquire().await?;
         let outcome = timeout(self.patience, statement.fetch_all(&mut *connection)).await;
         self.settle(connection, outcome)
     }
 
-    /// The only row of a statement, if it has one.
+    /// Returns the only row of a statement, if it has one.
     pub(super) async fn row(&self, statement: Statement<'_>) -> Result<Option<PgRow>> {
         let mut connection = self.acquire().await?;
         let outcome = timeout(self.patience, statement.fetch_optional(&mut *connection)).await;
         self.settle(connection, outcome)
     }
 
-    /// Whether a statement changed anything.
+    /// Executes a statement and returns whether it changed any row.
     pub(super) async fn changed(&self, statement: Statement<'_>) -> Result<bool> {
         let mut connection = self.acquire().await?;
         let outcome = timeout(self.patience, statement.execute(&mut *connection)).await;
@@ -103,7 +104,7 @@ impl Pool {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => error,
             Err(elapsed) => {
-                // An answer may still come: nobody else must read it.
+                // The response can still arrive, so no other operation must use this connection.
                 connection.close_on_drop();
                 self.suspect();
                 return Err(Error::backend(BACKEND, elapsed));
@@ -125,11 +126,11 @@ impl Pool {
     }
 }
 
-/// What is said on every new connection.
+/// The statements that run on every new connection.
 #[derive(Debug)]
 struct Beginning {
     advance: Arc<str>,
-    /// What the server ends by itself, and after how many milliseconds. Empty if the connection is a pooler's.
+    /// Timeouts of the server in milliseconds, by setting. Empty if the connection belongs to a pooler.
     limits: Vec<(&'static str, String)>,
 }
 
@@ -139,15 +140,15 @@ impl Beginning {
         let mut limits = vec![
             ("statement_timeout", operation),
             ("lock_timeout", (operation / 2).max(1)),
-            // No transaction of ours waits for us.
+            // The statements of this crate never leave a transaction open while the client waits.
             ("idle_in_transaction_session_timeout", operation.saturating_mul(2)),
-            // A client that has gone without a word.
+            // Detects a client that disappeared without closing the connection.
             ("tcp_user_timeout", operation.saturating_mul(2)),
         ];
         if config.listen_url.is_some() {
             limits.clear();
         }
-        // The server counts in 32 bits.
+        // The server stores these values in 32 bits.
         let most = u64::from(i32::MAX.unsigned_abs());
         Self {
             advance: format!("select {}.advance_revisions()", config.schema).into(),
@@ -159,7 +160,7 @@ impl Beginning {
         if !self.limits.is_empty() {
             let (names, values): (Vec<_>, Vec<_>) =
                 self.limits.iter().map(|(name, value)| (*name, value.as_str())).unzip();
-            // What the role, the database or the URL has set stays.
+            // Values that the role, the database or the URL has set are kept.
             let sql = "select set_config(name, wanted.value, false)
                 from pg_settings join unnest($1::text[], $2::text[]) as wanted (name, value) using (name)
                 where setting = '0'";
@@ -170,13 +171,13 @@ impl Beginning {
 }
 
 enum Meaning {
-    /// The server undid the statement, and it may well succeed later.
+    /// The server rolled back the statement. A retry can succeed.
     Refused,
-    /// The server cannot write: it is not, or not any more, the primary.
+    /// The server cannot write, because it is not the primary (any more).
     Standby,
-    /// The connection is gone.
+    /// The connection is lost.
     Lost,
-    /// All else.
+    /// Any other error.
     Uncertain,
 }
 
@@ -188,13 +189,13 @@ fn meaning(error: &sqlx::Error) -> Meaning {
         // Serialization failure, deadlock, lock timeout, statement timeout.
         Some("40001" | "40P01" | "55P03" | "57014") => Meaning::Refused,
         Some("25006") => Meaning::Standby,
-        // Shut down by an administrator, by a crash, or not yet up.
+        // Shut down by an administrator, crashed, or still starting.
         Some("57P01" | "57P02" | "57P03") => Meaning::Lost,
         _ => Meaning::Uncertain,
     }
 }
 
-/// Since when connections are not to be trusted.
+/// The time since which idle connections must be tested before use.
 #[derive(Debug)]
 struct Suspicion {
     origin: Instant,
@@ -211,14 +212,14 @@ impl Suspicion {
         self.rose.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// Whether a connection that has rested so long rested before it last rose.
+    /// Returns whether a connection with this idle time was last used before the suspicion rose.
     fn falls_on(&self, idle_for: Duration) -> bool {
         let rose = self.rose.load(Ordering::Relaxed);
         rose > 0 && self.now().saturating_sub(millis(idle_for)) <= rose
     }
 
     fn now(&self) -> u64 {
-        // Never zero, which stands for no suspicion.
+        // Never zero, because zero stands for "never suspected".
         millis(self.origin.elapsed()).saturating_add(1)
     }
 }

@@ -15,16 +15,16 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The most jobs of one lease.
+/// The maximum number of jobs of one lease.
 const MAX_JOBS: usize = 1000;
 
-/// The most dead letters of one page.
+/// The maximum number of dead jobs of one page.
 const MAX_DEAD: usize = 256;
 
-/// How soon to look again for a job that is due and could not be had: another is taking it just now.
+/// The pause before the next attempt if a job is due but locked, because another worker is leasing it.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// How soon to ask again for a connection, if there was none.
+/// The pause before the next attempt if no connection was available.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Jobs in PostgreSQL.
@@ -49,7 +49,7 @@ impl fmt::Debug for PostgresQueue {
     }
 }
 
-/// The statements, with the schema written into them.
+/// The SQL statements, with the name of the schema.
 #[derive(Debug)]
 pub(super) struct Sql {
     push: Arc<str>,
@@ -71,7 +71,7 @@ impl Sql {
         let jobs = format!("{schema}.jobs");
         let job = "space = $1 and queue = $2 and id = $3";
         let dead = "last and due_at <= now()";
-        // Held, or run out with nobody having taken it since.
+        // The lease is valid, or it has expired and no other worker has leased the job since.
         let held = format!("{job} and token = $4 and not ({dead})");
         Self {
             push: format!(
@@ -229,7 +229,7 @@ impl Queue for PostgresQueue {
 }
 
 impl PostgresQueue {
-    /// What is due now.
+    /// Leases jobs that are due now.
     async fn take(&self, queue: &str, limit: usize) -> Result<Vec<Job>> {
         let attempts = i32::try_from(self.config.max_attempts).unwrap_or(i32::MAX);
         let statement = self
@@ -248,16 +248,16 @@ impl PostgresQueue {
             .collect()
     }
 
-    /// What is due, or will be before the wait is over.
+    /// Leases jobs that are due, or that become due before the wait is over.
     ///
-    /// A server that cannot be reached does not end the wait: it may be back before the end.
+    /// If the server is unavailable, the wait continues, because the server can become available again.
     async fn wait_and_take(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
         let deadline = Instant::now().checked_add(wait);
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let waiter = self.inner.wakes.waiter(queue);
         self.inner.listener.hear_wakes(&self.inner.wakes);
         loop {
-            // Before looking, so that nothing is missed in between.
+            // Register before the query, so that no wake-up is missed.
             let mut woken = std::pin::pin!(waiter.notify().notified());
             woken.as_mut().enable();
 
@@ -286,7 +286,7 @@ impl PostgresQueue {
         }
     }
 
-    /// How long to wait for the next job whose time is known, and no longer than until the next look.
+    /// Returns the time until the next job is due, at most the poll interval.
     async fn next_due(&self, queue: &str) -> Duration {
         let statement = self.statement(&self.inner.queue.next_due).bind(queue);
         let poll = self.inner.config.poll.max(RETRY_DELAY);
@@ -295,7 +295,7 @@ impl PostgresQueue {
                 .and_then(|row| column::<Option<f64>>(&row, 0).ok().flatten())
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok())
                 .map_or(poll, |due| due.clamp(RETRY_DELAY, poll)),
-            // It only asked. The next look tells what is wrong.
+            // This query only plans the pause. The next lease attempt returns the error.
             Err(_) => RETRY,
         }
     }
@@ -312,7 +312,7 @@ impl PostgresQueue {
 
     fn held<'q>(&'q self, sql: &Arc<str>, lease: &'q Lease) -> Result<Statement<'q>> {
         let statement = self.job(sql, &lease.queue, &lease.id)?;
-        // What is no token of this backend is the token of no lease.
+        // An invalid token belongs to no lease.
         let token: i64 = lease.token.parse().map_err(|_| lease.lost())?;
         Ok(statement.bind(token))
     }

@@ -15,16 +15,16 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// The most rows of one page or one reading; less than asked for is always allowed.
+/// The maximum number of rows of one page or one read. A backend is allowed to return less than `limit`.
 const MAX_ROWS: usize = 1000;
 
-/// The most records of one claim, each of which may be half a megabyte.
+/// The maximum number of records of one claim. Each of them can have half a megabyte.
 const MAX_CLAIM: usize = 128;
 
-/// The most records that one statement deletes, so that no statement holds many locks for long.
+/// The maximum number of records that one statement deletes, so that no statement holds many locks for long.
 const MAX_REMOVED: usize = 2000;
 
-/// A page or a reading ends with the row that brings it to this many bytes.
+/// The number of bytes after which a page or a read ends.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
 /// Records and logs in PostgreSQL.
@@ -45,7 +45,7 @@ impl fmt::Debug for PostgresStore {
     }
 }
 
-/// The statements, with the schema written into them.
+/// The SQL statements, with the name of the schema.
 #[derive(Debug)]
 pub(super) struct Sql {
     get: Arc<str>,
@@ -78,8 +78,8 @@ impl Sql {
                 returning revision"
             )
             .into(),
-            // `claim_at` is when to look at the record. It stays where it is unless the record now expires well before:
-            // an update that changes no indexed column is cheap.
+            // `claim_at` is the time at which a claim checks the record. It changes only if the record now expires
+            // well before it, because an update that changes no indexed column is cheap.
             update: format!(
                 "update {schema}.records
                 set value = $3, revision = nextval('{schema}.revisions'), expires_at = now() + $4,
@@ -94,7 +94,7 @@ impl Sql {
             .into(),
             delete: format!("delete from {schema}.records where space = $1 and key = $2 and revision = $3")
                 .into(),
-            // Expired rows count as rows of the page, so that no page passes over many of them.
+            // Expired rows count as rows of the page, so that no page skips many of them.
             list: format!(
                 "select key, case when live then value end, revision from (
                     select key, value, revision, live,
@@ -245,7 +245,7 @@ impl Store for PostgresStore {
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
         name::check(log)?;
         check_entries(&entries)?;
-        // No log is as long as the last number; so this one is the right answer to all that are beyond.
+        // No log is that long, so a position beyond `i64::MAX` is a conflict as well.
         let place = i64::try_from(at).unwrap_or(i64::MAX);
         let entries: Vec<&[u8]> = entries.iter().map(|entry| &**entry).collect();
         let statement = self.statement(&self.inner.store.append).bind(log).bind(place).bind(entries);
@@ -286,7 +286,7 @@ fn written(key: &str, row: Option<PgRow>) -> Result<Revision> {
     Ok(Revision(number(&row, 0)?))
 }
 
-/// A record from two columns, its value and its revision.
+/// Reads a record from two columns, the value and the revision.
 fn record(key: String, row: &PgRow, at: usize) -> Result<Record> {
     Ok(Record::new(key, bytes(row, at)?, Revision(number(row, at + 1)?)))
 }
@@ -295,18 +295,18 @@ fn conflict(key: &str) -> Error {
     Error::Conflict { key: key.to_owned() }
 }
 
-/// A revision no record can have is a conflict like any other.
+/// Converts a revision for SQL. A revision that no record can have is a conflict.
 fn known(key: &str, revision: Revision) -> Result<i64> {
     i64::try_from(revision.0).map_err(|_| conflict(key))
 }
 
-/// What all keys under `prefix` are greater than, and less than.
+/// Returns exclusive bounds for the keys under `prefix`.
 fn bounds(prefix: &str) -> Result<(&str, String)> {
     name::check_prefix(prefix)?;
     Ok(match prefix.strip_suffix('/') {
-        // `0` follows `/`.
+        // `0` is the next character after `/`.
         Some(name) => (prefix, format!("{name}0")),
-        // `~` is the last character of names.
+        // `~` is the largest character in names.
         None => (prefix, "\u{7f}".to_owned()),
     })
 }

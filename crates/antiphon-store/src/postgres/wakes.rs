@@ -9,22 +9,22 @@ use tokio::sync::{Notify, mpsc};
 
 use super::pool::Pool;
 
-/// A notification holds fewer than 8000 bytes.
+/// The maximum size of a notification in bytes. PostgreSQL accepts fewer than 8000.
 const MAX_PAYLOAD: usize = 7900;
 
-/// After a wake-up could not be sent.
+/// The pause after a wake-up could not be sent.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Wakes who waits for jobs, here and in other replicas.
+/// Wakes workers that wait for jobs, in this replica and in others.
 ///
-/// A wake-up goes to one waiter of a queue at a time; who finds more jobs than it can take passes it on. So a
-/// thousand idle workers do not all ask the server for one job.
+/// A wake-up wakes one waiting worker of a queue. If that worker finds more jobs than it can take, it wakes the
+/// next one. A single job therefore does not make a thousand idle workers query the server.
 pub(super) struct Wakes {
-    /// Tells a replica its own notifications, which it need not hear.
+    /// An ID with which a replica recognizes and ignores its own notifications.
     replica: String,
     channel: String,
     waiting: Mutex<HashMap<String, Arc<Notify>>>,
-    /// Queues of which the others have not been told yet.
+    /// Queues that are not yet announced to the other replicas.
     unsent: Mutex<BTreeSet<String>>,
     send: mpsc::Sender<()>,
 }
@@ -32,7 +32,7 @@ pub(super) struct Wakes {
 impl Wakes {
     pub(super) fn start(pool: Arc<Pool>, channel: String) -> Arc<Self> {
         let mut random = [0; 8];
-        // Without it, a replica only hears itself as if it were another.
+        // Without a random ID, a replica also processes its own notifications, which is harmless.
         let replica = getrandom::fill(&mut random).map_or(0, |()| u64::from_ne_bytes(random));
         let (send, requests) = mpsc::channel(1);
         let this = Arc::new(Self {
@@ -46,12 +46,12 @@ impl Wakes {
         this
     }
 
-    /// Where to listen for the wake-ups of others.
+    /// Returns the channel for the wake-ups of other replicas.
     pub(super) fn channel(&self) -> &str {
         &self.channel
     }
 
-    /// Says that a queue has a job, or will have one at another time than was known.
+    /// Announces that a queue has a job, or that the due time of a job has changed.
     pub(super) fn wake(&self, queue: &str) {
         self.wake_here(queue);
         let mut unsent = lock(&self.unsent);
@@ -59,11 +59,11 @@ impl Wakes {
             unsent.insert(queue.to_owned());
         }
         drop(unsent);
-        // If there is a request already, it has not been looked at yet.
+        // If a request is already queued, it has not been processed yet.
         self.send.try_send(()).ok();
     }
 
-    /// Takes in what another replica said.
+    /// Processes a notification of another replica.
     pub(super) fn hear(&self, payload: &str) {
         let mut words = payload.split(' ');
         if words.next() != Some(&self.replica) {
@@ -71,14 +71,14 @@ impl Wakes {
         }
     }
 
-    /// Wakes everybody, for something may have been missed.
+    /// Wakes all waiting workers, because a wake-up was possibly missed.
     pub(super) fn wake_all(&self) {
         for notify in lock(&self.waiting).values() {
             notify.notify_waiters();
         }
     }
 
-    /// A place among those who wait for jobs of a queue.
+    /// Registers a worker that waits for jobs of a queue.
     pub(super) fn waiter(self: &Arc<Self>, queue: &str) -> Waiter {
         let notify = Arc::clone(lock(&self.waiting).entry(queue.to_owned()).or_default());
         Waiter { wakes: Arc::clone(self), queue: queue.to_owned(), notify }
@@ -90,7 +90,7 @@ impl Wakes {
         }
     }
 
-    /// What to tell the others, in one notification.
+    /// Returns the next notification for the other replicas. It contains as many queues as fit.
     fn message(&self) -> Option<String> {
         let mut unsent = lock(&self.unsent);
         let mut payload = self.replica.clone();
@@ -112,7 +112,7 @@ impl fmt::Debug for Wakes {
     }
 }
 
-/// Sends wake-ups until the handle is gone. What is pushed while one is under way goes with the next.
+/// Sends wake-ups until the handle is dropped. Queues that are added during a send go into the next notification.
 async fn tell(wakes: Weak<Wakes>, pool: Arc<Pool>, mut requests: mpsc::Receiver<()>) {
     while requests.recv().await.is_some() {
         let next = || wakes.upgrade().and_then(|wakes| Some((wakes.channel.clone(), wakes.message()?)));
@@ -134,7 +134,7 @@ pub(super) async fn notify(pool: &Pool, channel: &str, payload: &str) -> crate::
     Ok(())
 }
 
-/// One of those who wait for jobs of a queue.
+/// A worker that waits for jobs of a queue.
 pub(super) struct Waiter {
     wakes: Arc<Wakes>,
     queue: String,
@@ -142,12 +142,12 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// What to wait for.
+    /// Returns the notification to wait for.
     pub(super) fn notify(&self) -> &Notify {
         &self.notify
     }
 
-    /// Wakes another one when dropped, unless there is nothing left to be woken for.
+    /// Returns a guard that wakes another worker on drop, unless `done` is called.
     pub(super) fn passing_on(&self) -> PassingOn<'_> {
         PassingOn(Some(&self.notify))
     }
@@ -156,14 +156,14 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiting = lock(&self.wakes.waiting);
-        // The map's own, and this one.
+        // One reference is in the map, and one is here.
         if Arc::strong_count(&self.notify) == 2 {
             waiting.remove(&self.queue);
         }
     }
 }
 
-/// A wake-up that must not be lost with who got it.
+/// A guard that passes a wake-up to another worker if this worker is cancelled or has taken all it can.
 pub(super) struct PassingOn<'a>(Option<&'a Notify>);
 
 impl PassingOn<'_> {
@@ -181,6 +181,6 @@ impl Drop for PassingOn<'_> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept under these locks is whole at every moment.
+    // The data under these locks is consistent at every moment, so a poisoned lock is safe to use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use crate::{
     name,
 };
 
-/// Events through Redis.
+/// A [`Bus`] that uses sharded publish and subscribe of Redis.
 #[derive(Clone)]
 pub struct RedisBus {
     shared: Arc<Shared>,

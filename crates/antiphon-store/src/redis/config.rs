@@ -7,36 +7,36 @@ use crate::{
     name,
 };
 
-/// Where Redis is, and how to use it.
+/// The address of Redis, and the limits for its use.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RedisConfig {
     /// `redis://`, `rediss://` (feature `tls`) or `unix://`, with user, password and database.
     pub url: String,
-    /// More nodes to learn a cluster's shape from, with the same credentials. Default: none.
+    /// More nodes from which to discover the cluster, with the same credentials. Default: none.
     pub nodes: Vec<String>,
-    /// Whether it is a cluster. More than one node means that it is. Default: no.
+    /// Whether the server is a cluster. If `nodes` is not empty, a cluster is assumed. Default: false.
     pub cluster: bool,
-    /// What keeps this data apart from others' on the same server. Default: `antiphon`.
+    /// The namespace of the data on the server. Default: `antiphon`.
     pub space: String,
-    /// Over how many hash slots the records are spread. It cannot be changed later. Default: 16.
+    /// The number of hash slots over which records are spread. It cannot be changed later. Default: 16.
     pub buckets: u16,
-    /// How long to try to get a connection, before [`Error::Busy`]. Default: 2 seconds.
+    /// The maximum time to wait for a connection. After it, the call returns [`Error::Busy`]. Default: 2 seconds.
     pub connect_timeout: Duration,
-    /// How long one operation may take, before [`Error::Backend`]. Default: 5 seconds.
+    /// The maximum time of one operation. After it, the call returns [`Error::Backend`]. Default: 5 seconds.
     pub timeout: Duration,
-    /// How many operations may be under way at once; others queue here. Default: 1024.
+    /// The maximum number of concurrent operations. Further operations wait. Default: 1024.
     pub max_in_flight: usize,
-    /// For how many queues a connection may be kept that waits for jobs; the workers of any others ask
-    /// again ten times a second. Default: 32.
+    /// The maximum number of queues that keep a connection to wait for jobs. Workers of other queues poll 10 times
+    /// per second. Default: 32.
     pub max_waiting_queues: usize,
-    /// PEM of the authority that signed the server's certificate, if the system does not know it.
+    /// The certificate authority of the server, in PEM, if the system does not trust it. Default: none.
     #[cfg(feature = "tls")]
     pub authority: Option<Vec<u8>>,
 }
 
 impl RedisConfig {
-    /// The defaults, for the server at `url`.
+    /// Creates a configuration for the server at `url` with the defaults.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -53,63 +53,63 @@ impl RedisConfig {
         }
     }
 
-    /// Adds a node to learn a cluster's shape from.
+    /// Adds a node from which to discover the cluster.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
         self
     }
 
-    /// Sets whether it is a cluster.
+    /// Sets whether the server is a cluster. Default: false.
     #[must_use]
     pub fn with_cluster(mut self, cluster: bool) -> Self {
         self.cluster = cluster;
         self
     }
 
-    /// Sets what keeps this data apart from others'.
+    /// Sets the namespace of the data. Default: `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets over how many hash slots the records are spread.
+    /// Sets the number of hash slots over which records are spread. Default: 16.
     #[must_use]
     pub fn with_buckets(mut self, buckets: u16) -> Self {
         self.buckets = buckets;
         self
     }
 
-    /// Sets how long to try to get a connection.
+    /// Sets the maximum time to wait for a connection. Default: 2 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets how long one operation may take.
+    /// Sets the maximum time of one operation. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how many operations may be under way at once.
+    /// Sets the maximum number of concurrent operations. Default: 1024.
     #[must_use]
     pub fn with_max_in_flight(mut self, max_in_flight: usize) -> Self {
         self.max_in_flight = max_in_flight;
         self
     }
 
-    /// Sets for how many queues a connection may be kept that waits for jobs.
+    /// Sets the maximum number of queues that keep a connection to wait for jobs. Default: 32.
     #[must_use]
     pub fn with_max_waiting_queues(mut self, max_waiting_queues: usize) -> Self {
         self.max_waiting_queues = max_waiting_queues;
         self
     }
 
-    /// Sets the authority, in PEM, that signed the server's certificate.
+    /// Sets the certificate authority of the server, in PEM. Default: none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -117,12 +117,12 @@ impl RedisConfig {
         self
     }
 
-    /// Whether several nodes share the data.
+    /// Returns whether the data is spread over several nodes.
     pub(super) fn is_cluster(&self) -> bool {
         self.cluster || !self.nodes.is_empty()
     }
 
-    /// Refuses what cannot be used, before anything is connected.
+    /// Checks the configuration before any connection is opened.
     pub(super) fn check(&self) -> Result<()> {
         name::check_segment(&self.space)?;
         let problem = if !(1..=1024).contains(&self.buckets) {
@@ -137,7 +137,7 @@ impl RedisConfig {
         Err(Error::Config { problem: problem.to_owned() })
     }
 
-    /// The servers that were named, in that order.
+    /// Returns the configured servers, in order.
     pub(super) fn servers(&self) -> Result<Vec<ConnectionInfo>> {
         std::iter::once(&self.url).chain(&self.nodes).map(|url| parse(url)).collect()
     }
@@ -151,7 +151,7 @@ fn parse(url: &str) -> Result<ConnectionInfo> {
                 .to_owned(),
         });
     }
-    // Neither the URL nor what the parser says of it is repeated: there may be a password in it.
+    // The error contains neither the URL nor the parser's message, because both can contain a password.
     url.into_connection_info().map_err(|_| Error::Config {
         problem: "not a URL of a Redis server: write `redis://user:password@host:port/0`".to_owned(),
     })

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use super::config::RedisConfig;
 use crate::error::Result;
 
-/// Is called with what the server says unasked.
+/// Is called with the messages that the server pushes.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Makes connections that are for one purpose only: to wait for jobs, or to listen.
+/// Opens dedicated connections: to wait for jobs, or to listen for events.
 #[derive(Clone)]
 pub(super) struct Dialer {
     servers: Vec<ConnectionInfo>,
@@ -39,7 +39,7 @@ impl Dialer {
         };
         let tcp_settings = dialer.tcp_settings();
         for server in config.servers()? {
-            // The third version of the protocol tells at once when a connection is lost.
+            // RESP3 reports a lost connection immediately.
             let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
             dialer.servers.push(server.set_redis_settings(settings).set_tcp_settings(tcp_settings.clone()));
         }
@@ -50,7 +50,7 @@ impl Dialer {
         &self.servers
     }
 
-    /// Lets the system give up a connection on which nothing is acknowledged any more.
+    /// Returns TCP settings with which the system closes a connection that gets no acknowledgements.
     pub(super) fn tcp_settings(&self) -> TcpSettings {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
@@ -58,12 +58,12 @@ impl Dialer {
         settings
     }
 
-    /// A client of the first server that was named.
+    /// Returns a client of the first configured server.
     pub(super) fn client(&self) -> RedisResult<Client> {
         self.client_of(self.servers[0].clone())
     }
 
-    /// A connection to the node that has `key`.
+    /// Opens a connection to the node that owns `key`.
     pub(super) async fn dial(
         &self,
         key: &str,
@@ -73,7 +73,7 @@ impl Dialer {
         if !self.cluster {
             return Ok(connection);
         }
-        // Any command on the key makes a node say whose it is.
+        // A node that does not own the key answers any command on it with the owner.
         let mut cmd = redis::cmd("EXISTS");
         let asked = cmd.arg(key).query_async::<Value>(&mut connection);
         let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
@@ -87,7 +87,7 @@ impl Dialer {
         }
     }
 
-    /// A connection to `node` (a host and a port), or to the first of the named servers that answers.
+    /// Opens a connection to `node` (host and port), or to the first configured server that responds.
     async fn dial_node(
         &self,
         node: Option<&str>,
@@ -145,7 +145,7 @@ impl Dialer {
     }
 }
 
-/// Takes `host:port` apart. A node that does not know its own name leaves the host out.
+/// Splits `host:port`. The host is empty if a node has no announced host name.
 pub(super) fn host_and_port(node: &str) -> Option<(&str, u16)> {
     let (host, port) = node.rsplit_once(':')?;
     Some((host, port.parse().ok()?))

@@ -2,19 +2,19 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::error::Error;
 
-/// What [`Error`] calls this backend.
+/// The name of this backend in an [`Error`].
 pub(super) const NAME: &str = "redis";
 
-/// What a failure says about the command.
+/// The effect of a command that returned an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It was not run, for the server does not have the script (any more).
+    /// The command did not run, because the server does not have the script (any more).
     NoScript,
-    /// It was not run, and may be in a moment, or by another node.
+    /// The command did not run, but a retry or another node can run it.
     NotYet,
-    /// It was not run.
+    /// The command did not run.
     NotRun,
-    /// It may have been run.
+    /// The command possibly ran.
     Unknown,
 }
 
@@ -33,9 +33,10 @@ impl Fate {
             )
             | ErrorKind::ClusterConnectionNotFound => Self::NotYet,
             ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Self::NotRun,
-            // Not so a timeout: it may be that of an open connection that went silent.
+            // A timeout does not belong here, because an open connection that went silent also causes one.
             ErrorKind::Io if error.is_connection_refusal() => Self::NotYet,
-            // Our scripts declare their flags, so these come before the first of their commands.
+            // All scripts declare their flags, so the server returns these errors before it runs the first command
+            // of a script.
             _ if matches!(error.code(), Some("OOM" | "MISCONF" | "NOAUTH" | "NOREPLICAS" | "BUSY")) => {
                 Self::NotRun
             }
@@ -44,7 +45,7 @@ impl Fate {
     }
 }
 
-/// What to tell the caller.
+/// Converts an error of Redis for the caller.
 pub(super) fn told(error: RedisError) -> Error {
     match Fate::of(&error) {
         Fate::NoScript | Fate::NotYet | Fate::NotRun => Error::busy(NAME, error),
@@ -52,7 +53,7 @@ pub(super) fn told(error: RedisError) -> Error {
     }
 }
 
-/// A reply that none of our scripts gives.
+/// Returns the error for a reply that no script returns.
 pub(super) fn odd_reply() -> Error {
     Error::backend(NAME, "the reply is not of the expected form")
 }

@@ -21,20 +21,20 @@ use crate::{
     error::{Error, Result},
 };
 
-/// How often to make sure that a silent connection is not a dead one.
+/// The interval of pings that detect a dead connection.
 const PING: Duration = Duration::from_secs(5);
 
-/// How long to wait before the second try to connect, and at most.
+/// The first and the maximum pause before a new attempt to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// How many requests are served at once.
+/// The maximum number of subscribe requests in one batch.
 const BATCH: usize = 256;
 
 /// Listens for all subscriptions of a process, on one connection.
 #[derive(Clone)]
 pub(super) struct Hub {
     dialer: Dialer,
-    /// A key in the slot of all channels.
+    /// A key in the hash slot of all channels.
     slot: String,
     timeout: Duration,
     requests: Arc<OnceCell<mpsc::Sender<Request>>>,
@@ -51,7 +51,7 @@ impl Hub {
         Self { dialer, slot, timeout, requests: Arc::default() }
     }
 
-    /// Listens to `channel`.
+    /// Subscribes to `channel`.
     pub(super) async fn subscribe(&self, channel: String) -> Result<Subscription> {
         let requests = self.requests.get_or_init(async || {
             let (sender, requests) = mpsc::channel(BATCH);
@@ -75,7 +75,7 @@ fn gone() -> Error {
     Error::busy(NAME, "the runtime that listens has ended")
 }
 
-/// Who listens to what. The connection feeds them as it reads.
+/// The subscriptions by channel. The connection fills their feeds while it reads.
 #[derive(Default)]
 struct Listeners {
     channels: Mutex<HashMap<String, Vec<Feed>>>,
@@ -98,7 +98,8 @@ impl Listeners {
                     }
                 });
             }
-            // Not asked for, if it is still listened to: the slot has moved to another node.
+            // If the channel still has listeners, the server has ended the subscription, because the slot moved to
+            // another node.
             (PushKind::SUnsubscribe, Some(Value::BulkString(channel)), _) => {
                 let asked = std::str::from_utf8(&channel)
                     .is_ok_and(|channel| self.with(|all| !all.contains_key(channel)));
@@ -112,20 +113,20 @@ impl Listeners {
     }
 }
 
-/// The task that keeps the connection and asks for what the listeners want.
+/// The task that keeps the connection open and subscribes to the channels of the listeners.
 struct Subscriber {
     dialer: Dialer,
     slot: String,
     timeout: Duration,
     listeners: Arc<Listeners>,
     connection: Option<Open>,
-    /// Resolve with the channel when a subscription is dropped.
+    /// Futures that return the channel of a subscription when the subscription is dropped.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
-    /// When to try to connect again, and after which pause then.
+    /// The time of the next attempt to connect, and the pause after that attempt.
     retry: (Instant, Duration),
 }
 
-/// A connection, and what says that it was lost.
+/// A connection, with the notification for its loss.
 #[derive(Clone)]
 struct Open {
     connection: MultiplexedConnection,
@@ -168,7 +169,7 @@ impl Subscriber {
         }
     }
 
-    /// Adds listeners, and tells them when the server knows.
+    /// Adds listeners, and answers their requests after the server has confirmed the subscription.
     async fn listen(&mut self, requests: Vec<Request>) {
         if self.connection.is_none() {
             self.connect().await;
@@ -176,7 +177,7 @@ impl Subscriber {
         let fresh: Vec<String> = self.listeners.with(|all| {
             let mut fresh = Vec::new();
             for request in &requests {
-                // They hear from the first moment on; what comes too early does no harm.
+                // The feeds are registered before the server confirms. An event that arrives early is harmless.
                 let feeds = all.entry(request.channel.clone()).or_insert_with_key(|channel| {
                     fresh.push(channel.clone());
                     Vec::new()
@@ -187,13 +188,13 @@ impl Subscriber {
         });
         let mut outcome = self.ask(&fresh).await;
         if outcome.is_err() {
-            // The connection was lost, or the slot has moved. To connect is to ask for all.
+            // The connection was lost, or the slot has moved. Connecting again subscribes to all channels.
             self.connect().await;
             outcome = self.ask(&[]).await;
         }
         for Request { channel, feed, done } in requests {
             let told = outcome.as_ref().map(drop).map_err(|error| told(error.clone()));
-            // Who has been told of a failure, or waits no more, drops the subscription, and it leaves.
+            // A caller that receives an error, or no longer waits, drops the subscription, which is then removed.
             drop(done.send(told));
             self.leaving.push(Box::pin(async move {
                 feed.closed().await;
@@ -202,7 +203,7 @@ impl Subscriber {
         }
     }
 
-    /// Asks for `channels`.
+    /// Subscribes to `channels` on the current connection.
     async fn ask(&mut self, channels: &[String]) -> RedisResult<()> {
         let asked = match &self.connection {
             Some(open) => bounded(self.timeout, subscribe(&open.connection, channels)).await,
@@ -214,7 +215,7 @@ impl Subscriber {
         asked
     }
 
-    /// Forgets listeners of `channel` that are gone, and the channel with the last of them.
+    /// Removes the dropped listeners of `channel`, and unsubscribes if none is left.
     async fn unlisten(&mut self, channel: String) {
         let last = self.listeners.with(|all| {
             let Some(feeds) = all.get_mut(&channel) else { return false };
@@ -236,7 +237,7 @@ impl Subscriber {
         }
     }
 
-    /// Connects, asks again for all that is listened to, and then says that something may have been missed.
+    /// Connects, subscribes to all channels again, and sends a gap to all listeners.
     async fn connect(&mut self) {
         match bounded(self.timeout, open(&self.dialer, &self.slot, &self.listeners)).await {
             Ok(open) => {
@@ -270,7 +271,7 @@ async fn bounded<T>(limit: Duration, work: impl Future<Output = RedisResult<T>>)
     timeout(limit, work).await.map_err(late)?
 }
 
-/// Connects, and asks for all that is listened to.
+/// Connects, and subscribes to all channels.
 async fn open(dialer: &Dialer, slot: &str, listeners: &Arc<Listeners>) -> RedisResult<Open> {
     let channels: Vec<String> = listeners.with(|all| all.keys().cloned().collect());
     let lost = Arc::new(Notify::new());
@@ -290,7 +291,7 @@ async fn lost(open: Option<&Open>) {
     }
 }
 
-/// Asks for `channels`, all at once.
+/// Subscribes to all `channels` concurrently.
 async fn subscribe(connection: &MultiplexedConnection, channels: &[String]) -> RedisResult<()> {
     let asking = channels.iter().map(|channel| {
         let mut connection = connection.clone();

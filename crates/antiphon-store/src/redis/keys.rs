@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-/// How the names of the contract become keys of one space.
+/// Maps the names of the contract to the keys of one space.
 ///
-/// What is in braces decides the hash slot. No name has braces or a dot, so none is taken for another.
+/// The part in braces decides the hash slot. Names contain neither braces nor dots, so two names never map to one
+/// key.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     space: String,
@@ -14,7 +15,7 @@ impl Keys {
         Self { space: space.to_owned(), buckets }
     }
 
-    /// What is known of the space itself.
+    /// Returns the key for the settings of the space.
     pub(super) fn meta(&self) -> String {
         format!("antiphon:v1:{{{}}}", self.space)
     }
@@ -27,7 +28,7 @@ impl Keys {
         format!("antiphon:v1:{{{}.{number}}}", self.space)
     }
 
-    /// The bucket of a record.
+    /// Returns the bucket of a record.
     pub(super) fn bucket_of(&self, key: &str) -> String {
         let number = hash(key) % u64::from(self.buckets);
         self.bucket(u16::try_from(number).expect("less than the number of buckets"))
@@ -45,21 +46,21 @@ impl Keys {
         format!("{}:{topic}", self.topics())
     }
 
-    /// What all topics begin with: they share a slot, so that one connection hears them all.
+    /// Returns the prefix of all topics. All topics share a hash slot, so one connection receives all events.
     pub(super) fn topics(&self) -> String {
         format!("antiphon:v1:{{{}.b}}", self.space)
     }
 }
 
-/// FNV-1a. It decides where records are, so it never changes.
+/// FNV-1a. It decides the bucket of a record, so it must never change.
 fn hash(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Whole milliseconds, at least as long; a century stands for all that is longer, so that scripts can add
-/// it to a time without losing digits.
+/// Converts a duration to milliseconds, rounded up. Durations of more than a century are cut to a century, so that
+/// scripts can add them to a time without losing digits.
 pub(super) fn millis(duration: Duration) -> u64 {
     const CENTURY: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
     let millis = duration.as_nanos().div_ceil(1_000_000);

@@ -20,10 +20,10 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// The connection that all operations share, and the rules by which they use it.
+/// The connection that all operations share, with its limits and retries.
 ///
-/// The client's own repetitions and time limits are off: they do not tell what was run from what was not.
-/// Here a command is sent again only when it was certainly not run.
+/// The retries and timeouts of the client library are off, because they do not distinguish commands that ran from
+/// commands that did not. Here a command is sent again only if it certainly did not run.
 #[derive(Clone)]
 pub(super) struct Link {
     wire: Wire,
@@ -108,7 +108,7 @@ impl Link {
         self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
     }
 
-    /// Sends a command; `None` if the server lacks its script.
+    /// Sends a command. Returns `None` if the server does not have its script.
     async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
         let place = timeout_at(deadline, self.places.acquire()).await;
         let _place = place.map_err(|elapsed| Error::busy(NAME, elapsed))?.expect("it is never closed");
@@ -133,7 +133,7 @@ impl Link {
     }
 }
 
-/// Whether to connect again would be in vain.
+/// Returns whether a new attempt to connect would fail too.
 fn is_final(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
@@ -153,7 +153,7 @@ impl Wire {
     }
 }
 
-/// Asks the node to which a slot is just moving.
+/// Sends a command to the node to which the slot is being migrated.
 async fn ask(mut connection: ClusterConnection, cmd: &Cmd, error: RedisError) -> RedisResult<Value> {
     let Some((host, port)) = error.redirect_node().and_then(|(node, _)| host_and_port(node)) else {
         return Err(error);
@@ -165,12 +165,12 @@ async fn ask(mut connection: ClusterConnection, cmd: &Cmd, error: RedisError) ->
     answers.pop().unwrap_or_default().extract_error()
 }
 
-/// The client takes the cryptography that the program has chosen, and panics if it has chosen none while
-/// its dependencies bring several.
+/// Installs a default rustls provider if the program has not installed one. The client would panic without a
+/// default if the dependencies contain several providers.
 #[cfg(feature = "tls")]
 fn choose_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // It fails only if another thread was faster, which is as good.
+        // This fails only if another thread has installed one at the same time, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

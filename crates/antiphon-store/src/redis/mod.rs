@@ -1,46 +1,49 @@
 //! Redis 7 or later, a single server or a cluster.
 //!
-//! Every operation is one script, known to the server by its digest, on keys of one hash slot; what is in
-//! braces below decides the slot.
+//! Every operation is one script on keys of one hash slot. The server identifies the script by its digest. In the
+//! table, the part in braces decides the slot.
 //!
-//! | what | where |
+//! | data | keys |
 //! |---|---|
-//! | records | spread over [`RedisConfig::buckets`] by a hash of the key: `antiphon:v1:{space.7}` followed by `:r:key` (a hash: value `v`, revision `n`, expiry `x`), `:i` (the bucket's keys in order, to list them), `:x` and `:x:segment` (those that expire by the time at which they can be claimed; of all, and by the first segment of the key), `:n` (the newest revision) |
-//! | logs | a list each, `antiphon:v1:{space.l.log}` |
-//! | jobs | a slot for each queue, `antiphon:v1:{space.q.queue}`, with a stream and its consumer group (`:s`); what is beside it is told in `lua/queue.lua` |
+//! | records | spread over [`RedisConfig::buckets`] by a hash of the key: `antiphon:v1:{space.7}` followed by `:r:key` (a hash: value `v`, revision `n`, expiry `x`), `:i` (the sorted keys of the bucket, for listings), `:x` and `:x:segment` (the keys that expire, by the time from which they can be claimed: all of them, and by the first segment of the key), `:n` (the newest revision) |
+//! | logs | one list for each log, `antiphon:v1:{space.l.log}` |
+//! | jobs | one slot for each queue, `antiphon:v1:{space.q.queue}`, with a stream and its consumer group (`:s`). `lua/queue.lua` describes the other keys |
 //! | events | sharded publish and subscribe on `antiphon:v1:{space.b}:topic` |
 //!
-//! Scripts are given the part up to the brace and derive the rest. Times are those of the server's clock.
+//! Scripts receive the key up to the closing brace and derive the others from it. All times come from the server's
+//! clock.
 //!
 //! # Connections
 //!
-//! All handles made from one [`Redis`] share one connection (in a cluster: one to each node), one that
-//! listens, made when it is first needed, and one for each queue on which somebody waits, up to
-//! [`RedisConfig::max_waiting_queues`]. A worker that waits is not a connection: thousands of them share
-//! that of their queue. All are made again when they are lost; subscriptions then get an
-//! [`Event::Gap`](crate::Event::Gap).
+//! All handles from one [`Redis`] share these connections:
+//! - One connection for operations. In a cluster, one to each node.
+//! - One that listens for events. It is opened when it is first needed.
+//! - One for each queue with waiting workers, up to [`RedisConfig::max_waiting_queues`].
 //!
-//! # When a node dies
+//! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue.
+//! Lost connections are opened again. Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).
 //!
-//! A server with `appendonly yes` and `appendfsync always` keeps what it has acknowledged; with
-//! `appendfsync everysec` it may lose the last second. A replica that takes over lacks what had not reached
-//! it, also with `min-replicas-to-write`, which only keeps this short: a job may then be done twice, and of
-//! two writers at one revision both may have been told that they won. Revisions are made of the time, so
-//! that one which was lost is not given again. Where that is too little, use PostgreSQL or NATS.
+//! # Durability and failover
 //!
-//! # What to set
+//! A server with `appendonly yes` and `appendfsync always` keeps every acknowledged write. With `appendfsync` set
+//! to `everysec` it can lose the last second. A replica that takes over does not have the writes that had not
+//! reached it. `min-replicas-to-write` shortens this window but does not close it. After such a failover a job can
+//! run twice, and two writers at one revision can both have succeeded. Revisions are based on the time, so a lost
+//! revision is not used again. If this is not acceptable, use PostgreSQL or NATS.
 //!
-//! - `maxmemory-policy noeviction`: any other throws records away. A full server then refuses what would
-//!   add to it, with [`Error::Busy`]; jobs can still be worked off, records deleted.
+//! # Server settings
+//!
+//! - `maxmemory-policy noeviction`: any other policy deletes records. A full server then rejects writes that add
+//!   data, with [`Error::Busy`]. Jobs can still be leased and finished, and records can be deleted.
 //! - `appendonly yes`.
-//! - An access list needs all commands but the administrative ones on `~antiphon:v1:*` and `&antiphon:v1:*`.
+//! - An ACL user needs all commands except the administrative ones on `~antiphon:v1:*` and `&antiphon:v1:*`.
 //!
 //! # Limits
 //!
-//! - All data are in memory. A queue and a log are each on one node, and so are all events of a space.
-//! - A record that has been expired for a day, and that nobody claims, is dropped by the server.
-//! - [`claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment looks at expired
-//!   records of the first segment, a few thousand at a time, to find those of the others.
+//! - All data is in memory. Each queue and each log is on one node, and so are all events of a space.
+//! - The server drops an unclaimed record one day after it expired.
+//! - [`claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment searches all expired
+//!   records of the first segment, a few thousand at a time.
 
 mod bus;
 mod config;
@@ -66,7 +69,7 @@ use crate::{
     queue::QueueConfig,
 };
 
-/// A Redis server or cluster, connected.
+/// A connected Redis server or cluster.
 #[derive(Clone)]
 pub struct Redis {
     shared: Arc<Shared>,
@@ -81,7 +84,7 @@ struct Shared {
 }
 
 impl Redis {
-    /// Connects.
+    /// Connects to the server or cluster.
     pub async fn connect(config: RedisConfig) -> Result<Self> {
         config.check()?;
         let dialer = Dialer::new(&config)?;
@@ -93,22 +96,22 @@ impl Redis {
         Ok(Self { shared: Arc::new(Shared { config, keys, link, hub, waits }) })
     }
 
-    /// A store on it.
+    /// Returns the store for records and logs.
     pub fn store(&self) -> RedisStore {
         RedisStore::new(Arc::clone(&self.shared))
     }
 
-    /// A queue on it.
+    /// Returns the queue for jobs.
     pub fn queue(&self, config: QueueConfig) -> RedisQueue {
         RedisQueue::new(Arc::clone(&self.shared), config)
     }
 
-    /// A bus on it.
+    /// Returns the bus for events.
     pub fn bus(&self) -> RedisBus {
         RedisBus::new(Arc::clone(&self.shared))
     }
 
-    /// All three.
+    /// Returns the store, the queue and the bus as a [`Backend`].
     pub fn backend(&self, config: QueueConfig) -> Backend {
         Backend::new(self.store(), self.queue(config), self.bus())
     }
@@ -120,7 +123,7 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// Agrees on the layout with those who were here before, and warns of what would lose data.
+/// Checks that all processes use the same layout, and warns about server settings that can lose data.
 async fn settle(link: &Link, keys: &Keys, config: &RedisConfig) -> Result<()> {
     let reply = link.run(&script::OPEN, keys.meta(), |cmd| {
         cmd.arg(config.buckets);
@@ -139,10 +142,10 @@ async fn settle(link: &Link, keys: &Keys, config: &RedisConfig) -> Result<()> {
         return Err(Error::Config { problem });
     }
     if eviction != "noeviction" {
-        tracing::warn!(%eviction, "redis throws data away when its memory is full: set `maxmemory-policy noeviction`");
+        tracing::warn!(%eviction, "Redis can evict records when its memory is full; set `maxmemory-policy noeviction`");
     }
     if !append_only {
-        tracing::warn!("redis does not keep what it is told: set `appendonly yes`");
+        tracing::warn!("Redis loses records at a restart; set `appendonly yes`");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What goes through all buckets: listings and claims.
+//! Operations over all buckets: listings, claims and removals.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::{
     store::{Cursor, Page, Record, Revision},
 };
 
-/// The most records of one page, and of one claim.
+/// The maximum number of records of one page and of one claim.
 const MOST: usize = 1000;
 
-/// Where a listing is: a bucket, and the key in it after which to go on.
+/// The position of a listing: a bucket, and the last listed key in it.
 struct Position {
     bucket: u16,
     after: Option<String>,
@@ -41,7 +41,7 @@ impl Position {
     }
 }
 
-/// A part of a bucket, and the key after which there may be more of it.
+/// A part of a bucket, and the key after which the bucket possibly has more records.
 struct BucketPage {
     records: Vec<Record>,
     after: Option<String>,
@@ -59,7 +59,8 @@ impl RedisStore {
         let mut place = Position::read(after, buckets)?;
         let mut items = Vec::new();
         let mut room = ROOM;
-        // One bucket at first. Where it does not fill the page, more of them at a time: they are much alike.
+        // Start with one bucket. If it does not fill the page, read more buckets at a time, because their sizes are
+        // similar.
         let mut width = 1;
         loop {
             let end = place.bucket.saturating_add(width).min(buckets);
@@ -71,7 +72,7 @@ impl RedisStore {
             for (bucket, part) in (place.bucket..end).zip(try_join_all(parts).await?) {
                 for record in part.records {
                     if items.len() == limit || room == 0 {
-                        // The rest of the bucket is for the next page.
+                        // The rest of the bucket belongs to the next page.
                         let next = items.last().map(|last: &Record| last.key.clone());
                         let after = next.filter(|key| self.is_in(bucket, key));
                         return Ok(Page { items, next: Some(Position { bucket, after }.write()) });
@@ -119,7 +120,7 @@ impl RedisStore {
             if prefix.is_empty() {
                 cmd.arg("+");
             } else {
-                // Names are ASCII: this is behind all that begin with the prefix.
+                // Names are ASCII, so this bound is after all keys with the prefix.
                 cmd.arg([b"[", prefix.as_bytes(), b"\xff"].concat());
             }
             cmd.arg(limit).arg(room);
@@ -133,11 +134,11 @@ impl RedisStore {
         let buckets = self.shared.keys.buckets();
         let mut left = limit.min(MOST);
         let mut claimed = Vec::new();
-        // Claimers begin anywhere, so as not to meet.
+        // Claimers start at a random bucket, to avoid conflicts between them.
         let mut pending: Vec<u16> = (0..buckets).collect();
         pending.rotate_left(usize::from(random()? % buckets));
         while left > 0 && !pending.is_empty() {
-            // Every bucket has its share, so that no more are taken than were asked for.
+            // Every bucket gets a share of the limit, so that the total does not exceed it.
             let width = pending.len().min(left);
             let share = left / width;
             let round: Vec<u16> = pending.drain(..width).collect();

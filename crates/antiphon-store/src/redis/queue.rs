@@ -19,7 +19,7 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The most jobs of one lease, and of one page of dead ones.
+/// The maximum number of jobs of one lease, and of one page of dead jobs.
 const MOST: usize = 256;
 
 /// Jobs in Redis.
@@ -34,7 +34,7 @@ impl RedisQueue {
         Self { shared, config }
     }
 
-    /// Takes what is there, and says in what time there may be more.
+    /// Leases available jobs, and returns the time until the next job can become available, if it is known.
     async fn take(&self, queue: &str, key: &str, limit: usize) -> Result<(Vec<Job>, Option<Duration>)> {
         let reply = self.shared.link.run(&script::LEASE, key.to_owned(), |cmd| {
             cmd.arg(limit).arg(millis(self.config.lease).max(1)).arg(self.config.max_attempts);
@@ -50,7 +50,7 @@ impl RedisQueue {
         Ok((jobs, next))
     }
 
-    /// Runs a script that the holder of a lease may run.
+    /// Runs a script that requires the lease.
     async fn held(
         &self,
         lease: &Lease,
@@ -92,7 +92,7 @@ impl Queue for RedisQueue {
             return Ok(Vec::new());
         }
         let key = self.shared.keys.queue(queue);
-        // Some later time than any program runs for, if there is none such.
+        // If the deadline is too far in the future for an `Instant`, wait for about 34 years.
         let until =
             Instant::now().checked_add(wait).unwrap_or_else(|| Instant::now() + Duration::from_secs(1 << 30));
         let (mut jobs, mut next) = self.take(queue, &key, limit.min(MOST)).await?;

@@ -4,7 +4,7 @@ use redis::Value;
 use super::fate::odd_reply;
 use crate::error::Result;
 
-/// The parts of a reply, one after the other.
+/// Reads the parts of a reply one after the other.
 pub(super) struct Parts(std::vec::IntoIter<Value>);
 
 impl Parts {
@@ -15,7 +15,7 @@ impl Parts {
         }
     }
 
-    /// How many are left.
+    /// Returns the number of remaining parts.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
@@ -43,7 +43,7 @@ impl Parts {
     }
 }
 
-/// A number; also one that Redis keeps as text.
+/// Reads a number. Redis stores some numbers as text.
 pub(super) fn int(value: &Value) -> Result<i64> {
     let int = match value {
         Value::Int(int) => Some(*int),
@@ -53,7 +53,7 @@ pub(super) fn int(value: &Value) -> Result<i64> {
     int.ok_or_else(odd_reply)
 }
 
-/// A yes or a no.
+/// Reads a boolean, which is 1 or 0.
 pub(super) fn yes(value: &Value) -> Result<bool> {
     int(value).map(|int| int == 1)
 }

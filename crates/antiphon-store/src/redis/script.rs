@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// A script, and what the server knows it by.
+/// A script and its digest.
 pub(super) struct Script {
     code: &'static str,
     digest: String,
@@ -13,12 +13,12 @@ impl Script {
         Self { code, digest: redis::Script::new(code).get_hash().to_owned() }
     }
 
-    /// The command that runs it on the data at `key`, if the server has it.
+    /// Returns the command that runs the script on the data at `key`, if the server has the script.
     pub(super) fn by_digest(&self, key: &str) -> Cmd {
         command("EVALSHA", &self.digest, key)
     }
 
-    /// The command that runs it, and from which the server learns it.
+    /// Returns the command that runs the script and stores it on the server.
     pub(super) fn by_code(&self, key: &str) -> Cmd {
         command("EVAL", self.code, key)
     }
@@ -46,7 +46,7 @@ scripts! {
     REMOVE = include_str!("lua/remove.lua");
     APPEND = include_str!("lua/append.lua");
     READ = include_str!("lua/read.lua");
-    // Where memory has run out, nothing is added, but what is there can be worked off.
+    // If the memory is full, pushes are rejected, but existing jobs can still be finished.
     PUSH = "#!lua\n", include_str!("lua/queue.lua"), include_str!("lua/push.lua");
     LEASE = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/lease.lua");
     EXTEND = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/extend.lua");

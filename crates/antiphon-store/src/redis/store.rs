@@ -17,13 +17,13 @@ use crate::{
     store::{Cursor, ENTRY_COST, MAX_VALUE, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// The most entries that one append may have, and that one reading gives.
+/// The maximum number of entries of one append and of one read.
 const MAX_ENTRIES: usize = MAX_VALUE / ENTRY_COST;
 
-/// After how many bytes a reply ends, though there would be more.
+/// The number of bytes after which a reply ends.
 pub(super) const ROOM: usize = 1024 * 1024;
 
-/// For how long the server keeps an expired record that nobody claims.
+/// The time for which the server keeps an expired, unclaimed record.
 pub(super) const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Records and logs in Redis.
@@ -135,7 +135,7 @@ impl Store for RedisStore {
 
     async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
         name::check(log)?;
-        // No log is longer, and Lua counts exactly up to there.
+        // No log is longer than this, and Lua numbers are exact up to there.
         let from = from.min(1 << 52);
         let reply = self.shared.link.run(&script::READ, self.shared.keys.log(log), |cmd| {
             cmd.arg(from).arg(limit.min(MAX_ENTRIES)).arg(ROOM);

@@ -12,20 +12,20 @@ use tokio::{
 
 use super::{dial::Dialer, link::Link, script};
 
-/// The longest time without a look at the queue, should the token have gone to somebody who died with it.
+/// The maximum time between two checks of the queue, in case a process died with the token.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often to look without a connection.
+/// The poll interval without a connection.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long a connection is kept on which nobody waits.
+/// The time for which a connection without waiting workers is kept.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// Wakes workers that wait for jobs.
 ///
-/// For each queue with waiting workers, one task blocks on its `:wake` token, on a connection of its own, and
-/// wakes one worker for each token. What gives a job puts a token back if there are more: so of all workers
-/// that wait, wherever they are, no more are woken than there are jobs.
+/// Each queue with waiting workers has one task with a dedicated connection. The task blocks on the queue's `:wake`
+/// token and wakes one worker for each token. A script that leases a job puts a token back if the queue has more
+/// jobs. Over all processes, no more workers are therefore woken than there are jobs.
 #[derive(Clone)]
 pub(super) struct Waits {
     inner: Arc<Inner>,
@@ -41,13 +41,13 @@ struct Inner {
 /// The workers of this process that wait for one queue.
 struct Waiters {
     state: Mutex<State>,
-    /// Tells the task that somebody came, or was woken and has looked.
+    /// Notifies the task that a worker has joined, or has checked the queue after its wake-up.
     changed: Notify,
 }
 
 struct State {
     line: VecDeque<oneshot::Sender<()>>,
-    /// When to look again, if no token comes.
+    /// The time of the next check, if no token arrives.
     next: Instant,
 }
 
@@ -65,8 +65,10 @@ impl Waits {
         Self { inner: Arc::new(Inner { dialer, link, connections, queues: Mutex::default() }) }
     }
 
-    /// Joins those who wait for the queue at `key`, whose leases last for `lease` and where the next job may
-    /// be had in the time `next`, if that is known.
+    /// Adds a worker that waits for the queue at `key`.
+    ///
+    /// `lease` is the duration of leases. `next` is the time until the next job can become available, if it is
+    /// known.
     pub(super) fn join(&self, key: &str, lease: Duration, next: Option<Duration>) -> Waiting {
         let mut queues = lock(&self.inner.queues);
         let waiters = queues.entry(key.to_owned()).or_insert_with(|| {
@@ -76,7 +78,7 @@ impl Waits {
                 inner: Arc::clone(&self.inner),
                 key: key.to_owned(),
                 waiters: Arc::clone(&waiters),
-                // A lease that is given from now on runs out no sooner than this.
+                // A lease that is granted from now on does not expire earlier.
                 look: POLL_INTERVAL.min(lease),
             };
             tokio::spawn(async move { task.run().await });
@@ -91,7 +93,7 @@ impl Waiters {
         let (sender, turn) = oneshot::channel();
         let mut state = lock(&self.state);
         if state.line.len() == state.line.capacity() {
-            // Rather than grow, forget those who are gone.
+            // Remove cancelled workers before the queue would grow.
             state.line.retain(|waiter| !waiter.is_closed());
         }
         state.line.push_back(sender);
@@ -100,7 +102,7 @@ impl Waiters {
         turn
     }
 
-    /// In what time to look, at the latest; `None` if nobody waits.
+    /// Returns the time until the next check is due. Returns `None` if no worker waits.
     fn pause(&self) -> Option<Duration> {
         let mut state = lock(&self.state);
         while state.line.front()?.is_closed() {
@@ -109,7 +111,7 @@ impl Waiters {
         Some(state.next.saturating_duration_since(Instant::now()))
     }
 
-    /// Wakes who has waited for longest; `false` if nobody waits.
+    /// Wakes the worker that has waited the longest. Returns `false` if no worker waits.
     fn wake(&self, for_time: bool) -> bool {
         let mut state = lock(&self.state);
         if for_time {
@@ -124,14 +126,14 @@ impl Waiters {
     }
 }
 
-/// A worker that waits.
+/// A waiting worker.
 pub(super) struct Waiting {
     turn: oneshot::Receiver<()>,
     waiters: Arc<Waiters>,
 }
 
 impl Waiting {
-    /// Resolves when it is this worker's turn to look, or with `false` at `until`.
+    /// Resolves to `true` when this worker must check the queue, or to `false` at `until`.
     pub(super) async fn woken(&mut self, until: Instant) -> bool {
         if timeout_at(until, &mut self.turn).await.is_ok() {
             return true;
@@ -140,7 +142,7 @@ impl Waiting {
         self.turn.try_recv().is_ok()
     }
 
-    /// Says in what time the next job may be had, if that is known.
+    /// Registers the time until the next job can become available, if it is known.
     pub(super) fn looked(self, next: Option<Duration>) {
         lock(&self.waiters.state).look_in(next);
     }
@@ -150,7 +152,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.turn.close();
         if self.turn.try_recv().is_ok() {
-            // It was woken, and did not come to look.
+            // This worker was woken but did not check the queue, so wake the next one.
             self.waiters.wake(false);
         }
         self.waiters.changed.notify_one();
@@ -177,17 +179,17 @@ impl Task {
             let token = self.block(&mut line, pause.min(self.look)).await;
             let woke = self.waiters.wake(false);
             if token && !woke {
-                // It is for somebody else.
+                // No worker of this process needs the token, so return it for other processes.
                 drop(self.inner.link.run(&script::REWAKE, self.key.clone(), |_| ()).await);
             }
             if woke && !token {
-                // Who was woken for the time's sake says when to look again.
+                // A worker that was woken by the timer sets the time of the next check.
                 drop(timeout(POLL_INTERVAL, self.waiters.changed.notified()).await);
             }
         }
     }
 
-    /// Ends the task, unless somebody has just come.
+    /// Ends the task, unless a worker has joined since.
     fn leave(&self) -> bool {
         let mut queues = lock(&self.inner.queues);
         let leaves = self.waiters.pause().is_none();
@@ -197,7 +199,7 @@ impl Task {
         leaves
     }
 
-    /// Waits for a token, up to `pause`; `false` if none came.
+    /// Waits for a token, up to `pause`. Returns `false` if none arrived.
     async fn block<'a>(&'a self, line: &mut Option<Line<'a>>, pause: Duration) -> bool {
         if line.is_none() {
             *line = self.connect().await;
@@ -231,7 +233,7 @@ struct Line<'a> {
 
 impl Line<'_> {
     async fn pop(&mut self, key: &str, pause: Duration) -> RedisResult<bool> {
-        // None at all would mean to wait for ever.
+        // A timeout of zero would wait without a limit.
         let pause = pause.max(Duration::from_millis(1));
         let mut cmd = redis::cmd("BLPOP");
         cmd.arg(format!("{key}:wake")).arg(pause.as_secs_f64());

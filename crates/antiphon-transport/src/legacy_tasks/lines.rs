@@ -11,16 +11,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::weight::{Kind, MAX_PARSED_BYTES, Weight, reject};
 
-/// The longest line that is looked at, as the SDK has it: what is longer it throws away.
+/// The maximum length of a converted line, in bytes, as in the SDK, which discards longer lines.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-/// How much is read or taken at a time.
+/// The maximum number of bytes per read or write.
 const CHUNK: usize = 8 * 1024;
-/// How much memory is kept between lines.
+/// The maximum size of an idle buffer, in bytes.
 const KEEP: usize = 64 * 1024;
 
-/// A stream of bytes whose lines are revised, each way: what the SDK reads from it and writes to it.
+/// A stream of bytes whose lines are converted in both directions, for the SDK.
 ///
-/// A line is held back until it is whole; one of more than 16 MiB passes unchanged, in pieces.
+/// A line is buffered until it is complete. A line of more than 16 MiB passes unchanged, in parts.
 pub struct Lines<S> {
     stream: S,
     incoming: RewrittenLines,
@@ -28,27 +28,27 @@ pub struct Lines<S> {
 }
 
 impl<S> Lines<S> {
-    /// The server's end of `stream`.
+    /// Wraps the server's end of `stream`.
     ///
-    /// A line whose parsing would take too much memory is not passed on: see
+    /// If the parsing of a line would need too much memory, the line is not passed on. See
     /// [`with_max_parsed_bytes`](Self::with_max_parsed_bytes).
     pub fn server(stream: S) -> Self {
         Self::new(stream, super::server_in, super::server_out).with_max_parsed_bytes(MAX_PARSED_BYTES)
     }
 
-    /// Sets the most memory that parsing one incoming line takes, in bytes, estimated from the number of JSON values in
-    /// it. Default: 8 MiB on the server's end, no limit on the client's. A line can always take 8 times its own length.
+    /// Sets the maximum memory for parsing one incoming line, in bytes. It is estimated from the number of JSON
+    /// values. Default: 8 MiB on the server's end, no limit on the client's. A line can always take 8 times its
+    /// length.
     ///
-    /// Instead of a request that needs more, the SDK reads [`REJECTED`](super::REJECTED), a request with the same id
-    /// that an `antiphon::Server` answers with an error. Instead of an answer, it reads an error; instead of a
-    /// notification, nothing.
+    /// If a request needs more, the SDK reads [`REJECTED`](super::REJECTED) instead: a request with the same ID,
+    /// which an `antiphon::Server` answers with an error. A response becomes an error, and a notification is dropped.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.incoming.max_parsed = Some(bytes);
         self
     }
 
-    /// The client's end of `stream`.
+    /// Wraps the client's end of `stream`.
     pub fn client(stream: S) -> Self {
         Self::new(stream, super::client_in, super::client_out)
     }
@@ -84,7 +84,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lines<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Lines<S> {
-    /// Writes what is ready.
+    /// Writes the converted bytes.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let ready = self.outgoing.ready();
@@ -103,7 +103,7 @@ impl<S: AsyncWrite + Unpin> Lines<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Lines<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        // Who reads slowly is written to slowly: nothing is taken before what was taken has gone.
+        // Accept no bytes before the earlier ones are written, so that a slow reader slows down the writer.
         ready!(this.poll_drain(cx))?;
         let taken = &buf[..buf.len().min(CHUNK)];
         this.outgoing.take(taken);
@@ -138,13 +138,13 @@ type Revise = fn(&[u8]) -> Option<Vec<u8>>;
 /// One direction of a stream.
 struct RewrittenLines {
     revise: Revise,
-    /// The most memory that parsing a line takes.
+    /// The maximum memory for parsing a line, in bytes.
     max_parsed: Option<usize>,
-    /// The line that has begun.
+    /// The incomplete line.
     line: Vec<u8>,
-    /// Whether it has become too long: the rest of it passes as it is.
+    /// Whether the line is too long. The rest of it passes unchanged.
     long: bool,
-    /// What goes on, and how much of it is gone.
+    /// The converted bytes, and how many of them were already read.
     ready: Vec<u8>,
     given: usize,
 }
@@ -176,7 +176,7 @@ impl RewrittenLines {
         }
     }
 
-    /// Lets go of a line that nobody will end.
+    /// Passes on an incomplete last line.
     fn end(&mut self) {
         self.pass();
     }
@@ -211,7 +211,7 @@ fn put(ready: &mut Vec<u8>, (revise, max_parsed): (Revise, Option<usize>), line:
     }
 }
 
-/// What the SDK reads instead of a message that it could not parse within `limit` bytes of memory.
+/// Returns the replacement for a message that cannot be parsed within `limit` bytes of memory.
 fn rejected(message: &[u8], limit: usize) -> Option<Vec<u8>> {
     let too_heavy = Weight::of(message).check(limit).err()?;
     let (kind, error) = reject(message, -32600, &too_heavy.to_string());
@@ -222,7 +222,7 @@ fn rejected(message: &[u8], limit: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Empties a buffer; one that has grown large is given back.
+/// Clears a buffer, and frees its memory if it is large.
 fn forget(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(KEEP);

@@ -1,9 +1,9 @@
-//! Carries the tasks of 2025-11-25 past the SDK, which reads and writes those of 2026-07-28 only.
+//! Preserves the tasks of 2025-11-25. The SDK supports only those of 2026-07-28.
 //!
-//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool, and
-//! takes `tasks/get` and `tasks/cancel` for those of the newer revision. What it does not know it passes on
-//! as it is, so here messages get names that it does not know, before it reads them, and their own names
-//! back, after it has written them.
+//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool. It parses
+//! `tasks/get` and `tasks/cancel` as requests of the newer revision. But it passes on unknown methods unchanged. So
+//! this module gives messages unknown names before the SDK reads them, and restores the names after it has written
+//! them.
 //!
 //! | to a server | as the SDK reads it |
 //! |---|---|
@@ -11,18 +11,18 @@
 //! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on |
 //! | `tools/list` | `antiphon/tools/list` |
 //!
-//! Requests that say that they are of 2026-07-28 or later are left alone. A client writes the names on the
-//! right and its peer reads those on the left.
+//! Requests of 2026-07-28 or later stay unchanged. A client writes the names on the right, and its peer reads the
+//! names on the left.
 //!
 //! | from a server | as a handler writes it, and a client reads it |
 //! |---|---|
 //! | `capabilities.tasks` of `initialize` | `capabilities.experimental["antiphon/tasks"]` |
 //! | `execution` of a tool | the client's side only: a copy in the tool's `_meta["antiphon/execution"]` |
-//! | a task of 2025-11-25 as a result | the client's side only: wrapped as `{"task": …}`, for the SDK would read it as one of 2026-07-28 |
-//! | `_meta` beside `task` or `tasks` | the client's side only: moved into the task, or left out, for the SDK would see nothing else |
+//! | a task of 2025-11-25 as a result | the client's side only: wrapped as `{"task": …}`, because the SDK would parse it as a task of 2026-07-28 |
+//! | `_meta` next to `task` or `tasks` | the client's side only: moved into the task, or removed, because the SDK would read nothing else |
 //!
-//! All functions take one message and return what it becomes; `None` says that it stays as it is, byte for
-//! byte. Most messages are only searched for a few words.
+//! All functions take one message and return the converted one, or `None` if it does not change. Most messages are
+//! only searched for a few words.
 
 mod lines;
 
@@ -34,15 +34,15 @@ use serde_json::{Map, Value, value::RawValue};
 pub use self::lines::Lines;
 use crate::revision;
 
-/// Where a handler puts, and a client finds, the `tasks` of a server's capabilities: in `experimental`.
+/// The key in `experimental` for the `tasks` of a server's capabilities. A handler writes it, and a client reads it.
 pub const TASKS: &str = "antiphon/tasks";
-/// Where a client finds the `execution` of a tool: in its `_meta`.
+/// The key in the `_meta` of a tool for its `execution`. A client reads it.
 pub const EXECUTION: &str = "antiphon/execution";
 
-/// The method of a request that takes the place of one that was not parsed. Its params are the error to answer with.
+/// The method of a request that replaces one that was not parsed. Its params are the error to answer with.
 pub const REJECTED: &str = "antiphon/rejected";
 
-/// `error`, which has an id, as a request to be answered with it.
+/// Converts `error`, which has an ID, to a request that is answered with it.
 fn as_request(error: &[u8]) -> Vec<u8> {
     #[derive(Deserialize)]
     struct Rejected {
@@ -51,7 +51,7 @@ fn as_request(error: &[u8]) -> Vec<u8> {
     }
     let Ok(Rejected { id, error }) = serde_json::from_slice(error) else { return Vec::new() };
     if id.is_null() {
-        // Nobody could match an answer to it.
+        // Without an ID, no response can be matched.
         return Vec::new();
     }
     serde_json::json!({"jsonrpc": "2.0", "id": id, "method": REJECTED, "params": error})
@@ -59,10 +59,9 @@ fn as_request(error: &[u8]) -> Vec<u8> {
         .into_bytes()
 }
 
-/// What a server's SDK reads instead of `message`.
+/// Converts `message` before a server's SDK reads it.
 pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
-    // Within a string the quotes would be escaped, so only keys and whole strings are found. Some
-    // languages escape slashes.
+    // Quotes inside a string are escaped, so only keys and complete strings match. Some languages escape slashes.
     const WORDS: [&str; 4] = [r#""task""#, r#""tasks"#, r#""tools/list""#, r#""tools\/list""#];
     let call = Call::read(message, &WORDS)?;
     let name = match &*call.name()? {
@@ -75,7 +74,7 @@ pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     let params = match call.params {
-        // The SDK says what it thinks of other params.
+        // The SDK rejects other params.
         Some(params) if !params.get().starts_with('{') => return None,
         Some(params) => serde_json::from_str(params.get()).ok()?,
         None => Params::default(),
@@ -86,7 +85,7 @@ pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
     if newer || plain { None } else { Some(call.renamed(message, name)) }
 }
 
-/// What is sent instead of `message`, which a server's SDK has written.
+/// Converts `message` after a server's SDK has written it.
 pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
     let text = text(message, &[r#""antiphon/tasks""#])?;
     let mut answer: Value = serde_json::from_str(text).ok()?;
@@ -99,14 +98,14 @@ pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
     if experimental.is_empty() {
         capabilities.remove("experimental");
     }
-    // Only `initialize` names one version; what is for it is not for `server/discover`.
+    // Only the response to `initialize` has one version. `server/discover` must not contain these tasks.
     if knows_tasks {
         capabilities.insert("tasks".into(), tasks);
     }
     serde_json::to_vec(&answer).ok()
 }
 
-/// What a client's SDK reads instead of `message`.
+/// Converts `message` before a client's SDK reads it.
 pub fn client_in(message: &[u8]) -> Option<Vec<u8>> {
     let text = text(message, &[r#""execution""#, r#""tasks""#, r#""taskId""#])?;
     let answer: Answer<'_> = serde_json::from_str(text).ok()?;
@@ -124,14 +123,14 @@ pub fn client_in(message: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&answer).ok()
 }
 
-/// What is sent instead of `message`, which a client's SDK has written.
+/// Converts `message` after a client's SDK has written it.
 pub fn client_out(message: &[u8]) -> Option<Vec<u8>> {
     let call = Call::read(message, &[r#""antiphon/t"#])?;
     let name = official(&call.name()?)?;
     Some(call.renamed(message, name))
 }
 
-/// The name by which every server knows a request that a client's SDK knows as `method`.
+/// Returns the MCP name of a method, or `None` if `method` is not an internal name.
 pub fn official(method: &str) -> Option<&'static str> {
     match method {
         "antiphon/tasks/call" => Some("tools/call"),
@@ -144,8 +143,7 @@ pub fn official(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether `message` asks for a server's capabilities: the one kind of request whose answer
-/// [`server_out`] may have to see.
+/// Returns whether `message` requests a server's capabilities. Only such a response needs [`server_out`].
 pub fn asks_for_capabilities(message: &[u8]) -> bool {
     const WORDS: [&str; 3] = [r#""initialize""#, r#""server/discover""#, r#""server\/discover""#];
     let name = Call::read(message, &WORDS);
@@ -153,17 +151,17 @@ pub fn asks_for_capabilities(message: &[u8]) -> bool {
     name.is_some_and(|name| matches!(&*name, "initialize" | "server/discover"))
 }
 
-/// `message` as JSON text, if it is one object that has one of `words` in it.
+/// Returns `message` as text if it is a JSON object that contains one of `words`.
 fn text<'a>(message: &'a [u8], words: &[&str]) -> Option<&'a str> {
     let text = std::str::from_utf8(message).ok()?;
-    // The SDK overlooks a byte order mark, too.
+    // The SDK also ignores a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // An array would be read as a struct's fields in their order.
+    // serde would parse an array as the fields of a struct, in their order.
     let is_object = text.trim_ascii_start().starts_with('{');
     (is_object && words.iter().any(|word| text.contains(word))).then_some(text)
 }
 
-/// A request. Nothing of it is copied.
+/// A request. It borrows from the message.
 #[derive(Deserialize)]
 struct Call<'a> {
     #[serde(rename = "id")]
@@ -183,10 +181,10 @@ impl<'a> Call<'a> {
         serde_json::from_str(self.method.get()).ok()
     }
 
-    /// The message under another name, and otherwise unchanged.
+    /// Returns the message with another method, and otherwise unchanged.
     fn renamed(&self, message: &[u8], name: &str) -> Vec<u8> {
         let method = self.method.get();
-        // Invariant: `method` is a part of `message`, which begins where the difference says.
+        // Invariant: `method` points into `message`, so the difference of the addresses is its offset.
         let start = method.as_ptr().addr() - message.as_ptr().addr();
         let mut renamed = Vec::with_capacity(message.len() + name.len());
         renamed.extend_from_slice(&message[..start]);
@@ -217,7 +215,7 @@ struct Answer<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// As much of a result as it takes to say what it answers.
+/// The fields of a result that show its kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {
@@ -230,7 +228,7 @@ struct Found {
     result_type: Option<IgnoredAny>,
     #[serde(rename = "_meta")]
     meta: Option<IgnoredAny>,
-    /// Whether it is there: a task of 2026-07-28 may have no limit, and says so with `null`.
+    /// Whether the field exists. A task of 2026-07-28 without a limit has `null` here.
     #[serde(default, deserialize_with = "is_there")]
     ttl_ms: bool,
 }

@@ -22,7 +22,7 @@ fn check_json(revise: Revise, message: &Value, expect: &Value) {
 
 #[test]
 fn a_call_with_a_task_gets_another_name_and_nothing_else_changes() {
-    // Spaces, the order of keys, large numbers and what looks like a method stay as they are.
+    // Spaces, the order of keys, large numbers and text that looks like a method do not change.
     check(
         server_in,
         r#"{ "params": {"task": {"ttl": 60000}, "name":"method", "arguments":{"n":123456789012345678901234567890,"method":"tools/call"}} , "method" : "tools/call","id":7,"jsonrpc":"2.0"}"#,
@@ -84,16 +84,16 @@ fn everything_else_to_a_server_is_left_alone() {
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":null}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tasks/update","params":{"taskId":"t"}}"#,
-        // No requests.
+        // These are not requests.
         r#"{"jsonrpc":"2.0","method":"tasks/get","params":{"taskId":"t"}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"method":"tasks/get","task":{}}}"#,
-        // A batch, and what serde would take for one of our structs.
+        // A batch, and arrays that serde would parse as a struct.
         r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#,
         r#"[1,"tools/list"]"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[{},{}],"task":1}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["task",{}],"x":"task"}"#,
-        // The SDK refuses these, in its own way.
+        // The SDK rejects these messages.
         r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","method":"tasks/get"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":["tasks/get"]}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":7}"#,
@@ -170,7 +170,7 @@ fn a_client_writes_the_names_that_every_server_knows() {
     ] {
         let call = |name| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{{"task":{{}}}}}}"#);
         check(client_out, &call(ours), &call(official));
-        // The way there and back.
+        // The conversion is reversible.
         check(server_in, &call(official), &call(ours));
     }
     for method in ["antiphon/tasks/other", "antiphon/things", "tools/call", "initialize"] {

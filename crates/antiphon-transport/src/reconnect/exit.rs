@@ -1,4 +1,4 @@
-//! The way out of a client, over whichever connection there is.
+//! Sends the messages of a client over the current connection.
 
 use std::{
     collections::HashSet,
@@ -15,27 +15,27 @@ use tokio::sync::watch;
 use super::Outbox;
 use crate::{Error, Result};
 
-/// What sending futures share with the transport.
+/// The state that sending futures share with the transport.
 pub(super) struct Shared<O> {
     pub(super) outbox: watch::Sender<Exit<O>>,
     pub(super) open: Mutex<Open>,
 }
 
-/// Where a message goes.
+/// The current connection for messages.
 pub(super) enum Exit<O> {
-    /// Through this, on the connection of this number.
+    /// The outbox of the connection with this number.
     Up(O, u64),
-    /// Nowhere yet.
+    /// The client is not connected now.
     Down,
     Over,
 }
 
-/// What was asked on the connection `number` and has no answer.
+/// The requests on the connection `number` that have no response.
 #[derive(Default)]
 pub(super) struct Open {
     pub(super) number: u64,
     pub(super) requests: HashSet<RequestId>,
-    /// The handshake, to be said again on a new connection.
+    /// The handshake, which is repeated on a new connection.
     pub(super) initialize: Option<(RequestId, String)>,
     pub(super) initialized: Option<String>,
     pub(super) version: Option<ProtocolVersion>,
@@ -59,7 +59,7 @@ impl<O: Outbox> Shared<O> {
                 Exit::Up(outbox, number) => (outbox.clone(), *number),
                 Exit::Down | Exit::Over => return Err(Error::Closed),
             };
-            // Invariant: a request is noted on the connection it goes out on, or it does not go out.
+            // Invariant: a request is recorded on the connection over which it is sent, or it is not sent.
             if self.open().note(message, &text, number) {
                 break outbox;
             }
@@ -74,7 +74,7 @@ impl<O: Outbox> Shared<O> {
 }
 
 impl Open {
-    /// Notes what goes out on connection `number`, unless that is lost already.
+    /// Records a message on connection `number`. Returns `false` if that connection is already lost.
     fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>, text: &str, number: u64) -> bool {
         if self.number != number {
             return false;

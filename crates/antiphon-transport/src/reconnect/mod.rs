@@ -1,4 +1,4 @@
-//! A client whose connection may be lost and found again.
+//! A client that reconnects.
 
 mod exit;
 
@@ -32,18 +32,18 @@ use crate::{
     inbox::{Inbox, TRANSPORT_ERROR, Verdict, answered, write},
 };
 
-/// How a client looks for a server it has lost.
+/// How a client reconnects to a lost server.
 ///
-/// What the server held for the connection is gone with it: see the crate's documentation.
+/// The server's state for the connection is lost. See the documentation of the crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconnect {
-    /// How many times in a row. Default: 5.
+    /// The maximum number of attempts in a row. Default: 5.
     pub attempts: u32,
-    /// How long to wait before the first; each further wait is twice as long, and all of them are cut
-    /// by up to half at random so that a thousand clients do not return at once. Default: 250 ms.
+    /// The wait before the first attempt. It doubles for each attempt, and is shortened by up to half at random, so
+    /// that many clients do not reconnect at the same time. Default: 250 ms.
     pub first_delay: Duration,
-    /// The longest wait. A connection that holds this long starts the count anew. Default: 10 seconds.
+    /// The longest wait. A connection that lasts this long resets the number of attempts. Default: 10 seconds.
     pub max_delay: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// Sets how many times in a row.
+    /// Sets the maximum number of attempts in a row.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -71,43 +71,43 @@ impl Reconnect {
 
     fn delay(&self, attempt: u32) -> Duration {
         let full = self.first_delay.saturating_mul(1 << attempt.min(20)).min(self.max_delay);
-        // Without randomness the wait is whole, which is no harm.
+        // Without a random number, the wait is not shortened, which is harmless.
         let cut = getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX) / 2.0);
         full.mul_f64(1.0 - cut)
     }
 }
 
-/// One connection, as a client sees it.
+/// One connection of a client.
 pub(crate) trait Link: Send + Sized + 'static {
     type Outbox: Outbox;
 
     fn outbox(&self) -> Self::Outbox;
-    /// The next message; `None` when the connection is over. Cancel safe.
+    /// Returns the next message, or `None` after the connection has ended. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// The way out of a connection.
+/// Sends messages over a connection.
 pub(crate) trait Outbox: Clone + Send + Sync + 'static {
     fn send(&self, text: String) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Makes connections.
+/// Opens connections.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Link: Link;
 
     fn dial(&self) -> impl Future<Output = Result<Self::Link>> + Send;
 }
 
-/// A client's transport over any link.
+/// The transport of a client over any link.
 pub(crate) struct Client<D: Dial> {
     dial: Arc<D>,
     settings: Settings,
     state: State<D::Link>,
-    /// What the service is told before anything new: that its open requests have failed.
+    /// Messages for the service before any others: its open requests have failed.
     news: VecDeque<RxJsonRpcMessage<RoleClient>>,
     inbox: Inbox,
-    /// Tells the server that it asks too much.
+    /// The Tokio task that sends an error to the server about too many open requests.
     refusing: Option<JoinHandle<Result<()>>>,
     shared: Arc<Shared<<D::Link as Link>::Outbox>>,
     connections: watch::Sender<u64>,
@@ -124,13 +124,13 @@ pub(crate) struct Settings {
 
 enum State<L> {
     Up(L, Instant),
-    /// A task looks for the server.
+    /// A Tokio task reconnects.
     Looking(JoinHandle<Result<L>>),
     Over,
 }
 
 impl<D: Dial> Client<D> {
-    /// Connects, once: whether to try again is the caller's to say.
+    /// Connects once. The caller decides whether to try again.
     pub(crate) async fn connect(dial: D, settings: Settings) -> Result<Self> {
         let link = in_time(settings.connect_timeout, dial.dial()).await?;
         let shared = Shared {
@@ -163,7 +163,7 @@ impl<D: Dial> Client<D> {
         async move {
             let answered = answered::<RoleClient>(&message).cloned();
             if let Some(alias) = &answered {
-                // An answer to a question that was asked on a lost connection has nobody to go to.
+                // The connection of this question is lost, so the answer cannot be sent.
                 let Some(original) = inbox.original(alias) else { return Ok(()) };
                 match &mut message {
                     JsonRpcMessage::Response(response) => response.id = original,
@@ -187,7 +187,7 @@ impl<D: Dial> Client<D> {
             if let Some(message) = self.news.pop_front() {
                 return Some(message);
             }
-            // A server that reads no answers is not read either.
+            // Do not read from a server that does not read its responses.
             if let Some(task) = &mut self.refusing {
                 let _ = task.await;
                 self.refusing = None;
@@ -226,7 +226,7 @@ impl<D: Dial> Client<D> {
         }
     }
 
-    /// Keeps what is needed to begin again.
+    /// Stores the information that is needed for a new handshake.
     fn note(&self, message: &RxJsonRpcMessage<RoleClient>) {
         let (id, version) = match message {
             JsonRpcMessage::Response(response) => match &response.result {
@@ -248,7 +248,7 @@ impl<D: Dial> Client<D> {
         }
     }
 
-    /// The connection is gone: says so of all that was asked on it, and looks for the server.
+    /// Handles a lost connection: reports an error for all open requests, and reconnects.
     fn lose(&mut self) {
         let State::Up(_, since) = std::mem::replace(&mut self.state, State::Over) else { return };
         let (handshake, began) = {
@@ -262,7 +262,7 @@ impl<D: Dial> Client<D> {
             }
             (handshake, began)
         };
-        // A connection that ends before the handshake does ends the attempt to connect.
+        // If the connection ends before the handshake is complete, the attempt to connect has failed.
         let Some(reconnect) = self.settings.reconnect.clone().filter(|_| began) else {
             self.shared.outbox.send_replace(Exit::Over);
             return;
@@ -325,7 +325,7 @@ impl<D: Dial> Client<D> {
     }
 }
 
-/// Says the handshake again.
+/// Repeats the handshake.
 async fn greet<L: Link>(
     link: &mut L,
     (id, initialize): (RequestId, String),
@@ -349,13 +349,13 @@ async fn greet<L: Link>(
             Ok(JsonRpcMessage::Error(error)) if error.id.as_ref() == Some(&id) => {
                 return Err(Error::Changed(error.error.message.into_owned()));
             }
-            // Before the handshake nothing else means anything.
+            // Ignore other messages before the handshake is complete.
             _ => {}
         }
     }
 }
 
-/// What a question becomes when whoever asked it is gone: a person need not answer it any more.
+/// Returns the cancellation of a question whose connection is lost, so that the user need not answer it.
 fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let params = CancelledNotificationParam::new(Some(id), Some("the connection was lost".into()));
     JsonRpcMessage::notification(ServerNotification::CancelledNotification(CancelledNotification::new(
@@ -363,7 +363,7 @@ fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     )))
 }
 
-/// What a request hears whose connection is gone.
+/// Returns the error of a request whose connection is lost.
 fn lost(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let error = ErrorData::new(
         ErrorCode(TRANSPORT_ERROR),
@@ -377,7 +377,7 @@ async fn in_time<T>(limit: Duration, work: impl Future<Output = Result<T>>) -> R
     timeout(limit, work).await.unwrap_or(Err(Error::TimedOut(limit)))
 }
 
-/// What a server said instead of what was asked for.
+/// Converts an unexpected response of a server to an error.
 pub(crate) async fn refused(mut response: reqwest::Response) -> Error {
     let status = response.status().as_u16();
     let mut said = Vec::new();

@@ -1,4 +1,4 @@
-//! The client's side: one request that stays open, and one for each message.
+//! The client side: one request that stays open, and one for each message.
 
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
@@ -21,31 +21,31 @@ use crate::{
     reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
 };
 
-/// How many messages are posted at a time.
+/// How many messages are posted at the same time.
 const POSTS: usize = 8;
 
-/// How a client reaches a server over HTTP+SSE.
+/// The settings of an HTTP+SSE client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SseClientConfig {
     /// Headers of every request, such as `Authorization`. Default: none.
     pub headers: HeaderMap,
-    /// The HTTP client that makes the requests: proxies, certificates and the like are its business. It
-    /// must have no total timeout, or the stream ends with it. Default: a plain one.
+    /// The HTTP client for the requests, for example with a proxy or certificates. It must have no total timeout,
+    /// because that would end the stream. Default: a plain client.
     pub http: Option<reqwest::Client>,
-    /// How long connecting may take, the repeated handshake included. Default: 10 seconds.
+    /// The maximum time to connect, including a repeated handshake. Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// How a lost server is looked for; `None` ends with the first stream. Default:
+    /// How to reconnect to a lost server. With `None`, the client ends with the first stream. Default:
     /// [`Reconnect::default`].
     pub reconnect: Option<Reconnect>,
-    /// The longest message, in bytes, both ways. Default: 16 MiB.
+    /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
     pub max_message_bytes: usize,
-    /// How many requests of the server may be unanswered at a time. Default: 1024.
+    /// The maximum number of open requests of the server. Default: 1024.
     pub max_open_requests: usize,
-    /// How long the stream may be silent, comments included, before the server counts as lost. Default:
-    /// no limit, because not every server shows that it is alive.
+    /// How long the stream can be silent, without even a comment, before the server counts as lost. Default: no
+    /// limit, because some servers send no keep-alive comments.
     pub idle_limit: Option<Duration>,
-    /// How long posting a message may take. Default: 30 seconds.
+    /// The maximum time to post a message. Default: 30 seconds.
     pub send_timeout: Duration,
 }
 
@@ -65,42 +65,42 @@ impl Default for SseClientConfig {
 }
 
 impl SseClientConfig {
-    /// Adds headers to every request.
+    /// Sets the headers of every request.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Sets the HTTP client that makes the requests.
+    /// Sets the HTTP client for the requests.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets how long connecting may take.
+    /// Sets the maximum time to connect.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how a lost server is looked for.
+    /// Sets how to reconnect to a lost server.
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
         self
     }
 
-    /// Sets the longest message, in bytes.
+    /// Sets the maximum length of a message, in bytes.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets how long the stream may be silent.
+    /// Sets how long the stream can be silent.
     #[must_use]
     pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_limit = idle.into();
@@ -125,12 +125,12 @@ impl SseClientConfig {
 pub struct SseClient(Client<Dialer>);
 
 impl SseClient {
-    /// Opens the stream at `url` and waits for the address to post to.
+    /// Opens the stream at `url` and waits for the URL to post to.
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, refuses, sends something else than events, or names an
-    /// address that is not its own.
+    /// Returns an error if the server is not reachable, rejects the request, does not send events, or names a URL of
+    /// another origin.
     pub async fn connect(url: &str, config: SseClientConfig) -> Result<Self> {
         let settings = Settings {
             max_message_bytes: config.max_message_bytes,
@@ -141,8 +141,8 @@ impl SseClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// The number of the session in use, from 1. When it changes, the server has been lost and found:
-    /// what it held for the old session (subscriptions, log level, open requests) is gone.
+    /// Returns the number of the current session, from 1. When it changes, the client has reconnected, and the
+    /// server's state of the old session (subscriptions, log level, open requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }
@@ -188,7 +188,7 @@ impl Dialer {
         let http = match config.http.take() {
             Some(http) => http,
             None => reqwest::Client::builder()
-                // The system notices a peer that vanishes, where the stream itself is silent.
+                // With TCP keep-alive, the system detects a lost peer even if the stream is silent.
                 .tcp_keepalive(Duration::from_secs(15))
                 .build()
                 .map_err(Error::connection)?,
@@ -215,7 +215,7 @@ impl Dial for Dialer {
         {
             return Err(refused(response).await);
         }
-        // Redirects may have led elsewhere.
+        // Redirects can lead to another URL.
         let base = response.url().clone();
         let mut stream = Stream {
             response,
@@ -233,7 +233,7 @@ impl Dial for Dialer {
         };
         let bad = |reason| Error::Url { url: endpoint.clone(), reason };
         let url = base.join(&endpoint).map_err(|_| bad("the server names no address to post to"))?;
-        // Otherwise a server could have its clients send their credentials anywhere.
+        // Otherwise a server could make its clients send their credentials to another server.
         if url.origin() != base.origin() {
             return Err(bad("the server names an address of another server's"));
         }
@@ -248,14 +248,14 @@ impl Dial for Dialer {
     }
 }
 
-/// A stream of events, and where to post.
+/// A stream of events, and the URL to post to.
 struct Stream {
     response: reqwest::Response,
     reader: Reader,
     events: VecDeque<Event>,
     idle: Option<Duration>,
     heard: Instant,
-    /// Present once the server has said where.
+    /// `None` until the server has sent the URL.
     outbox: Option<Postbox>,
 }
 
@@ -267,7 +267,7 @@ impl Stream {
             }
             let chunk = self.response.chunk();
             let chunk = match self.idle {
-                // From when something was heard, not from now: whoever calls may have given up and come back.
+                // Count from the last received data, because the caller can drop this future and call again.
                 Some(idle) => timeout_at(self.heard + idle, chunk)
                     .await
                     .inspect_err(|_| tracing::debug!(?idle, "a stream is silent"))
@@ -313,7 +313,7 @@ struct Postbox {
     timeout: Duration,
 }
 
-/// Once there was a connection, nobody knows how far the message came.
+/// Converts the error of a post. If the connection was open, it is unknown whether the server received the message.
 fn unsent(error: reqwest::Error) -> Error {
     if error.is_connect() || error.is_builder() {
         Error::connection(error)
@@ -336,8 +336,7 @@ impl Outbox for Postbox {
             .await
             .map_err(unsent)?;
         if response.status().is_success() {
-            // Read to its end, so that the next message finds the connection free. More than a few words
-            // are not for us.
+            // Read the body to its end, so that the next message can reuse the connection. Read at most 16 KiB.
             let mut left = 16 * 1024_usize;
             while left > 0
                 && let Ok(Some(chunk)) = response.chunk().await

@@ -1,4 +1,4 @@
-//! Server-sent events, read from chunks that may end anywhere.
+//! Parses server-sent events from chunks that can end anywhere.
 
 use crate::{Error, Result};
 
@@ -9,15 +9,15 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// Gathers chunks into events.
+/// Collects chunks into events.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// Bytes of a line that has not ended.
+    /// The bytes of an incomplete line.
     line: Vec<u8>,
     name: String,
     data: String,
     has_data: bool,
-    /// The last line ended with a carriage return; a line feed now belongs to it.
+    /// Whether the last line ended with a carriage return. A following line feed belongs to it.
     after_return: bool,
     begun: bool,
     limit: usize,
@@ -36,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// Takes a chunk, and gives the events that it completes to `found`.
+    /// Takes a chunk, and passes the events that it completes to `found`.
     pub(super) fn take(&mut self, chunk: &[u8], mut found: impl FnMut(Event)) -> Result<()> {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -47,7 +47,7 @@ impl Reader {
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
             let bytes = self.line.len() + self.data.len();
-            // A field's name and a space come on top of what may be sent.
+            // The name of the field and a space are not part of the message.
             if bytes > self.limit.saturating_add(16) {
                 return Err(Error::TooLarge { bytes, limit: self.limit });
             }
@@ -84,7 +84,7 @@ impl Reader {
                 }
                 self.data.push_str(value);
             }
-            // `id` and `retry` are for resuming, which this transport cannot; the rest is comments.
+            // `id` and `retry` are for resuming, which this transport does not support. Other lines are comments.
             _ => {}
         }
         None

@@ -1,4 +1,4 @@
-//! The server's side: a route for the stream, a route for the messages.
+//! The server side: a route for the stream, and a route for the messages.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -23,56 +23,52 @@ use crate::{
     weight::{MAX_PARSED_BYTES, MemoryBudget, Share},
 };
 
-/// How a server is served over HTTP+SSE.
+/// The settings of an HTTP+SSE server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SseConfig {
-    /// Where the stream is. Default: `/sse`.
+    /// The path of the stream. Default: `/sse`.
     pub path: String,
-    /// Where messages are posted. Default: `/message`.
+    /// The path for messages. Default: `/message`.
     pub message_path: String,
-    /// Where clients are told to post, when a proxy or a nested router gives the route another name; a
-    /// path, as they see it. Default: `message_path`.
+    /// The path for messages that clients receive, if a proxy or a nested router changes it. Default: `message_path`.
     pub public_message_path: Option<String>,
-    /// The `Host` headers that are answered; an empty list answers all. Default: loopback. A public
-    /// server names its own.
+    /// The allowed `Host` headers. An empty list allows all. Default: loopback. A public server must set its own.
     pub allowed_hosts: Vec<String>,
-    /// The `Origin` headers that are answered, as `https://example.com:443` or with `:*` for any port;
-    /// requests without one always are. Default: loopback, any port.
+    /// The allowed `Origin` headers, as `https://example.com:443` or with `:*` for any port. Requests without one are
+    /// always allowed. Default: loopback, any port.
     pub allowed_origins: Vec<String>,
-    /// The longest message, in bytes, both ways. Default: 4 MiB.
+    /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
     pub max_message_bytes: usize,
-    /// The most memory that parsing one message takes, in bytes, estimated from the number of JSON values in it. A
-    /// message can always take 8 times its own length. One that needs more is answered with 400 and -32600. Default: 8
-    /// MiB.
+    /// The maximum memory for parsing one message, in bytes, estimated from its number of JSON values. A message can
+    /// always take 8 times its length. If it needs more, the response is 400 with -32600. Default: 8 MiB.
     pub max_parsed_bytes: usize,
-    /// The memory that messages can take together, while they come, are parsed and worked on, and until their answers
-    /// are sent. A message beyond it is answered with 503. Default: 64 MiB, shared by all endpoints of the process that
-    /// are not given another budget.
+    /// The memory for all messages together, while they are received, parsed and processed, and until their responses
+    /// are sent. If a message exceeds it, the response is 503, or an error on the stream. Default: 64 MiB, shared by
+    /// all endpoints of the process without another budget.
     pub bodies: MemoryBudget,
-    /// How many messages wait in a session, each way. Whoever sends more waits. Default: 32.
+    /// The maximum number of queued messages of a session, in each direction. Further senders wait. Default: 32.
     pub queue: usize,
-    /// How many requests of a client may be unanswered at a time; more are answered with an error.
-    /// Default: 1024.
+    /// The maximum number of open requests of a client. Further requests are answered with an error. Default: 1024.
     pub max_open_requests: usize,
-    /// How many sessions there may be at a time; more are answered with 503. Default: 1024.
+    /// The maximum number of sessions. Further ones are rejected with 503. Default: 1024.
     pub max_sessions: usize,
-    /// How often a stream shows that it is alive. Default: 15 seconds.
+    /// The interval of keep-alive comments on a stream. Default: 15 seconds.
     pub keep_alive: Option<Duration>,
-    /// How long a client may take to read an event or to post a message before its session ends or the
-    /// post is refused. Default: 30 seconds.
+    /// How long a client can take to read an event or to post a message. Then its session ends, or the post is
+    /// rejected. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service by the names of [`legacy_tasks`](crate::legacy_tasks), so that tasks of
-    /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
-    /// `tools/list` by its new name. Default: no.
+    /// Whether requests reach the service with the names of [`legacy_tasks`](crate::legacy_tasks), which preserves
+    /// tasks of 2025-11-25. Use it only for an `antiphon::Server`, because other handlers do not support these names.
+    /// Default: no.
     pub tasks: bool,
-    /// Returns who sends a request. A session accepts messages only from whoever opened it. Default: the
-    /// [`Caller`] that a middleware has put into the request, such as the layer of `antiphon::auth::Auth`; without one,
-    /// whoever has the id of the session.
+    /// Returns the sender of a request. A session accepts messages only from the sender that opened it. Default: the
+    /// [`Caller`] that a middleware puts into the request, such as the layer of `antiphon::auth::Auth`. Without a
+    /// caller, the session ID is enough.
     pub owner: Option<OwnerHook>,
 }
 
-/// Says who sends a request, from what a middleware has put into it.
+/// A function that returns the sender of a request.
 #[derive(Clone)]
 pub struct OwnerHook(Arc<Hook>);
 
@@ -107,7 +103,7 @@ impl Default for SseConfig {
 }
 
 impl SseConfig {
-    /// Sets where the stream is and where messages are posted.
+    /// Sets the path of the stream and the path for messages.
     #[must_use]
     pub fn with_paths(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
         self.path = stream.into();
@@ -115,77 +111,77 @@ impl SseConfig {
         self
     }
 
-    /// Sets where clients are told to post.
+    /// Sets the path for messages that clients receive.
     #[must_use]
     pub fn with_public_message_path(mut self, path: impl Into<String>) -> Self {
         self.public_message_path = Some(path.into());
         self
     }
 
-    /// Sets the `Host` headers that are answered.
+    /// Sets the allowed `Host` headers.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the `Origin` headers that are answered.
+    /// Sets the allowed `Origin` headers.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the longest message, in bytes.
+    /// Sets the maximum length of a message, in bytes.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets the most memory that parsing one message takes, in bytes. Default: 8 MiB.
+    /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets the budget of memory that this endpoint shares with others. Default: one of 64 MiB for the process.
+    /// Sets the memory budget that this endpoint shares with others. Default: one of 64 MiB for the process.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets how many messages wait in a session, each way.
+    /// Sets the maximum number of queued messages of a session, in each direction.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets how many requests may be unanswered at a time.
+    /// Sets the maximum number of open requests of a client.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets how many sessions there may be at a time.
+    /// Sets the maximum number of sessions.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets how often a stream shows that it is alive.
+    /// Sets the interval of keep-alive comments on a stream. `None` sends none.
     #[must_use]
     pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = period.into();
         self
     }
 
-    /// Sets how long a client may take to read an event or to post a message.
+    /// Sets how long a client can take to read an event or to post a message.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
@@ -199,7 +195,8 @@ impl SseConfig {
         self
     }
 
-    /// Says who sends a request. A session takes messages from whoever opened it; for anybody else it is not there.
+    /// Sets how to determine the sender of a request. A session accepts messages only from the sender that opened it.
+    /// For others, it does not exist.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.owner = Some(OwnerHook(Arc::new(owner)));
@@ -218,11 +215,10 @@ impl SseConfig {
     }
 }
 
-/// An axum router with both endpoints; `serve` gets each session and keeps it for as long as it runs.
+/// Creates an axum router with both endpoints. `serve` receives each session and owns it while it runs.
 ///
-/// The future that `serve` returns is spawned. Give the listener `TCP_NODELAY`, as
-/// `axum::serve::ListenerExt::tap_io` can: an event is a small write, and without it each may wait
-/// 40 ms.
+/// The future that `serve` returns is spawned. Set `TCP_NODELAY` on the listener, for example with
+/// `axum::serve::ListenerExt::tap_io`. An event is a small write, which can otherwise be delayed by 40 ms.
 ///
 /// # Examples
 ///
@@ -283,7 +279,7 @@ impl SessionTable {
             return refused.into_response();
         }
         if parts.method != Method::GET {
-            // Clients of newer revisions try POST first and take this for a hint.
+            // Clients of newer revisions try POST first, and interpret this status as a hint.
             return not_allowed("GET");
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -298,7 +294,7 @@ impl SessionTable {
         let headers = [
             (header::CONTENT_TYPE.as_str(), "text/event-stream"),
             (header::CACHE_CONTROL.as_str(), "no-cache, no-transform"),
-            // Proxies that gather what they pass on would hold the events back.
+            // Otherwise a buffering proxy would delay the events.
             ("x-accel-buffering", "no"),
         ];
         (headers, body).into_response()
@@ -335,7 +331,7 @@ impl SessionTable {
         let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
         let taken = match session.inbox.judge_within(&bytes, &room) {
             (Verdict::Deliver(message), share) => take(&session, message, parts, share).await,
-            // What was read is answered where its answer is awaited.
+            // The client waits for this response on the stream.
             (Verdict::Answer(refusal), _) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
                 session.say(refusal.to_json()).await
             }
@@ -357,7 +353,7 @@ impl SessionTable {
         }
     }
 
-    /// The body, as long as it is not too long.
+    /// Reads the body, up to the maximum length.
     async fn read(&self, body: Body) -> Result<Vec<u8>, Response> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -391,13 +387,13 @@ async fn take(
         return session.say(Refusal { id: Some(request.id.clone()), error }.to_json()).await;
     }
     message.insert_extension(parts);
-    // Whoever works on the message has it for as long as it takes.
+    // The request holds its memory until it is processed.
     message.insert_extension(Arc::new(share));
     session.deliver(message).await
 }
 
-/// Requests of 2026-07-28 and later do not belong on this transport. The errors are those of a server
-/// that never heard of them, so that a client falls back to `initialize`.
+/// Returns the error for requests of 2026-07-28 and later, which this transport does not support. It is the error of
+/// an old server, so that a client falls back to `initialize`.
 fn too_new(request: &ClientRequest) -> Option<ErrorData> {
     if matches!(request, ClientRequest::DiscoverRequest(_)) {
         return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));
@@ -414,7 +410,7 @@ fn too_new(request: &ClientRequest) -> Option<ErrorData> {
     })
 }
 
-/// 128 random bits, as text.
+/// Returns 128 random bits as text.
 fn session_id() -> Option<String> {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).ok()?;

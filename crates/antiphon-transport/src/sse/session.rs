@@ -1,4 +1,4 @@
-//! One session: a stream of events out, posted messages in.
+//! One session: an outgoing stream of events, and posted messages.
 
 use std::{
     collections::HashMap,
@@ -30,37 +30,37 @@ use crate::{
     weight::{MemoryBudget, Share},
 };
 
-/// How many messages of one client are read from the network at a time.
+/// How many messages of one client are received at the same time.
 const POSTS: usize = 8;
 
 type Incoming = RxJsonRpcMessage<RoleServer>;
 
-/// What posting a message needs of its session.
+/// The part of a session that is needed to post a message.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) inbox: Inbox,
     pub(super) posts: Arc<Semaphore>,
-    /// Who opened it, if somebody knows.
+    /// The sender that opened the session, if it is known.
     pub(super) owner: Option<String>,
     incoming: mpsc::Sender<Incoming>,
     outbox: Outbox,
 }
 
 impl Session {
-    /// Hands a message to the service.
+    /// Delivers a message to the service.
     pub(super) async fn deliver(&self, message: Incoming) -> Result<()> {
         let limit = self.outbox.stall;
         let sent = timeout(limit, self.incoming.send(message)).await.map_err(|_| Error::TimedOut(limit))?;
         sent.map_err(|_| Error::Closed)
     }
 
-    /// Says something to the client without the service.
+    /// Sends text to the client without the service.
     pub(super) async fn say(&self, text: String) -> Result<()> {
         self.outbox.send(|| Ok(text)).await
     }
 }
 
-/// The way into the stream of events.
+/// The queue for the stream of events.
 #[derive(Clone)]
 struct Outbox {
     queue: mpsc::Sender<Queued>,
@@ -69,7 +69,7 @@ struct Outbox {
     budget: MemoryBudget,
 }
 
-/// A text that waits to be sent, and the memory it takes.
+/// A queued text, and its memory share.
 type Queued = (String, Share);
 
 impl Outbox {
@@ -99,7 +99,7 @@ impl Outbox {
     }
 }
 
-/// The sessions of a server, by id.
+/// The sessions of a server, by ID.
 #[derive(Clone, Default)]
 pub(super) struct Sessions(Arc<Mutex<HashMap<String, Session>>>);
 
@@ -112,7 +112,7 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session: the stream for the client, the transport for the service.
+    /// Opens a session. Returns the stream for the client and the transport for the service.
     pub(super) fn open(
         &self,
         id: &str,
@@ -153,7 +153,7 @@ impl Sessions {
     }
 }
 
-/// A session's place among the others, for as long as its stream is there.
+/// The entry of a session in the table. Drop removes it with its stream.
 struct Entry {
     sessions: Sessions,
     id: String,
@@ -167,8 +167,7 @@ impl Drop for Entry {
     }
 }
 
-/// The stream of events. The network asks for the next one when it has room, and that is the only
-/// thing that empties the queue.
+/// The stream of events. It takes an event from the queue only when the network can send it.
 struct Events {
     endpoint: Option<Bytes>,
     queued: mpsc::Receiver<Queued>,
@@ -199,8 +198,7 @@ impl Events {
     }
 }
 
-/// A session with one client, for [`rmcp::serve_server`]. It ends when its stream does; dropped, it
-/// ends the stream.
+/// A session with one client, for [`rmcp::serve_server`]. It ends with its stream, and drop ends the stream.
 pub struct SseTransport {
     received: mpsc::Receiver<Incoming>,
     outbox: Outbox,
@@ -210,8 +208,7 @@ pub struct SseTransport {
 }
 
 impl SseTransport {
-    /// The request that opened the stream. Each message to the service carries the one that it was
-    /// posted with.
+    /// Returns the request that opened the stream. Each message to the service contains the request that posted it.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -227,7 +224,7 @@ impl Transport<RoleServer> for SseTransport {
         let (outbox, inbox, limit) = (self.outbox.clone(), self.inbox.clone(), self.limit);
         async move {
             let sent = outbox.send(|| write::<RoleServer>(&message, limit)).await;
-            // Only now: until it is queued, it takes up memory.
+            // Settle the request only now, because a response takes memory until it is queued.
             if let Some(id) = answered::<RoleServer>(&message) {
                 inbox.settle(id);
             }

@@ -1,4 +1,4 @@
-//! The client's side: an upgrade over any HTTP client, then the same connection.
+//! The client side: an upgrade over any HTTP client, then the common connection.
 
 use std::{future::Future, time::Duration};
 
@@ -25,31 +25,31 @@ use crate::{
     reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
 };
 
-/// How a client reaches a server over WebSocket.
+/// The settings of a WebSocket client.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WebSocketClientConfig {
     /// Headers of the upgrade request, such as `Authorization`. Default: none.
     pub headers: HeaderMap,
-    /// The HTTP client that makes the upgrade request: proxies, certificates and the like are its
-    /// business. It must be built with `http1_only`. Default: a plain one.
+    /// The HTTP client for the upgrade request, for example with a proxy or certificates. It must be built with
+    /// `http1_only`. Default: a plain client.
     pub http: Option<reqwest::Client>,
-    /// How long connecting may take, the repeated handshake included. Default: 10 seconds.
+    /// The maximum time to connect, including a repeated handshake. Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// How a lost server is looked for; `None` ends with the first connection. Default:
+    /// How to reconnect to a lost server. With `None`, the client ends with the first connection. Default:
     /// [`Reconnect::default`].
     pub reconnect: Option<Reconnect>,
-    /// The longest message, in bytes, both ways. Default: 16 MiB.
+    /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
     pub max_message_bytes: usize,
-    /// How many messages wait to be written. Whoever sends more waits. Default: 32.
+    /// The maximum number of queued messages to send. Further senders wait. Default: 32.
     pub queue: usize,
-    /// How many requests of the server may be unanswered at a time. Default: 1024.
+    /// The maximum number of open requests of the server. Default: 1024.
     pub max_open_requests: usize,
-    /// How often the server is pinged. Default: 15 seconds.
+    /// The interval of pings to the server. Default: 15 seconds.
     pub ping_interval: Option<Duration>,
-    /// How long the server may be silent, pongs included, before it counts as lost. Default: 45 seconds.
+    /// How long the server can be silent, without even a pong, before it counts as lost. Default: 45 seconds.
     pub idle_limit: Option<Duration>,
-    /// How long the server may take to read one message before it counts as lost. Default: 30 seconds.
+    /// How long the server can take to read one message before it counts as lost. Default: 30 seconds.
     pub send_timeout: Duration,
 }
 
@@ -71,42 +71,42 @@ impl Default for WebSocketClientConfig {
 }
 
 impl WebSocketClientConfig {
-    /// Adds headers to the upgrade request.
+    /// Sets the headers of the upgrade request.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Sets the HTTP client that makes the upgrade request.
+    /// Sets the HTTP client for the upgrade request.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets how long connecting may take.
+    /// Sets the maximum time to connect.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how a lost server is looked for.
+    /// Sets how to reconnect to a lost server.
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
         self
     }
 
-    /// Sets the longest message, in bytes.
+    /// Sets the maximum length of a message, in bytes.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets how often the server is pinged, and how long it may be silent.
+    /// Sets the interval of pings to the server, and how long it can be silent.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -146,12 +146,12 @@ impl WebSocketClientConfig {
 pub struct WebSocketClient(Client<Dialer>);
 
 impl WebSocketClient {
-    /// Connects to `url`, `ws://` or `wss://`.
+    /// Connects to `url`, with `ws://` or `wss://`.
     ///
     /// # Errors
     ///
-    /// When the address is of another kind, the server cannot be reached, refuses, or does not choose
-    /// the subprotocol `mcp`.
+    /// Returns an error if the URL has another scheme, or if the server is not reachable, rejects the request, or
+    /// does not choose the subprotocol `mcp`.
     pub async fn connect(url: &str, config: WebSocketClientConfig) -> Result<Self> {
         let settings = Settings {
             max_message_bytes: config.max_message_bytes,
@@ -162,8 +162,8 @@ impl WebSocketClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// The number of the connection in use, from 1. When it changes, the server has been lost and
-    /// found: what it held for the old connection (subscriptions, log level, open requests) is gone.
+    /// Returns the number of the current connection, from 1. When it changes, the client has reconnected, and the
+    /// server's state of the old connection (subscriptions, log level, open requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }

@@ -1,7 +1,7 @@
-//! One WebSocket connection: who reads, who writes, when it ends.
+//! One WebSocket connection: reading, writing and closing.
 //!
-//! Whoever calls `next` reads; a task writes. They never wait for each other, so two peers that both
-//! have much to say cannot lock each other out.
+//! The caller of `next` reads, and a Tokio task writes. They never wait for each other, so two peers that both send
+//! much cannot deadlock.
 
 use std::{
     fmt,
@@ -39,9 +39,9 @@ use super::metered::{Meter, NoRoom};
 use crate::weight::{MemoryBudget, Share};
 use crate::{Error, Result};
 
-/// How many messages one write takes together.
+/// The maximum number of messages per write.
 const BATCH: usize = 32;
-/// How much of what a peer still sends is read after the end, so that it gets to see why.
+/// How many bytes of a peer are read after the end, so that the peer can read the reason.
 const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -55,12 +55,12 @@ pub(super) struct Limits {
     pub(super) stall: Duration,
 }
 
-/// Why a connection ends, as the peer is told.
+/// The close code and the reason for the peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Farewell {
     code: CloseCode,
     reason: &'static str,
-    /// The frames are out of step: what still comes can only be thrown away.
+    /// Whether the frames are out of sync. Then further bytes can only be discarded.
     raw: bool,
 }
 
@@ -75,7 +75,7 @@ impl Farewell {
     const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
     const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
     const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
-    /// As in RFC 6455's registry: come again later.
+    /// In the registry of RFC 6455, this code means: try again later.
     #[cfg(feature = "websocket-server")]
     const BUSY: Self =
         Self { raw: true, ..Self::new(CloseCode::Again, "messages take too much memory at once") };
@@ -85,7 +85,7 @@ impl Farewell {
         Self { code, reason, raw: false }
     }
 
-    /// What a failed read leads to; `None` when the peer is gone and there is nobody to tell.
+    /// Returns the close code after a failed read, or `None` if the peer is gone.
     fn after(error: &tungstenite::Error) -> Option<Self> {
         match error {
             tungstenite::Error::Capacity(_) => Some(Self::TOO_LARGE),
@@ -104,33 +104,33 @@ impl Farewell {
 type Reader<S> = SplitStream<WebSocketStream<S>>;
 type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
 
-/// The end, and the reading half with which to see it through.
+/// The close code, and the reading half to complete the close handshake.
 type Ending<S> = (Option<Farewell>, Reader<S>);
 
-/// A connection that carries one JSON text a frame.
+/// A connection with one JSON text per frame.
 pub(super) struct Connection<S> {
-    /// Present until the end.
+    /// `None` after the end.
     reader: Option<(Reader<S>, oneshot::Sender<Ending<S>>)>,
     writer: Option<JoinHandle<()>>,
     outbox: Outbox,
     shared: Arc<Shared>,
-    /// What the peer is told when the connection is dropped and not closed.
+    /// The close code if the connection is dropped without a close.
     dropped: Farewell,
     #[cfg(feature = "websocket-server")]
     meter: Option<Meter>,
 }
 
-/// The way to the writing task.
+/// The queue of the writing task.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     queue: mpsc::Sender<Queued>,
     stall: Duration,
-    /// Where the memory comes from, and what ends the connection when there is none.
+    /// The memory budget, and the token that ends the connection if the budget is used up.
     #[cfg(feature = "websocket-server")]
     budget: Option<(MemoryBudget, CancellationToken)>,
 }
 
-/// A text that waits to be sent, and the memory it takes.
+/// A queued text, and its memory share.
 #[derive(Debug)]
 struct Queued {
     text: String,
@@ -139,13 +139,13 @@ struct Queued {
 }
 
 impl Outbox {
-    /// Waits for a place in the queue and fills it.
+    /// Waits for a place in the queue and puts a text into it.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has sent nothing.
+    /// If the future is dropped, nothing is sent.
     pub(super) async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
-        // The writing task gives up after `stall`; whoever waits here hears of it by the queue's end.
+        // The writing task gives up after `stall`, and closes the queue, so this call then fails.
         let place = self.queue.reserve().await.map_err(|_| Error::Closed)?;
         let text = text()?;
         #[cfg(feature = "websocket-server")]
@@ -158,7 +158,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// The memory for a text. Without it the connection ends, as if its peer did not read.
+    /// Takes memory for a text. If it is not available in time, the connection ends, as for a peer that does not read.
     #[cfg(feature = "websocket-server")]
     async fn share(&self, bytes: usize) -> Result<Option<Share>> {
         let Some((budget, over)) = &self.budget else { return Ok(None) };
@@ -173,10 +173,10 @@ impl Outbox {
 }
 
 struct Shared {
-    /// Cancelled when the writing task has given up or ended.
+    /// Cancelled after the writing task has given up or ended.
     over: CancellationToken,
     start: Instant,
-    /// When something was last heard, in milliseconds after `start`.
+    /// The time of the last received data, in milliseconds after `start`.
     heard: AtomicU64,
 }
 
@@ -198,7 +198,7 @@ where
     /// Takes over `stream` after the handshake.
     pub(super) async fn new(stream: S, role: Role, limits: Limits) -> Self {
         let frames = Frames::default()
-            // A connection costs this much while it does nothing.
+            // An idle connection needs this much memory.
             .read_buffer_size(16 * 1024)
             .write_buffer_size(64 * 1024)
             .max_frame_size(Some(limits.message_bytes))
@@ -229,7 +229,7 @@ where
         }
     }
 
-    /// Takes the memory for what waits to be sent from `budget`, and has `meter` count what comes.
+    /// Uses `budget` for queued messages, and `meter` for received bytes.
     #[cfg(feature = "websocket-server")]
     pub(super) fn within(mut self, budget: &MemoryBudget, meter: &Meter) -> Self {
         self.outbox.budget = Some((budget.clone(), self.shared.over.clone()));
@@ -241,11 +241,11 @@ where
         self.outbox.clone()
     }
 
-    /// The next text; `None` when the connection is over.
+    /// Returns the next text, or `None` after the connection has ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it has lost nothing.
+    /// If the future is dropped, no message is lost.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         loop {
             let (reader, _) = self.reader.as_mut()?;
@@ -261,7 +261,7 @@ where
             match frame {
                 Some(Ok(Message::Text(text))) => return Some(text.into()),
                 Some(Ok(Message::Binary(_))) => self.end(Some(Farewell::BINARY)),
-                // Answered by the library below.
+                // The WebSocket library answers these frames.
                 Some(Ok(control @ (Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => {
                     #[cfg(feature = "websocket-server")]
                     if let Some(meter) = &self.meter {
@@ -279,14 +279,14 @@ where
         }
     }
 
-    /// Begins the end, once: what is queued is sent, then the farewell.
+    /// Starts to close, once. Queued messages are sent first, then the close frame.
     pub(super) fn end(&mut self, farewell: Option<Farewell>) {
         if let Some((reader, end)) = self.reader.take() {
             let _ = end.send((farewell, reader));
         }
     }
 
-    /// Ends the connection and waits until the peer was told, within limits.
+    /// Closes the connection and waits for the close handshake, within limits.
     pub(super) async fn close(&mut self, farewell: Farewell) {
         self.end(Some(farewell));
         if let Some(writer) = self.writer.take() {
@@ -326,7 +326,7 @@ where
         let (mut farewell, reader) = match verdict {
             Ok(ending) => ending,
             Err(farewell) => {
-                // Whoever reads, or next comes to read, hands the reading half over.
+                // The current or next call of `next` passes the reading half to this task.
                 self.shared.over.cancel();
                 self.queued.close();
                 match ended.await {
@@ -345,7 +345,7 @@ where
         }
     }
 
-    /// Writes until the end. An error is an end that this task has found.
+    /// Writes until the connection ends. Returns an error if this task has detected the end.
     async fn write(
         &mut self,
         ended: &mut oneshot::Receiver<Ending<S>>,
@@ -359,7 +359,7 @@ where
                 biased;
                 ending = &mut *ended => return ending.map_err(|_| None),
                 count = self.queued.recv_many(&mut batch, BATCH) => {
-                    // Every outbox is gone, and with them the connection; the ending follows.
+                    // All outboxes and the connection are dropped, so the ending follows.
                     if count == 0 {
                         return (&mut *ended).await.map_err(|_| None);
                     }
@@ -378,7 +378,7 @@ where
         }
     }
 
-    /// Sends what is still queued.
+    /// Sends the queued messages.
     async fn drain(&mut self) -> Result<(), Option<Farewell>> {
         let mut rest = Vec::new();
         while let Some(text) = self.queued.recv().await {
@@ -396,7 +396,7 @@ where
     }
 }
 
-/// Waits for a write, but not for a peer that does not read.
+/// Waits for a write, but only for `stall` if the peer does not read.
 async fn in_time(
     stall: Duration,
     write: impl Future<Output = Result<(), tungstenite::Error>>,
@@ -415,14 +415,14 @@ async fn in_time(
     }
 }
 
-/// Says farewell and listens until the peer has heard it. Closing a socket with unread bytes resets
-/// it, and a reset destroys what the peer has not read yet: above all, why.
+/// Sends the close frame, and reads until the peer has received it. Closing a socket with unread bytes resets it, and
+/// a reset would discard the close frame before the peer reads it.
 async fn part<S>(mut socket: WebSocketStream<S>, farewell: Option<Farewell>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let Some(Farewell { code, reason, raw }) = farewell else {
-        // The peer spoke first, or is gone: only the library's own reply may be left to send.
+        // The peer closed first, or is gone. Only the reply of the WebSocket library can be left to send.
         let _ = socket.flush().await;
         return;
     };

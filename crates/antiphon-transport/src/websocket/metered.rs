@@ -1,4 +1,4 @@
-//! Counts what a connection has received of a message that is not complete.
+//! Counts the received bytes of an incomplete message.
 
 use std::{
     error::Error as StdError,
@@ -13,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::weight::{MemoryBudget, Share};
 
-/// A connection always has this much memory, in bytes: many small messages need no budget.
+/// The memory that a connection always has, in bytes. Small messages need no budget.
 const FREE: usize = 16 * 1024;
 
-/// The bytes that came since the last message. Cloning it clones the handle.
+/// The bytes that were received since the last message. A clone is a handle to the same meter.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<Mutex<Received>>);
 
@@ -32,20 +32,20 @@ impl Meter {
         Self(Arc::new(Mutex::new(Received { bytes: 0, share: None, budget: budget.clone() })))
     }
 
-    /// A message is complete.
+    /// Resets the counter after a complete message.
     pub(super) fn reset(&self) {
         let mut received = self.received();
         (received.bytes, received.share) = (0, None);
     }
 
-    /// A control frame of this length came, which is part of no message.
+    /// Subtracts a control frame of this length, which is not part of a message.
     pub(super) fn forget(&self, length: usize) {
-        // What the frame itself has: a head of two bytes and a mask of four.
+        // A frame has a header of two bytes and a mask of four.
         let mut received = self.received();
         received.bytes = received.bytes.saturating_sub(length + 6);
     }
 
-    /// Returns whether there is memory for `count` bytes more.
+    /// Returns whether there is memory for `count` more bytes.
     fn add(&self, count: usize) -> bool {
         let mut received = self.received();
         received.bytes += count;
@@ -65,7 +65,7 @@ impl Meter {
     }
 }
 
-/// There is no memory for what a client sends.
+/// The error if there is no memory for the received bytes.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -83,7 +83,7 @@ impl fmt::Display for NoRoom {
 
 impl StdError for NoRoom {}
 
-/// A stream that reads no more than there is memory for.
+/// A stream that reads only while there is memory.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
     stream: S,

@@ -13,5 +13,5 @@ pub use client::{WebSocketClient, WebSocketClientConfig};
 #[cfg(feature = "websocket-server")]
 pub use server::{WebSocketConfig, WebSocketTransport, router};
 
-/// The subprotocol both sides must agree on.
+/// The subprotocol that both sides must agree on.
 pub const SUBPROTOCOL: &str = "mcp";

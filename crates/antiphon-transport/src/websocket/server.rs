@@ -1,4 +1,4 @@
-//! The server's side: an upgrade, then one transport a connection.
+//! The server side: an upgrade, then one transport per connection.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -30,47 +30,45 @@ use crate::{
     weight::{MAX_PARSED_BYTES, MemoryBudget},
 };
 
-/// How a server is served over WebSocket.
+/// The settings of a WebSocket server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WebSocketConfig {
-    /// Where the endpoint is. Default: `/ws`.
+    /// The path of the endpoint. Default: `/ws`.
     pub path: String,
-    /// The `Host` headers that are answered; an empty list answers all. Default: loopback. A public
-    /// server names its own.
+    /// The allowed `Host` headers. An empty list allows all. Default: loopback. A public server must set its own.
     pub allowed_hosts: Vec<String>,
-    /// The `Origin` headers that are answered, as `https://example.com:443` or with `:*` for any port;
-    /// requests without one always are. Default: loopback, any port.
+    /// The allowed `Origin` headers, as `https://example.com:443` or with `:*` for any port. Requests without one are
+    /// always allowed. Default: loopback, any port.
     pub allowed_origins: Vec<String>,
-    /// Whether a client that offers no subprotocol at all is served. One that offers others, but not
-    /// `mcp`, never is. Default: no.
+    /// Whether clients that offer no subprotocol are accepted. A client that offers others, but not `mcp`, is always
+    /// rejected. Default: no.
     pub subprotocol_optional: bool,
-    /// The longest message, in bytes, both ways. Default: 4 MiB.
+    /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
     pub max_message_bytes: usize,
-    /// The most memory that parsing one message takes, in bytes, estimated from the number of JSON values in it. A
-    /// message can always take 8 times its own length. One that needs more is answered with -32600. Default: 8 MiB.
+    /// The maximum memory for parsing one message, in bytes, estimated from its number of JSON values. A message can
+    /// always take 8 times its length. If it needs more, the response is the error -32600. Default: 8 MiB.
     pub max_parsed_bytes: usize,
-    /// The memory that messages can take together, while they come, are parsed and worked on, and until their answers
-    /// are sent. A message beyond it is answered with an error, or ends its connection with 1013. Default: 64 MiB, shared
-    /// by all endpoints of the process that are not given another budget.
+    /// The memory for all messages together, while they are received, parsed and processed, and until their responses
+    /// are sent. If a message exceeds it, the response is an error, or the connection closes with 1013. Default: 64
+    /// MiB, shared by all endpoints of the process without another budget.
     pub bodies: MemoryBudget,
-    /// How many messages wait to be written. Whoever sends more waits. Default: 32.
+    /// The maximum number of queued messages to send. Further senders wait. Default: 32.
     pub queue: usize,
-    /// How many requests of a client may be unanswered at a time; more are answered with an error.
-    /// Default: 1024.
+    /// The maximum number of open requests of a client. Further requests are answered with an error. Default: 1024.
     pub max_open_requests: usize,
-    /// How many connections there may be at a time; more are answered with 503. Default: 1024.
+    /// The maximum number of connections. Further ones are rejected with 503. Default: 1024.
     pub max_connections: usize,
-    /// How often a client is pinged. Default: 15 seconds.
+    /// The interval of pings to a client. Default: 15 seconds.
     pub ping_interval: Option<Duration>,
-    /// How long a client may be silent, pongs included, before it counts as gone. It is looked at with
-    /// each ping. Default: 45 seconds.
+    /// How long a client can be silent, without even a pong, before it counts as gone. It is checked at each ping.
+    /// Default: 45 seconds.
     pub idle_limit: Option<Duration>,
-    /// How long a client may take to read one message before it counts as gone. Default: 30 seconds.
+    /// How long a client can take to read one message before it counts as gone. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service by the names of [`legacy_tasks`](crate::legacy_tasks), so that tasks of
-    /// 2025-11-25 are not lost on the way. For an `antiphon::Server`; another handler would not know
-    /// `tools/list` by its new name. Default: no.
+    /// Whether requests reach the service with the names of [`legacy_tasks`](crate::legacy_tasks), which preserves
+    /// tasks of 2025-11-25. Use it only for an `antiphon::Server`, because other handlers do not support these names.
+    /// Default: no.
     pub tasks: bool,
 }
 
@@ -96,77 +94,77 @@ impl Default for WebSocketConfig {
 }
 
 impl WebSocketConfig {
-    /// Sets where the endpoint is.
+    /// Sets the path of the endpoint.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Sets the `Host` headers that are answered.
+    /// Sets the allowed `Host` headers.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the `Origin` headers that are answered.
+    /// Sets the allowed `Origin` headers.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets whether a client that offers no subprotocol is served.
+    /// Sets whether clients that offer no subprotocol are accepted.
     #[must_use]
     pub fn with_subprotocol_optional(mut self, optional: bool) -> Self {
         self.subprotocol_optional = optional;
         self
     }
 
-    /// Sets the longest message, in bytes.
+    /// Sets the maximum length of a message, in bytes.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets the most memory that parsing one message takes, in bytes. Default: 8 MiB.
+    /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets the budget of memory that this endpoint shares with others. Default: one of 64 MiB for the process.
+    /// Sets the memory budget that this endpoint shares with others. Default: one of 64 MiB for the process.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets how many messages wait to be written.
+    /// Sets the maximum number of queued messages to send.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets how many requests may be unanswered at a time.
+    /// Sets the maximum number of open requests of a client.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets how many connections there may be at a time.
+    /// Sets the maximum number of connections.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets how often a client is pinged, and how long it may be silent.
+    /// Sets the interval of pings to a client, and how long it can be silent.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -178,7 +176,7 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets how long a client may take to read one message.
+    /// Sets how long a client can take to read one message.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
@@ -203,10 +201,10 @@ impl WebSocketConfig {
     }
 }
 
-/// An axum router with the endpoint; `serve` gets each connection and keeps it for as long as it runs.
+/// Creates an axum router with the endpoint. `serve` receives each connection and owns it while it runs.
 ///
-/// The future that `serve` returns is spawned. Give the listener `TCP_NODELAY`, as
-/// `axum::serve::ListenerExt::tap_io` can: messages are small, and without it each may wait 40 ms.
+/// The future that `serve` returns is spawned. Set `TCP_NODELAY` on the listener, for example with
+/// `axum::serve::ListenerExt::tap_io`. Messages are small writes, which can otherwise be delayed by 40 ms.
 ///
 /// # Examples
 ///
@@ -294,7 +292,7 @@ impl Door {
         response
     }
 
-    /// The answer to the client's key, and whether it offers the subprotocol.
+    /// Returns the answer to the client's key, and whether the client offers the subprotocol.
     fn handshake(&self, parts: &Parts) -> Result<(HeaderValue, bool), (StatusCode, HeaderMap, &'static str)> {
         let refuse = |status, why| Err((status, HeaderMap::new(), why));
         if parts.method != Method::GET {
@@ -340,18 +338,18 @@ fn lists(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
 
 /// A connection to one client, for [`rmcp::serve_server`].
 ///
-/// Dropped without being served to its end, it closes with 1008.
+/// If it is dropped before it is served to its end, it closes with 1008.
 #[derive(Debug)]
 pub struct WebSocketTransport {
     connection: Connection<Metered<TokioIo<Upgraded>>>,
     inbox: Inbox,
     max_message_bytes: usize,
     parts: Parts,
-    /// What the client must be told before anything else is read.
+    /// An error that must be sent to the client before the next message is read.
     refusal: Option<Refusal>,
     room: Room,
     meter: Meter,
-    /// How long the caller's credentials are good.
+    /// The lifetime of the caller's credentials.
     lease: Option<Lease>,
 }
 
@@ -371,8 +369,8 @@ impl WebSocketTransport {
         }
     }
 
-    /// The request that became this connection: its address, its headers, what middleware left in its
-    /// extensions. Each message to the service carries a copy, as over streamable HTTP.
+    /// Returns the upgrade request of this connection: its URL, its headers, and the extensions of middleware. Each
+    /// message to the service contains a copy, as over streamable HTTP.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
@@ -388,7 +386,7 @@ impl Transport<RoleServer> for WebSocketTransport {
         let (outbox, inbox, limit) = (self.connection.outbox(), self.inbox.clone(), self.max_message_bytes);
         async move {
             let sent = outbox.send(|| write::<RoleServer>(&message, limit)).await;
-            // Only now: until it is queued, it takes up memory.
+            // Settle the request only now, because a response takes memory until it is queued.
             if let Some(id) = answered::<RoleServer>(&message) {
                 inbox.settle(id);
             }
@@ -398,7 +396,7 @@ impl Transport<RoleServer> for WebSocketTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // A client that reads no answers is not read either.
+            // Do not read from a client that does not read its responses.
             if let Some(refusal) = &self.refusal {
                 self.connection.outbox().send(|| Ok(refusal.to_json())).await.ok()?;
                 self.refusal = None;
@@ -414,13 +412,13 @@ impl Transport<RoleServer> for WebSocketTransport {
                 },
                 None => self.connection.next().await?,
             };
-            // From here on the message takes what it weighs.
+            // From here on, the message's weight is counted instead.
             self.meter.reset();
             match self.inbox.judge_within(&text, &self.room) {
                 (Verdict::Deliver(mut message), share) => {
                     if matches!(message, JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_)) {
                         message.insert_extension(self.parts.clone());
-                        // Whoever works on the message has it for as long as it takes.
+                        // The request holds its memory until it is processed.
                         message.insert_extension(Arc::new(share));
                     }
                     return Some(message);

@@ -1,4 +1,4 @@
-//! What all questions have in common.
+//! The common part of all questions.
 
 use std::task::{Context, Poll};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Ctx;
 use crate::error::{Capability, Error, ErrorKind, Result};
 
-/// A question: named when the tool calls, asked when it first awaits.
+/// A question. The tool's call names it, and its first poll registers it with the replay machine.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     ctx: &'a Ctx,
@@ -33,15 +33,15 @@ impl<'a> Ask<'a> {
         &self.key
     }
 
-    /// An id for what comes of the question: see [`id_of`](crate::exchange::id_of).
+    /// Returns an ID for messages about the question: see [`id_of`](crate::exchange::id_of).
     pub(super) fn id(&self, prefix: &str) -> String {
         let place = self.ctx.run.state().machine().idempotency_key(&self.key);
-        // Without the run: two runs of one tool should tell the same story.
+        // The ID does not contain the run's ID, so that two runs of one tool produce the same messages.
         let place = place.split_once(':').map_or(place.as_str(), |(_, place)| place);
         crate::exchange::id_of(prefix, self.key.name(), place)
     }
 
-    /// Gives the question another name than it was born with.
+    /// Replaces the question's name.
     pub(super) fn rename(&mut self, name: &str) {
         let mut state = self.ctx.run.state();
         state.machine().return_key(&self.key);
@@ -49,15 +49,15 @@ impl<'a> Ask<'a> {
         self.first = self.key.clone();
     }
 
-    /// The same question once more, under a key of its own: an answered key is never asked again.
+    /// Prepares the same question under a new key, because a key with an answer is never asked again.
     pub(super) fn again(&mut self, attempt: u32) {
         self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
     }
 
-    /// Polls for the client's answer, as it came. `describe` gives a label for people and `request`
-    /// what is sent; both are called once, at the first poll.
+    /// Polls for the client's answer, without validation. `describe` returns the operation and `request` the message to
+    /// send. Both are called at the first poll. `request` is not called if the journal already has the answer.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,

@@ -16,17 +16,17 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// A part of the conversation with a scope of its own: its questions and steps are named under
-    /// `name`, it can be bounded, and it ends with whoever awaits it.
+    /// Runs a part of the tool in a scope named `name`. The branch's question keys and step names are in this scope.
+    /// You can limit its questions and its duration.
     ///
-    /// Run several at once with `tokio::join!`; what they ask together is asked together. Nothing is
-    /// spawned: a branch whose parent is dropped is dropped with it, and so are its own branches.
+    /// Run several branches concurrently with `tokio::join!`. Their questions are then sent in the same round. Nothing
+    /// is spawned: a branch is dropped with its parent, and its nested branches are dropped with it.
     ///
     /// # Errors
     ///
-    /// What `body` returns; and a limit's error when the branch asks more than
-    /// [`max_asks`](Branch::max_asks), takes longer than [`timeout`](Branch::timeout), or is nested
-    /// deeper than the server allows.
+    /// Returns the error of `body`. Returns [`ErrorKind::Limit`] if the branch asks more than
+    /// [`max_asks`](Branch::max_asks) or is nested deeper than the server allows. Returns [`ErrorKind::Timeout`] if it
+    /// takes longer than [`timeout`](Branch::timeout).
     ///
     /// # Examples
     ///
@@ -72,17 +72,17 @@ impl Ctx {
         Branch { ctx: self, body: Box::pin(body), key, budget, timeout: None, timer: None }
     }
 
-    /// A context in another scope of the same run.
+    /// Returns a context in another scope of the same run.
     pub(super) fn child(&self, scope: String) -> Self {
         Self { run: Arc::clone(&self.run), scope, depth: self.depth, budget: self.budget.clone() }
     }
 }
 
-/// How much a branch and those around it may still ask.
+/// The number of questions that a branch and its parents may still ask.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU32,
-    /// What was asked here.
+    /// The number of questions asked in this branch.
     spent: AtomicU32,
     /// The limit, for the error message.
     asks: AtomicU32,
@@ -90,7 +90,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Counts one question, here and in every branch around.
+    /// Counts one question, in this branch and in all its parents.
     pub(super) fn spend(&self) -> Result<()> {
         let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if spent.is_err() {
@@ -104,7 +104,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts what a loop in `parent` asks, so that it can be counted again after it was forgotten.
+    /// Creates a counter for a loop in `parent`. Its number is stored with the loop's state, because the loop's entries
+    /// are removed from the journal.
     pub(super) fn of_loop(parent: Arc<Self>) -> Arc<Self> {
         let (left, spent, asks) = (AtomicU32::new(u32::MAX), AtomicU32::new(0), AtomicU32::new(u32::MAX));
         Arc::new(Self { left, spent, asks, parent: Some(parent) })
@@ -115,11 +116,11 @@ impl Budget {
     }
 }
 
-/// A part of a conversation, not yet begun. `.await` begins it.
+/// A part of the tool's code in a separate scope. `.await` begins it.
 ///
 /// # Cancel safety
 ///
-/// Dropped, everything in it is dropped with it.
+/// Dropping the branch drops everything in it.
 #[must_use = "a branch begins when it is awaited"]
 pub struct Branch<'a, B> {
     ctx: &'a Ctx,
@@ -131,20 +132,20 @@ pub struct Branch<'a, B> {
 }
 
 impl<B> Branch<'_, B> {
-    /// Bounds how many questions the branch may ask, those of its own branches included. Asking a
-    /// model again because its reply did not fit counts.
+    /// Sets the maximum number of questions, including those of nested branches. Asking a model again after an invalid
+    /// reply counts as a question. Default: no limit.
     pub fn max_asks(self, asks: u32) -> Self {
         self.budget.left.store(asks, Ordering::Relaxed);
         self.budget.asks.store(asks, Ordering::Relaxed);
         self
     }
 
-    /// Bounds how long the branch may take, the time it waits for people included.
+    /// Sets the maximum duration, including the time that users need to answer. Default: no limit.
     ///
     /// # Replay
     ///
-    /// The deadline is recorded when the branch begins, and so is that it passed. On 2026-07-28 it
-    /// is looked at when the answer comes: nothing of a run is awake before.
+    /// The deadline is recorded when the branch begins, and its expiry is recorded too. On 2026-07-28 outside of tasks,
+    /// a suspended run checks the deadline when the answer arrives, because the run is not in memory before.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -21,26 +21,26 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// What a person made of a question.
+/// The user's response to a question.
 #[derive(Clone, Debug)]
 pub enum Elicited<T> {
-    /// They answered.
+    /// The user answered.
     Accept(Answer<T>),
-    /// They would rather not answer the question with this key.
+    /// The user declined to answer the question with this key.
     Decline(String),
-    /// They closed the question with this key.
+    /// The user dismissed the question with this key.
     Cancel(String),
 }
 
-/// An answer.
+/// The user's answer to a question.
 #[derive(Clone, Debug)]
 pub struct Answer<T> {
-    /// What they said.
+    /// The parsed answer.
     pub value: T,
     source: Arc<Source>,
 }
 
-/// Where an answer came from.
+/// The origin of an answer.
 #[derive(Debug)]
 struct Source {
     id: String,
@@ -51,7 +51,7 @@ struct Source {
 }
 
 impl<T> Answer<T> {
-    /// The question and the answer as two messages for a model's history.
+    /// Returns the question and the answer as two messages for a model's history.
     pub fn exchange(&self) -> ElicitExchange {
         let Source { id, name, message, form, content } = &*self.source;
         ElicitExchange::new(id, name, message, &form.schema, content)
@@ -59,12 +59,12 @@ impl<T> Answer<T> {
 }
 
 impl<T> Elicited<T> {
-    /// The answer, or an error that says they gave none.
+    /// Returns the answer, or an error if the user did not answer.
     pub fn accepted(self) -> Result<T> {
         self.into_answer().map(|answer| answer.value)
     }
 
-    /// The answer with its exchange, or an error that says they gave none.
+    /// Returns the answer with its exchange, or an error if the user did not answer.
     pub fn into_answer(self) -> Result<Answer<T>> {
         match self {
             Self::Accept(answer) => Ok(answer),
@@ -73,16 +73,16 @@ impl<T> Elicited<T> {
         }
     }
 
-    /// The answer, if they gave one.
+    /// Returns the answer, if the user answered.
     pub fn ok(self) -> Option<T> {
         self.accepted().ok()
     }
 
-    /// Does something with the answer, if they gave one.
+    /// Applies `f` to the answer, if the user answered.
     ///
     /// # Errors
     ///
-    /// What `f` returns.
+    /// Returns the error of `f`.
     pub fn try_map<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<Elicited<U>> {
         Ok(match self {
             Self::Accept(answer) => {
@@ -95,20 +95,19 @@ impl<T> Elicited<T> {
 }
 
 impl Ctx {
-    /// Asks the person for a `T`.
+    /// Asks the user for a `T`.
     ///
-    /// `T` is the form: a struct with flat fields (strings, numbers, booleans, enums of unit
-    /// variants, lists of those enums). Field docs become labels, `#[schemars(range(..))]` and the
-    /// like become rules. The question's key is the type's name in snake case; [`Elicit::key`] gives
-    /// it another.
+    /// `T` is the form: a struct with flat fields (strings, numbers, booleans, enums of unit variants, lists of those
+    /// enums). The docs of a field become its label. Attributes such as `#[schemars(range(..))]` become validation
+    /// rules. The question key is the type's name in snake case. [`Elicit::key`] changes it.
     ///
-    /// An answer that does not fit the form is asked for once more, with the reason; then it is an
-    /// error. [`Elicit::retries`] sets how often, and [`Elicit::check`] adds rules that a form cannot have.
+    /// If an answer does not match the form, the user is asked once more, with the reason. [`Elicit::retries`] sets the
+    /// number of retries, and [`Elicit::check`] adds rules that a form cannot express.
     ///
     /// # Errors
     ///
-    /// When the client cannot show forms, or the answer did not fit twice. Declining is not an error
-    /// but a value: [`Elicited`].
+    /// Returns [`ErrorKind::Unsupported`] if the client cannot show forms. Returns [`ErrorKind::InvalidAnswer`] if no
+    /// answer was valid after all retries. A declined question is not an error but a value of [`Elicited`].
     ///
     /// # Examples
     ///
@@ -148,14 +147,14 @@ impl Ctx {
         Elicit { inner, check: None }
     }
 
-    /// Asks the person for a `T` under a key that has its form in its type.
+    /// Asks the user for a `T` under a typed question key.
     ///
-    /// Declare the key with [`Tool::elicits_as`](crate::Tool::elicits_as), so that a client can have a form of its own
-    /// ready for it. A key that is not there, or one of another form, does not compile.
+    /// Declare the key with [`Tool::elicits_as`](crate::Tool::elicits_as), so that a client can prepare a custom form
+    /// for it. An undefined key, or the key of another form, does not compile.
     ///
     /// # Errors
     ///
-    /// As [`elicit`](Self::elicit).
+    /// Returns the errors of [`elicit`](Self::elicit).
     ///
     /// # Examples
     ///
@@ -195,13 +194,13 @@ impl Ctx {
         self.elicit(message).key(key.as_str())
     }
 
-    /// Asks the person for what `schema` says, under `key`: for forms that are not known before the
-    /// tool runs.
+    /// Asks the user for data that matches `schema`, under `key`. Use it for forms that are only known at run time.
     ///
     /// # Errors
     ///
-    /// As [`elicit`](Self::elicit); and when the schema is not a flat form, or the tool has declared
-    /// its keys ([`Tool::elicits`](crate::Tool::elicits)) and this is none of them.
+    /// Returns the errors of [`elicit`](Self::elicit). Returns [`ErrorKind::Misuse`] if `schema` is not a valid JSON
+    /// Schema of an object. Returns [`ErrorKind::Misuse`] if the tool has declared its keys
+    /// ([`Tool::elicits`](crate::Tool::elicits)) without this one.
     pub fn elicit_value(&self, key: &str, message: impl Into<String>, schema: Value) -> ElicitValue<'_> {
         let form = match schema {
             Value::Object(schema) => Form::raw(key.to_owned(), schema).map(Arc::new).map_err(Error::misuse),
@@ -211,11 +210,11 @@ impl Ctx {
     }
 }
 
-/// A question to a person, not yet asked. `.await` asks it.
+/// A question to a user. `.await` sends it.
 ///
 /// # Cancel safety
 ///
-/// Dropped while it waits, the question is withdrawn.
+/// Dropping the future withdraws the question.
 #[must_use = "a question is asked when it is awaited"]
 pub struct Elicit<'a, T> {
     inner: ElicitValue<'a>,
@@ -224,7 +223,7 @@ pub struct Elicit<'a, T> {
 
 type Check<'a, T> = Box<dyn Fn(&T) -> Result<(), String> + Send + 'a>;
 
-/// The key of a question, with the form that is asked under it.
+/// A question key with the type of its form.
 ///
 /// Make it a constant, and give it to [`Tool::elicits_as`](crate::Tool::elicits_as) and [`Ctx::elicit_as`].
 pub struct ElicitKey<T> {
@@ -233,12 +232,12 @@ pub struct ElicitKey<T> {
 }
 
 impl<T> ElicitKey<T> {
-    /// A key for the form `T`.
+    /// Creates a key for the form `T`.
     pub const fn new(key: &'static str) -> Self {
         Self { key, form: PhantomData }
     }
 
-    /// Returns the key's name: what it is called on the wire and in the journal.
+    /// Returns the key's name, as used on the wire and in the journal.
     pub const fn as_str(&self) -> &'static str {
         self.key
     }
@@ -265,27 +264,27 @@ impl<T> fmt::Debug for ElicitKey<T> {
 }
 
 impl<'a, T> Elicit<'a, T> {
-    /// Sets the question's key: its name on the wire and in the journal, and what a client's own form
-    /// for it is registered under.
+    /// Sets the question key: the name on the wire and in the journal. A client can register a custom form for it.
+    /// Default: the type's name in snake case.
     pub fn key(mut self, key: &str) -> Self {
         self.inner = self.inner.key(key);
         self
     }
 
-    /// Gives a client's own form something to show: the board, the document, the chart.
+    /// Sets data for a client's custom form to show, for example a board or a document. Default: none.
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.inner = self.inner.context(context);
         self
     }
 
-    /// Says what else must be so, beyond the form: a cell that is free, a date that is not over.
+    /// Sets a validation rule that the form cannot express: for example that a cell is free. Default: none.
     ///
-    /// An answer that is refused is asked for again, with the reason.
+    /// If the rule rejects an answer, the user is asked again, with the reason.
     ///
     /// # Replay
     ///
-    /// It is asked of the same answer in every leg, and must say the same of it. Look at what the tool knows, not at the
-    /// world.
+    /// The rule checks the same answer in every leg and must return the same result. Use the tool's data in it, not
+    /// external state.
     ///
     /// # Examples
     ///
@@ -308,8 +307,7 @@ impl<'a, T> Elicit<'a, T> {
         self
     }
 
-    /// Sets how often the person is asked again for an answer that does not fit. Default: 1, so that there are two
-    /// attempts.
+    /// Sets how often the user is asked again after an invalid answer. Default: 1, so that there are two attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.inner = self.inner.retries(retries);
         self
@@ -335,21 +333,21 @@ impl<T> fmt::Debug for Elicit<'_, T> {
     }
 }
 
-/// A question with a form that is given as JSON Schema. `.await` asks it.
+/// A question with a form given as JSON Schema. `.await` sends it.
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitValue<'a> {
     ask: Ask<'a>,
     form: Result<Arc<Form>>,
     message: String,
     context: Option<Value>,
-    /// What was wrong with the answer before.
+    /// The problems of the previous answer.
     problems: Vec<String>,
     retries: u32,
-    /// How often it was asked again.
+    /// The number of retries so far.
     asked_again: u32,
 }
 
-/// How often an answer that does not fit is asked for again, unless the tool says otherwise.
+/// The default number of retries after an invalid answer.
 const RETRIES: u32 = 1;
 
 impl<'a> ElicitValue<'a> {
@@ -371,19 +369,19 @@ impl<'a> ElicitValue<'a> {
         self
     }
 
-    /// Gives a client's own form something to show. See [`Elicit::context`].
+    /// Sets data for a client's custom form to show. See [`Elicit::context`].
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.context = serde_json::to_value(context).ok();
         self
     }
 
-    /// Sets how often the person is asked again. See [`Elicit::retries`].
+    /// Sets how often the user is asked again. See [`Elicit::retries`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Asks, and checks the answer by the form's schema and by `parse`.
+    /// Asks the question, and validates the answer with the form's schema and with `parse`.
     fn poll_parsed<T>(
         &mut self,
         cx: &Context<'_>,
@@ -453,7 +451,8 @@ impl<'a> ElicitValue<'a> {
                 }
             }
             if self.asked_again >= self.retries {
-                // The words of the second question stay as they are: they are part of what a run is resumed by.
+                // The text of a repeated question must not change: it is part of the fingerprint that resumed runs
+                // compare.
                 let missing = missing(&form.schema, &content);
                 let problems = if missing.is_empty() { problems } else { missing };
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
@@ -465,8 +464,8 @@ impl<'a> ElicitValue<'a> {
     }
 }
 
-/// The required fields that a client returned no value for, in words for its user. Some clients accept a form without
-/// showing it when it has a field of a kind that they do not know.
+/// Returns a problem for each required field without a value. Some clients accept a form without showing it if it has a
+/// field of an unsupported type.
 fn missing(schema: &Value, content: &Value) -> Vec<String> {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let absent = required.filter(|field| content.get(field).is_none_or(Value::is_null));

@@ -17,32 +17,31 @@ use crate::{
 };
 
 impl Ctx {
-    /// Sends the person to a page: to sign in, to pay, to enter what must not pass through the
-    /// client.
+    /// Sends the user to a web page: to sign in, to pay, or to enter data that must not pass through the client.
     ///
-    /// The answer says only that they agreed to go. When the page is done with them, call
-    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the handler that the page comes back to,
-    /// or [`elicitation_complete`](Self::elicitation_complete) if the tool itself finds out.
+    /// The answer only contains whether the user agreed to open the page. When the user has completed the page, call
+    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the HTTP handler of the page's
+    /// callback. If the tool itself detects the completion, call [`elicitation_complete`](Self::elicitation_complete).
     ///
     /// # Errors
     ///
-    /// When the client has not declared URL mode.
+    /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared URL mode.
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
     }
 
-    /// As [`elicit_url`](Self::elicit_url), with a URL that is made from the elicitation's ID: so the page can say which
-    /// elicitation it belongs to when it comes back, for example in the `state` of OAuth.
+    /// Sends the user to a web page, with a URL that contains the elicitation's ID. The page's callback can then
+    /// identify the elicitation, for example by the `state` parameter of OAuth. See [`elicit_url`](Self::elicit_url).
     ///
     /// Percent-encode the ID. It contains characters such as `#` and `/` if a run asks more than once, or in a branch.
     ///
     /// # Errors
     ///
-    /// As [`elicit_url`](Self::elicit_url).
+    /// Returns the errors of [`elicit_url`](Self::elicit_url).
     ///
     /// # Replay
     ///
-    /// `url` is called in every leg, with the same ID. It must return the same URL.
+    /// Every leg calls `url` with the same ID. `url` must return the same URL each time.
     ///
     /// # Examples
     ///
@@ -63,11 +62,11 @@ impl Ctx {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::OfId(Box::new(url)) }
     }
 
-    /// Tells a 2025-11-25 client that what `id` sent its person to do is done. On 2026-07-28, which
-    /// has no such notification, it does nothing.
+    /// Notifies a 2025-11-25 client that the user has completed the web page of the elicitation `id`. The 2026-07-28
+    /// revision has no such notification, and the method does nothing there.
     ///
-    /// In a call, the client that called is told. In a task, the session that was sent the elicitation is told.
-    /// Outside of a run, use [`Server::elicitation_complete`](crate::Server::elicitation_complete).
+    /// In a call, the notification goes to the calling client. In a task, it goes to the session that received the
+    /// elicitation. Outside of a run, use [`Server::elicitation_complete`](crate::Server::elicitation_complete).
     pub fn elicitation_complete(&self, id: &str) {
         if self.run.client.revision() == Revision::Session {
             self.run.note(Note::ElicitationComplete { id: id.to_owned() });
@@ -75,7 +74,7 @@ impl Ctx {
     }
 }
 
-/// A visit to a page, not yet asked for. `.await` asks.
+/// A question that sends the user to a web page. `.await` sends it.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct ElicitUrl<'a> {
@@ -84,7 +83,7 @@ pub struct ElicitUrl<'a> {
     url: PageUrl<'a>,
 }
 
-/// The URL of a page, or how to make it from the elicitation's ID.
+/// The URL of a web page, or a function that makes it from the elicitation's ID.
 enum PageUrl<'a> {
     Fixed(String),
     OfId(Box<dyn Fn(&str) -> String + Send + 'a>),
@@ -99,13 +98,13 @@ impl fmt::Debug for PageUrl<'_> {
     }
 }
 
-/// What a person made of being sent to a page.
+/// The user's answer to a [`Ctx::elicit_url`] question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlElicited {
-    /// The elicitation's id, for [`Server::elicitation_complete`](crate::Server::elicitation_complete) and for the page
-    /// to report back with.
+    /// The elicitation's ID, for [`Server::elicitation_complete`](crate::Server::elicitation_complete) and for the
+    /// page's callback.
     pub id: String,
-    /// Whether they agreed to go.
+    /// Whether the user agreed to open the page.
     pub agreed: bool,
 }
 
@@ -116,7 +115,8 @@ impl ElicitUrl<'_> {
         self
     }
 
-    /// The id this elicitation has, in every round. [`Ctx::elicit_url_with`] puts it into the page's URL.
+    /// Returns the elicitation's ID, which is the same in every round. [`Ctx::elicit_url_with`] puts it into the page's
+    /// URL.
     pub fn id(&self) -> String {
         format!("{}.{}", self.ask.ctx().run_id(), self.ask.key())
     }

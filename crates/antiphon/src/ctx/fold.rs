@@ -8,12 +8,11 @@ use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
 
 impl Ctx {
-    /// A loop without end: each time around, what was seen on the way is forgotten and only `state`
-    /// is kept. A game, a negotiation, a watch can so go on for as long as it likes without its
-    /// journal growing.
+    /// Runs a long-running loop with a bounded journal: after each iteration, only `state` stays in the journal. Use it
+    /// for a game, a negotiation or a watch.
     ///
-    /// `body` gets the state and returns [`ControlFlow::Continue`] with the next or
-    /// [`ControlFlow::Break`] with the result.
+    /// `body` takes the state. It returns [`ControlFlow::Continue`] with the next state, or [`ControlFlow::Break`] with
+    /// the result.
     ///
     /// # Examples
     ///
@@ -52,7 +51,8 @@ impl Ctx {
         child.budget = self.budget.clone().map(Budget::of_loop);
         async move {
             let mut state = match self.folded(&key, &op).await {
-                // What was asked on the way is forgotten; that it was is not.
+                // The journal has no entries of earlier iterations, so their questions are counted again from the
+                // stored number.
                 Some(outcome) => match &child.budget {
                     Some(budget) => {
                         let (state, spent): (S, u32) = super::step::recorded(outcome)?;
@@ -70,7 +70,7 @@ impl Ctx {
                     ControlFlow::Break(result) => return Ok(result),
                     ControlFlow::Continue(next) => {
                         let next = serde_json::to_value(next).map_err(Error::from)?;
-                        // The body sees what the journal holds, now as on replay.
+                        // The body gets the serialized state, in this leg and on replay.
                         state = serde_json::from_value(next.clone()).map_err(Error::from)?;
                         let value = match &child.budget {
                             Some(budget) => json!([next, budget.spent()]),
@@ -83,7 +83,7 @@ impl Ctx {
         }
     }
 
-    /// The state a loop had reached, if it had begun.
+    /// Returns the recorded state of the loop, if it has one.
     fn folded<'a>(&'a self, key: &'a Key, op: &'a Op) -> impl Future<Output = Option<Outcome>> + 'a {
         std::future::poll_fn(move |cx| {
             let mut state = self.run.state();

@@ -1,4 +1,4 @@
-//! What a tool may ask for.
+//! The context of a tool: its questions, steps and notifications.
 
 mod ask;
 mod branch;
@@ -35,19 +35,18 @@ use crate::{
     run::Run,
 };
 
-/// The conversation a tool is in: what it may ask, do and say.
+/// The context of a run: a tool asks questions, runs steps and sends notifications through it.
 ///
-/// A tool gets it by reference and cannot keep it: it ends with the run. Everything a tool does
-/// through it is recorded, so that the tool can be dropped while it waits and brought back by running
-/// it again from the top, on this replica or another. That is what makes the same function work on
-/// 2025-11-25, where a server asks and waits, and on 2026-07-28, where it cannot.
+/// A tool receives the context by reference and cannot keep it beyond the run. The server records the result of every
+/// question and step. So it can drop the tool while it waits, and resume it later by running it again from the top, on
+/// any replica. The same function therefore works on 2025-11-25, where a server can ask and wait, and on 2026-07-28,
+/// where it cannot.
 ///
 /// # Replay
 ///
-/// Code between two calls on `Ctx` runs once a round. Keep it free of side effects and of anything
-/// that differs from one time to the next, and put the rest into [`step`](Self::step), which runs
-/// once. Guards (a lock, a transaction, a temporary file) are dropped when the tool is; do not hold
-/// one across a question.
+/// The code between two calls on `Ctx` runs again in every leg. It must be deterministic and must not have side
+/// effects. Put clocks, random numbers and side effects into [`step`](Self::step), which records the result. Do not
+/// hold a guard (a lock, a transaction, a temporary file) across a question: the server drops it with the tool.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -66,7 +65,7 @@ use crate::{
 /// # async fn next_order_number() -> u32 { 7 }
 /// ```
 ///
-/// What outlives the run cannot have it; run things at once with `tokio::join!` and
+/// The context cannot outlive the run. Run several branches concurrently with `tokio::join!` and
 /// [`branch`](Self::branch), not with `tokio::spawn`:
 ///
 /// ```compile_fail,E0521
@@ -89,43 +88,46 @@ impl Ctx {
         Self { run, scope: String::new(), depth: 0, budget: None }
     }
 
-    /// The run's id: the same in every round.
+    /// Returns the run's ID, which is the same in every round.
     pub fn run_id(&self) -> String {
         self.run.id()
     }
 
-    /// The id of the request that is being answered; another one in every round.
+    /// Returns the ID of the current request, which differs in every round.
     pub fn request_id(&self) -> String {
         self.run.client.request_id()
     }
 
-    /// Who is calling, as far as the server has been told
-    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the feature `auth`).
+    /// Returns the principal, if the server authenticates callers
+    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the feature
+    /// `auth`).
     pub fn principal(&self) -> Option<&str> {
         self.run.principal.as_deref()
     }
 
-    /// Who is calling and what they may do, as the server's [`Auth`](crate::auth::Auth) has found out for this very request.
+    /// Returns the caller's identity and permissions, as the server's [`Auth`](crate::auth::Auth) determined them for
+    /// this request.
     ///
     /// # Replay
     ///
-    /// It is the request's and not the run's: a later round may come with another token of the same caller's, and a task
-    /// has none. Take what decides the tool's way in a [`step`](Self::step), or go by [`principal`](Self::principal).
+    /// The identity belongs to the request, not to the run. A later round can have another token of the same caller,
+    /// and a task has no identity. If the tool's control flow depends on it, read it in a [`step`](Self::step), or use
+    /// [`principal`](Self::principal).
     #[cfg(feature = "auth")]
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// The headers of the HTTP request that is being answered. `None` if it did not come over HTTP, and in the legs of a
-    /// task that no request waits for.
+    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP, and in legs of
+    /// a task without a waiting request.
     ///
-    /// Over a WebSocket they are the headers of the request that opened it. The layer of the feature `auth` removes
+    /// Over a WebSocket, these are the headers of the request that opened it. The layer of the feature `auth` removes
     /// credentials.
     ///
     /// # Replay
     ///
-    /// They are the request's and not the run's: a later round may come with others, and a task has none. Take what
-    /// decides the tool's way in a [`step`](Self::step).
+    /// The headers belong to the request, not to the run. A later round can have other headers, and a task has none. If
+    /// the tool's control flow depends on them, read them in a [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -140,12 +142,12 @@ impl Ctx {
         Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
     }
 
-    /// What a middleware of yours put into the extensions of the HTTP request that is being answered. `None` if it put
-    /// nothing of this type there, and where there are no [`headers`](Self::headers).
+    /// Returns a value that your middleware added to the extensions of the current HTTP request. Returns `None` if the
+    /// request has no value of this type, and if [`headers`](Self::headers) returns `None`.
     ///
     /// # Replay
     ///
-    /// As [`headers`](Self::headers).
+    /// The same rule as for [`headers`](Self::headers) applies.
     ///
     /// # Examples
     ///
@@ -168,12 +170,11 @@ impl Ctx {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Something the server was given for its tools
-    /// ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)).
+    /// Returns a shared value of the server ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)).
     ///
     /// # Errors
     ///
-    /// When the server was given nothing of this type.
+    /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no value of this type.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
         self.run.runtime.state::<T>().ok_or_else(|| {
             let name = std::any::type_name::<T>();
@@ -183,33 +184,33 @@ impl Ctx {
         })
     }
 
-    /// Tells clients that something has changed: lists, or resources they subscribed to.
+    /// Returns a handle that notifies clients of changed lists and resources.
     pub fn changes(&self) -> &crate::Changes {
         &self.run.runtime.changes
     }
 
-    /// Whether the caller has given up. The run is dropped at its next await, so only code that works
-    /// for long without one needs to look.
+    /// Returns whether the caller has cancelled. Outside of a task, the server drops the run at its next await. So only
+    /// code that works for long without an await needs to check this.
     ///
-    /// A task is not dropped: what it waits for, and whatever it asks from then on, fails with
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled), a step that is being taken goes on, and the tool may take
-    /// further steps to clean up before it returns.
+    /// A task is not dropped. Its pending and later questions and waits fail with
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool can run further
+    /// steps to clean up before it returns.
     pub fn is_cancelled(&self) -> bool {
         self.run.is_cancelled()
     }
 
-    /// Whether the client can be asked what needs `capability`.
+    /// Returns whether the client supports `capability`.
     ///
     /// # Replay
     ///
-    /// A client may declare other capabilities in a later round. The answer is taken once and then
-    /// kept, so that the tool goes the same way every time.
+    /// A client can declare other capabilities in a later round. The first result is recorded as a step, so the tool
+    /// takes the same path on every replay.
     pub fn supports(&self, capability: crate::Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
     }
 
-    /// Names the next call in this scope.
+    /// Returns the key of the next call named `name` in this scope.
     fn take_key(&self, name: &str) -> Key {
         self.run.state().machine().take_key(&self.scope, name)
     }

@@ -4,19 +4,19 @@ use super::Ctx;
 use crate::protocol::{Level, Note};
 
 impl Ctx {
-    /// Tells the client's log something: a text, or any data.
+    /// Sends a log message to the client: a text, or any serializable data.
     ///
-    /// It is sent only if the client wants messages of this level: on 2025-11-25 as it has set with
-    /// `logging/setLevel`, on 2026-07-28 as this very request says.
+    /// It is sent only if the client requested messages of this level. On 2025-11-25 the client sets the level with
+    /// `logging/setLevel`. On 2026-07-28 each request can set the level.
     ///
     /// # Replay
     ///
-    /// Silent while the tool is being brought back to where it was.
+    /// Nothing is sent during replay.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.log_as(None, level, data);
     }
 
-    /// As [`log`](Self::log), under a logger's name.
+    /// Sends a log message under a logger's name. See [`log`](Self::log).
     pub fn log_from(&self, logger: &str, level: Level, data: impl Serialize) {
         self.log_as(Some(logger), level, data);
     }
@@ -31,13 +31,14 @@ impl Ctx {
         }
     }
 
-    /// Tells the client how far the tool has come.
+    /// Reports the tool's progress to the client.
     ///
-    /// It is sent only if the caller asked for progress, and only if it is more than before.
+    /// It is sent only if the caller requested progress notifications, and only if the value has increased. In a task,
+    /// it also becomes the task's status message.
     ///
     /// # Replay
     ///
-    /// Silent while the tool is being brought back to where it was.
+    /// Nothing is sent during replay.
     ///
     /// # Examples
     ///
@@ -59,7 +60,7 @@ impl Ctx {
     }
 }
 
-/// How far a tool has come.
+/// The progress of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     done: f64,
@@ -68,12 +69,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// `done` out of `total`. Each is a number of any type.
+    /// Creates a progress of `done` out of `total`. Both can be of any number type.
     pub fn of(done: impl Amount, total: impl Amount) -> Self {
         Self { done: done.amount(), total: Some(total.amount()), message: None }
     }
 
-    /// Says it in words, too.
+    /// Sets a text for the user. Default: none.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -87,9 +88,9 @@ impl<T: Amount> From<T> for Progress {
     }
 }
 
-/// A number of any type. MCP has progress as a double: above 2⁵³ it is rounded.
+/// A number of any type. MCP represents progress as a double, so numbers above 2⁵³ are rounded.
 pub trait Amount {
-    /// The number as it is sent.
+    /// Converts the number into a double.
     fn amount(self) -> f64;
 }
 

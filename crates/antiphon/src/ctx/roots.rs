@@ -12,30 +12,30 @@ use super::{Ctx, ask::Ask};
 use crate::error::Result;
 
 impl Ctx {
-    /// Asks the client for its roots: the folders its person works in.
+    /// Asks the client for its roots: the folders that the user works in.
     ///
-    /// MCP has deprecated roots on 2026-07-28; they still work there.
+    /// The 2026-07-28 revision deprecates roots. They still work there.
     ///
     /// # Errors
     ///
-    /// When the client has not declared `roots`.
+    /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared `roots`.
     pub fn roots(&self) -> Roots<'_> {
         Roots { ask: Ask::new(self, "roots") }
     }
 }
 
-/// A folder, or another place, that the client's person works in.
+/// A folder, or another place, that the user works in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Root {
-    /// Where it is: a `file://` URI.
+    /// The URI of the root, with the scheme `file`.
     pub uri: String,
-    /// What it is called, if it has a name.
+    /// The name of the root, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// A question for roots, not yet asked. `.await` asks it.
+/// A question for the client's roots. `.await` sends it.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct Roots<'a> {

@@ -10,15 +10,14 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Waits. In a task nothing of the run is in memory meanwhile, for a second or for a month; a worker takes it up again
-    /// when the time has come.
+    /// Waits for a duration. In a task, the run is not in memory during the wait, and a worker resumes it at the end.
     ///
-    /// When the wait ends is recorded when it begins, so that a run that is brought back waits for what is left. Outside of a
-    /// task the caller waits as well.
+    /// The end of the wait is recorded when the wait begins, so a resumed run only waits for the remaining time.
+    /// Outside of a task, the caller waits as well.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Cancelled`] when the task is cancelled meanwhile.
+    /// Returns [`ErrorKind::Cancelled`] if the task is cancelled during the wait.
     ///
     /// # Examples
     ///
@@ -34,10 +33,10 @@ impl Ctx {
         Sleep { ctx: self, timer: Timer::new(&self.take_key("sleep"), duration), over: false }
     }
 
-    /// Has the run become a task here, if the tool's [policy](crate::task::TaskPolicy) and the client let it: the client is
-    /// answered with the task's id at the tool's next await, and need not wait any longer.
+    /// Requests that the run continues as a task. The tool's [policy](crate::task::TaskPolicy) and the client must
+    /// allow it. The client then receives the task's ID at the tool's next await and does not wait any longer.
     ///
-    /// Where it cannot, nothing happens: the tool goes on as it would have.
+    /// If the run cannot become a task, this call has no effect.
     ///
     /// ```
     /// # use antiphon::prelude::*;
@@ -53,7 +52,7 @@ impl Ctx {
     }
 }
 
-/// A wait, not yet begun. `.await` begins it.
+/// A wait. `.await` begins it.
 #[must_use = "a wait begins when it is awaited"]
 pub struct Sleep<'a> {
     ctx: &'a Ctx,

@@ -18,21 +18,21 @@ use crate::{
 };
 
 impl Ctx {
-    /// Does something once: its result is recorded, and handed over instead of doing it again.
+    /// Runs a side effect and records its result. Replay returns the recorded result instead of running it again.
     ///
-    /// Put side effects here, and whatever is not the same every time: clocks, random numbers, calls
-    /// to other services.
+    /// Put side effects and all non-deterministic operations here: clocks, random numbers, calls to other services.
     ///
     /// # Replay
     ///
-    /// A step that has ended is never taken again in its run. A step that was under way when its
-    /// process died is, and so is one whose run is submitted twice at the same time: with
-    /// [`step_with_key`](Self::step_with_key) the other side can tell that it is the same one, and with
-    /// [`at_most_once`](Step::at_most_once) it is not. An error is recorded like a value if the tool goes on after it.
+    /// A step runs at least once. Replay does not run a step whose result is in the journal. A step runs again if its
+    /// process dies during the step, or if the client sends the same request again. With
+    /// [`step_with_key`](Self::step_with_key) the external system can recognize the duplicate. With
+    /// [`at_most_once`](Step::at_most_once) the step does not run again. An error is recorded like a value if the tool
+    /// continues after it.
     ///
-    /// The tool is given the record, in the leg that takes the step as in every later one. So a value has been
-    /// serialized and deserialized, and an error has its [`kind`](Error::kind) and a text with all its causes, but
-    /// no [`source`](Error::source). Handle an error that you need as its own type inside the step.
+    /// The tool always receives the recorded form, also in the leg that runs the step. A value was therefore serialized
+    /// and deserialized. An error has its [`kind`](Error::kind) and a text with all its causes, but no
+    /// [`source`](Error::source). If you need an error as its original type, handle it inside the step.
     ///
     /// # Examples
     ///
@@ -56,7 +56,8 @@ impl Ctx {
         self.step_with_key(name, |_| body())
     }
 
-    /// As [`step`](Self::step), for a function with another error type: an [`std::io::Error`], an `anyhow::Error`, your own.
+    /// Runs a step whose function has another error type, for example [`std::io::Error`] or `anyhow::Error`. See
+    /// [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -94,8 +95,8 @@ impl Ctx {
         })
     }
 
-    /// As [`step`](Self::step), with an idempotency key to pass on: the same every time this step of
-    /// this run is taken.
+    /// Runs a step with an idempotency key. The key is the same every time this step of this run is executed. See
+    /// [`step`](Self::step).
     pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, F, Fut>
     where
         T: Serialize + DeserializeOwned,
@@ -115,11 +116,11 @@ impl Ctx {
     }
 }
 
-/// A step, not yet taken. `.await` takes it.
+/// A step. `.await` runs it.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it has ended, it counts as not taken.
+/// A step that is dropped before it ends leaves no record, as if it had not run.
 #[must_use = "a step is taken when it is awaited"]
 pub struct Step<'a, F, Fut> {
     ctx: &'a Ctx,
@@ -128,7 +129,7 @@ pub struct Step<'a, F, Fut> {
     body: Option<F>,
     running: Option<Pin<Box<Fut>>>,
     told: Spanned,
-    /// Whether the machine has nothing to be told when this is dropped.
+    /// Whether the machine needs no notification when this is dropped.
     left: bool,
 }
 
@@ -138,24 +139,25 @@ where
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    /// Takes the step at most once, however often its run is submitted, on however many replicas.
+    /// Runs the step at most once, even if the run is submitted several times or on several replicas.
     ///
-    /// It is claimed in the server's store before it begins. Whoever comes second waits, and is given what
-    /// came of it, an error too. If whoever began it dies before it has ended, nobody can know whether it was taken:
-    /// that is [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and it is not taken again.
+    /// The step is claimed in the server's store before it begins. A second attempt waits and receives the result of
+    /// the first, which can be an error. If the process of the first attempt dies during the step, its outcome is
+    /// unknown. The call then fails with [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and the step
+    /// does not run again.
     ///
-    /// The claim lasts as long as the run can go on: in a task as long as the task's record, also when an operator has the
-    /// run tried again; else as long as a `requestState` ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
+    /// In a task, the claim lasts as long as the task's record, also if an operator retries the run. Otherwise it lasts
+    /// as long as a `requestState` ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
     ///
-    /// A run is known from its first step or question on. A client that loses the answer to its very first request
-    /// and calls again begins another run, so ask something, a confirmation for example, before
-    /// what must not happen twice.
+    /// A run has an ID from its first step or question on. A client that loses the answer to its first request and
+    /// calls again starts a new run. So ask a question, for example a confirmation, before a step that must not run
+    /// twice.
     ///
     /// # Errors
     ///
-    /// Where the server has no store ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)).
-    /// A tool that says so beforehand ([`Tool::needs_backend`](crate::Tool::needs_backend)) is refused when the
-    /// server is built.
+    /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store
+    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). With
+    /// [`Tool::needs_backend`](crate::Tool::needs_backend), building the server fails instead.
     ///
     /// # Examples
     ///
@@ -220,8 +222,8 @@ where
         }
         this.told = Spanned::none();
         if run.persistence().is_some() {
-            // Of a task, the tool sees what is written down and nothing else: the driver does that when the tool is at
-            // rest, and then this is polled again.
+            // In a task, the tool only receives written results. The driver writes the result when the tool is idle,
+            // and then polls this step again.
             this.running = None;
             let outcome =
                 result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
@@ -231,8 +233,8 @@ where
             return Poll::Pending;
         }
         this.left = true;
-        // The tool sees what the journal holds, in this leg as on replay: the error with its causes in its text, and
-        // the value as it is read back.
+        // The tool receives the recorded form, in this leg and on replay: the error with its causes in its text, and
+        // the value after deserialization.
         let outcome =
             result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
         run.state().machine().finish(&this.key, outcome.clone());
@@ -251,7 +253,7 @@ pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     }
 }
 
-/// The body is moved out before it runs and its future is boxed, so nothing in a step is pinned.
+/// The body is moved out before it runs and its future is boxed, so no field of a step is pinned.
 impl<F, Fut> Unpin for Step<'_, F, Fut> {}
 
 impl<F, Fut> Drop for Step<'_, F, Fut> {

@@ -1,4 +1,4 @@
-//! A deadline that replays: when it was set, and that it passed, are steps like any other.
+//! A deadline that replays: its time, and the fact that it passed, are recorded as steps.
 
 use std::{
     task::{Context, Poll},
@@ -47,12 +47,12 @@ impl Timer {
         Ok(Poll::Ready(()))
     }
 
-    /// Whether the time is up, now or in an earlier leg.
+    /// Returns whether the deadline has passed, in this leg or in an earlier one.
     pub(super) fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
         self.poll(ctx, cx, false).is_ready()
     }
 
-    /// Ready when the time is up, with `true`, or when the run was cancelled before, with `false`.
+    /// Returns `true` when the deadline has passed, or `false` if the run was cancelled before.
     pub(super) fn poll_over(&self, ctx: &Ctx, cx: &Context<'_>) -> Poll<bool> {
         let cancelled = ctx.run.persistence().is_some_and(Persistence::is_cancelled);
         self.poll(ctx, cx, cancelled)
@@ -84,7 +84,7 @@ impl Timer {
         }
     }
 
-    /// Nobody waits for it any more.
+    /// Withdraws the deadline.
     pub(super) fn leave(&self, ctx: &Ctx) {
         let mut state = ctx.run.state();
         state.leave(&self.begin);

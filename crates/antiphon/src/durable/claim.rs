@@ -1,13 +1,13 @@
-//! A record that one replica holds for as long as it shows that it is alive.
+//! A record that one replica holds while it sends heartbeats.
 
 use std::time::{Duration, Instant};
 
 use antiphon_store::{Error, Result, Revision, Store};
 use bytes::Bytes;
 
-/// Waits for the holder of `key` to write something `else`, or to fall silent.
+/// Waits until the holder of `key` writes a value that `settled` accepts, or stops sending heartbeats.
 ///
-/// Silence is measured by our own clock, from one look to the next, so replicas' clocks may differ.
+/// This process measures the silence with its own clock, so the clocks of the replicas can differ.
 pub(crate) async fn watch<T>(
     store: &dyn Store,
     key: &str,
@@ -15,7 +15,7 @@ pub(crate) async fn watch<T>(
     settled: impl Fn(&Bytes) -> Option<T>,
 ) -> Result<Watched<T>> {
     let mut seen: Option<(Revision, Instant)> = None;
-    // Quick at first: most of what is waited for is about to end.
+    // Short pauses first, because most holders finish soon.
     let mut pause = Duration::from_millis(2);
     loop {
         let Some(record) = store.get(key).await? else { return Ok(Watched::Gone) };
@@ -35,34 +35,34 @@ pub(crate) async fn watch<T>(
     }
 }
 
-/// So many beats may be missed.
+/// The number of heartbeats that a holder can miss.
 const SILENCE: u32 = 4;
 
-/// What became of another's claim.
+/// The state of another holder's claim.
 pub(crate) enum Watched<T> {
     Settled(T),
-    /// The holder has not shown itself for too long.
+    /// The holder has missed too many heartbeats.
     Silent(Revision),
-    /// There is no claim any more.
+    /// The claim no longer exists.
     Gone,
 }
 
-/// A claim of ours.
+/// A claim that this process holds.
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) key: &'a str,
-    /// What we have written: it says who we are.
+    /// The value that this process wrote. It identifies the holder.
     pub(crate) claim: Bytes,
     pub(crate) revision: Revision,
-    /// For how long the record lives without a beat.
+    /// How long the record is kept without a heartbeat.
     pub(crate) ttl: Duration,
 }
 
 impl Held<'_> {
-    /// Does `work` while showing every `beat` that its holder is alive.
+    /// Runs `work`, and sends a heartbeat every `beat`.
     ///
-    /// Somebody else's writing over the claim does not stop the work, which may have begun to change the
-    /// world; it is told when it wants to say how it ended.
+    /// If another process overwrites the claim, the work continues, because it may already have side effects.
+    /// [`settle`](Self::settle) then reports the loss.
     pub(crate) async fn beating<T>(&mut self, beat: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let mut done = None;
@@ -72,7 +72,7 @@ impl Held<'_> {
                 done = &mut work => return done,
                 () = tokio::time::sleep(beat) => {}
             }
-            // A write that was begun is seen to its end, or nobody could say at which revision the claim is.
+            // A started write must complete. Otherwise the revision of the claim would be unknown.
             let write = self.store.update(self.key, self.claim.clone(), Some(self.ttl), self.revision);
             let mut write = std::pin::pin!(write);
             let beaten = loop {
@@ -98,8 +98,8 @@ impl Held<'_> {
         }
     }
 
-    /// Says how it ended. `false` if the claim was taken from us, and `over` does not let us write over
-    /// what is there instead.
+    /// Stores the final value. Returns `false` if another process took the claim and `over` does not allow
+    /// overwriting that process's value.
     pub(crate) async fn settle(
         &self,
         value: Bytes,
@@ -114,7 +114,7 @@ impl Held<'_> {
                 Err(error) => return Err(error),
             }
             match self.store.get(self.key).await? {
-                // A beat whose answer was lost.
+                // This process wrote the record, but the response to its heartbeat was lost.
                 Some(record) if record.value == self.claim || over(&record.value) => {
                     revision = record.revision;
                 }

@@ -1,7 +1,8 @@
-//! What a run keeps in the store, where the server has one.
+//! Records of runs in the store, if the server has one.
 //!
-//! Everything here is a record that expires, and what is too large for one is in [`Pieces`](antiphon_store::Pieces) that do, too. Replicas
-//! remove what has (`server/replicas/cleanup.rs`).
+//! Every record here expires. Values that are too large for one record are stored in
+//! [`Pieces`](antiphon_store::Pieces), which also expire. Replicas remove expired records
+//! (`server/replicas/cleanup.rs`).
 
 mod claim;
 
@@ -15,19 +16,20 @@ use crate::{
     error::{Error, ErrorKind},
 };
 
-/// Records of replies to seals that are good for one use.
+/// Prefix of the records of replies to single-use sealed states.
 pub(crate) const SEALS: &str = "seal";
-/// Records of steps that are taken at most once.
+/// Prefix of the records of at-most-once steps.
 pub(crate) const STEPS: &str = "step";
-/// What is removed when it has expired.
+/// Prefixes of the records that are removed after they expire.
 pub(crate) const KINDS: [&str; 7] = ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS];
-/// Where the records of tasks are.
+/// Prefix of the records of tasks.
 pub(crate) const TASKS: &str = "tasks/";
 
-/// How many expired records are removed at once.
+/// The number of expired records that are removed in one call.
 const BULK: usize = 1000;
 
-/// Removes all expired records under `prefix`, on which nothing may hang, unless the server ends first.
+/// Removes all expired records under `prefix`, unless the server stops first. No other record may depend on
+/// them.
 pub(crate) async fn remove_all(
     store: &dyn Store,
     prefix: &str,
@@ -37,12 +39,12 @@ pub(crate) async fn remove_all(
     Ok(())
 }
 
-/// A name made of something that may have any length and any characters.
+/// Returns a key of fixed length. `what` can have any length and any characters.
 pub(crate) fn key(kind: &str, what: &[u8]) -> String {
     format!("{kind}/{}", sha256(what))
 }
 
-/// The store failed: nobody's fault, and worth another try.
+/// Converts an error of the store to an error for the caller, who can try again.
 pub(crate) fn unavailable(error: antiphon_store::Error) -> Error {
     let error = Error::from(error);
     tracing::error!("the store failed: {error:#}");

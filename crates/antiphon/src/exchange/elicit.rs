@@ -2,13 +2,13 @@ use antiphon_llm::{Block, Content, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A question to a person and its answer, as two messages a model can be shown.
+/// A question to a user and its answer, as two messages for a model.
 ///
-/// The question is the assistant's: a `tool_use` of the form. The answer is the user's: its
-/// `tool_result`. There is an exchange only where there was an answer; declining makes none.
+/// The assistant asks the question: a `tool_use` of the form. The user answers it: the `tool_result`. An exchange
+/// exists only if the user answered. A declined question has none.
 ///
-/// A [`SampleExchange`](super::SampleExchange) is the same for a question to a model: there the user
-/// asks and the assistant answers.
+/// A [`SampleExchange`](super::SampleExchange) is the equivalent for a question to a model. There the user asks and the
+/// assistant answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElicitExchange {
@@ -16,7 +16,7 @@ pub struct ElicitExchange {
     pub request: Message,
     /// The user's answer.
     pub response: Message,
-    /// Both, in order.
+    /// Both messages, in order.
     pub messages: [Message; 2],
 }
 
@@ -30,8 +30,8 @@ impl ElicitExchange {
         Self { messages: [request.clone(), response.clone()], request, response }
     }
 
-    /// The same exchange with other arguments in its `tool_use`: show the model the board it was
-    /// about, not the form it was asked by.
+    /// Replaces the arguments of the `tool_use`. For example, the model then reads the board that the question was
+    /// about, not the form.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         if let Some(Block::ToolUse(used)) = self.request.content.first_mut() {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ElicitExchange, SampleExchange};
 
-/// What a model is shown of the conversation so far.
+/// The conversation so far, as messages for a model.
 ///
-/// It is always one a model accepts: every `tool_use` is followed by its `tool_result`. What would
-/// break that is refused, and an [`OpenExchange`](super::OpenExchange) is not even taken.
+/// A model always accepts a history: every `tool_use` is followed by its `tool_result`. Changes that break this rule
+/// return an error. An [`OpenExchange`](super::OpenExchange) cannot be added.
 ///
 /// ```
 /// # use antiphon::{exchange::History, prelude::*};
@@ -38,62 +38,60 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history.
+    /// Creates an empty history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A history of these messages.
+    /// Creates a history from messages.
     ///
     /// # Errors
     ///
-    /// When they are none a model would accept.
+    /// Returns [`HistoryError`] if a model would reject the messages.
     pub fn from_messages(messages: impl Into<Vec<Message>>) -> Result<Self, HistoryError> {
         let messages = messages.into();
         check(&messages)?;
         Ok(Self { messages })
     }
 
-    /// Adds an exchange. A question that is already the last message is not repeated, so that what was
-    /// asked with the history itself ([`Ctx::sample`](crate::Ctx::sample) of its messages) can be
-    /// added to it.
+    /// Adds an exchange. If its question is already the last message, the question is not repeated. So you can ask with
+    /// the history's messages ([`Ctx::sample`](crate::Ctx::sample)) and then add the exchange.
     ///
     /// # Errors
     ///
-    /// When the exchange was changed into one no model would accept: a call without a result, or a
-    /// result without a call.
+    /// Returns [`HistoryError`] if the exchange was modified and its calls and results do not match.
     pub fn push(&mut self, exchange: impl Exchange) -> Result<(), HistoryError> {
         let messages = exchange.into_messages();
         let repeated = messages.first().is_some_and(|first| self.messages.last() == Some(first));
-        // A question that is repeated may well be a `tool_result`, whose call is in the history.
+        // A repeated question can be a `tool_result`. Its call is already in the history.
         let messages = &messages[usize::from(repeated)..];
         check(messages)?;
         self.messages.extend_from_slice(messages);
         Ok(())
     }
 
-    /// Adds a message that belongs to no exchange.
+    /// Adds a message that is not part of an exchange.
     ///
     /// # Errors
     ///
-    /// When it has a `tool_use` or a `tool_result`: those come in exchanges.
+    /// Returns [`HistoryError`] if the message has a `tool_use` or a `tool_result`. These must be part of an exchange.
     pub fn say(&mut self, message: Message) -> Result<(), HistoryError> {
         check(std::slice::from_ref(&message))?;
         self.messages.push(message);
         Ok(())
     }
 
-    /// The messages, oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The messages, oldest first.
+    /// Converts the history into its messages, oldest first.
     pub fn into_messages(self) -> Vec<Message> {
         self.messages
     }
 
-    /// Whether nothing was said yet.
+    /// Returns whether the history has no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -113,13 +111,13 @@ impl From<History> for Vec<Message> {
     }
 }
 
-/// What a [`History`] takes: a question with its answer, nothing left open.
+/// An exchange that a [`History`] accepts: a question with its answer, without open calls.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no exchange a history can take",
     note = "an `OpenExchange` has calls without results: give it to `close` or `close_with` first"
 )]
 pub trait Exchange: sealed::Sealed {
-    /// Its messages, in order.
+    /// Returns the messages of the exchange, in order.
     fn into_messages(self) -> Vec<Message>;
 }
 
@@ -143,7 +141,7 @@ mod sealed {
     impl Sealed for super::ElicitExchange {}
 }
 
-/// Why messages are no history.
+/// The reason why messages are not a valid history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryError {
@@ -151,12 +149,12 @@ pub enum HistoryError {
     Dangling {
         /// The call's id.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         name: String,
     },
-    /// A result belongs to no call right before it.
+    /// A result has no call in the message directly before it.
     Unasked {
-        /// The id it has.
+        /// The call ID in the result.
         id: String,
     },
     /// A call has two results.
@@ -164,9 +162,9 @@ pub enum HistoryError {
         /// The call's id.
         id: String,
     },
-    /// A message has results and something else beside them, which MCP forbids.
+    /// A message has results together with other content, which MCP forbids.
     Mixed,
-    /// A call is the user's, or a result the assistant's.
+    /// The user's message has a call, or the assistant's message has a result.
     WrongRole,
 }
 
@@ -187,7 +185,7 @@ impl std::fmt::Display for HistoryError {
 
 impl std::error::Error for HistoryError {}
 
-/// Whether a model would accept these messages.
+/// Checks that a model would accept these messages.
 pub(crate) fn check(messages: &[Message]) -> Result<(), HistoryError> {
     let mut open: Vec<(&str, &str)> = Vec::new();
     for message in messages {

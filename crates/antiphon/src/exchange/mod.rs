@@ -1,4 +1,4 @@
-//! History a tool can accumulate: what was asked and what was said, as MCP content blocks.
+//! Conversation history for models: questions and answers as MCP content blocks.
 
 mod elicit;
 mod history;
@@ -11,11 +11,11 @@ pub use self::{
     sample::{AnyExchange, OpenExchange, SampleExchange},
 };
 
-/// The id of a call that came without one, or that is ours: one of its own in its run, and the same in
-/// every round.
+/// Returns the ID of a call that the model sent without one, or that Antiphon creates. The ID is unique in its run and
+/// the same in every round.
 ///
-/// `place` is the key with the turns of the loops it is in. Some providers take letters, digits, `_`
-/// and `-` and no more than 64 of them.
+/// `place` is the key with the iteration numbers of its loops. Some providers only accept letters, digits, `_` and `-`,
+/// and at most 64 characters.
 pub(crate) fn id_of(prefix: &str, name: &str, place: &str) -> String {
     use std::fmt::Write as _;
 

@@ -7,17 +7,16 @@ use serde_json::Value;
 use super::HistoryError;
 use crate::output::ToolResult;
 
-/// A question to a model and its answer, as messages a model can be shown.
+/// A question to a model and its answer, as messages for a model.
 ///
-/// It tells what happened, not what went over the wire: attempts that failed are not in it, and data
-/// that came back as a `tool_use` are followed by a `tool_result` that says `ok`, because MCP wants
-/// every `tool_use` answered.
+/// Failed attempts are not part of it. Data that came as a `tool_use` is followed by a `tool_result` with the text
+/// `ok`, because MCP requires a result for every `tool_use`.
 ///
-/// | what was asked for | messages |
+/// | requested | messages |
 /// |---|---|
 /// | text | the user's question, the assistant's reply |
 /// | data | the user's question, the assistant's `tool_use`, the user's `tool_result` |
-/// | tools | an [`OpenExchange`], until their results are given |
+/// | tools | an [`OpenExchange`], until you add the results |
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SampleExchange<T = ()> {
@@ -25,32 +24,33 @@ pub struct SampleExchange<T = ()> {
     pub request: Message,
     /// The assistant's reply.
     pub response: Message,
-    /// All messages, in order: two, or three where the reply is a `tool_use`.
+    /// All messages, in order: two, or three if the reply is a `tool_use`.
     pub messages: Vec<Message>,
-    /// The data, where data were asked for.
+    /// The data, if data was requested.
     pub parsed: Option<T>,
 }
 
-/// What the assistant is told of data that were taken.
+/// The text of the `tool_result` for accepted data.
 const ACKNOWLEDGED: &str = "ok";
 
 impl SampleExchange {
-    /// Text.
+    /// Creates the exchange of a text reply.
     pub(crate) fn raw(request: Message, reply: &Reply) -> Self {
-        // A call where no tool was offered is answered all the same: nobody else can.
+        // The reply can contain a call even if no tool was offered. The call needs a result here, because no other code
+        // adds one.
         Self::failed(request, Message::assistant(reply.content.clone()), "there is no such tool")
     }
 }
 
 impl<T> SampleExchange<T> {
-    /// Data: `response` is the `tool_use`, as it came.
+    /// Creates the exchange of valid data. `response` is the `tool_use` as received.
     pub(crate) fn structured(request: Message, response: Message, parsed: Option<T>) -> Self {
         Self::acknowledged(request, response, parsed, |id| {
             Block::tool_result(id, [Content::text(ACKNOWLEDGED)])
         })
     }
 
-    /// Data that did not fit, and why.
+    /// Creates the exchange of invalid data, with the problem.
     pub(crate) fn failed(request: Message, response: Message, problem: &str) -> Self {
         Self::acknowledged(request, response, None, |id| Block::tool_error(id, problem))
     }
@@ -69,8 +69,8 @@ impl<T> SampleExchange<T> {
         Self { request, response, messages, parsed }
     }
 
-    /// The same exchange with the data in the `tool_result` and an empty `input`: for models that
-    /// take what was said back to them more seriously than what they said.
+    /// Moves the data from the `input` of the `tool_use` into the `tool_result`. Some models give more weight to a
+    /// result than to their previous message.
     #[must_use]
     pub fn with_echo(mut self) -> Self {
         let mut echoes = Vec::new();
@@ -87,10 +87,10 @@ impl<T> SampleExchange<T> {
     }
 }
 
-/// A question to a model that wants to call tools, and has not been told what came of it.
+/// A question to a model whose reply has tool calls without results.
 ///
-/// A history does not take it as it is: a `tool_use` without its `tool_result` is refused by every
-/// model there is. [`close`](Self::close) it with the results.
+/// A history does not accept it, because models reject a `tool_use` without its `tool_result`. [`close`](Self::close)
+/// adds the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[must_use = "an open exchange is closed with the results of its calls"]
@@ -100,7 +100,7 @@ pub struct OpenExchange {
     pub request: Message,
     /// The assistant's reply, with its `tool_use` blocks.
     pub response: Message,
-    /// Both, in order.
+    /// Both messages, in order.
     pub messages: Vec<Message>,
 }
 
@@ -109,7 +109,7 @@ impl OpenExchange {
         Self { messages: vec![request.clone(), response.clone()], request, response }
     }
 
-    /// The calls that want a result.
+    /// Returns the calls that need a result.
     pub fn calls(&self) -> Vec<ToolCall> {
         self.response.tool_calls().collect()
     }
@@ -118,7 +118,7 @@ impl OpenExchange {
     ///
     /// # Errors
     ///
-    /// When a call has no result, or a result no call.
+    /// Returns [`HistoryError`] if a call has no result or two results, or if a result has no call.
     pub fn close(
         self,
         results: impl IntoIterator<Item = ToolResult>,
@@ -153,7 +153,7 @@ impl OpenExchange {
         Ok(SampleExchange { request, response, messages, parsed: None })
     }
 
-    /// As [`close`](Self::close), with a sentence for each call.
+    /// Adds one message with a text result for each call. See [`close`](Self::close).
     pub fn close_with<S: Into<String>>(self, mut say: impl FnMut(&ToolCall) -> S) -> SampleExchange {
         let calls = self.calls();
         let said = calls.iter().map(|call| Block::tool_result(&call.id, [Content::text(say(call))]));
@@ -166,14 +166,14 @@ impl OpenExchange {
     }
 }
 
-/// An exchange of which it is not known beforehand whether the model wants to call tools.
+/// An exchange that is open if tools were offered to the model, and closed otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AnyExchange {
-    /// Tools were called.
+    /// The model was offered tools, so its calls need results.
     Open(OpenExchange),
-    /// Nothing is left to be said.
+    /// The exchange is complete.
     Closed(SampleExchange<Value>),
 }
 

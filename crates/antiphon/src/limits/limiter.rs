@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Admission of requests.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use super::{
     shares::{Held, Shares},
 };
 
-/// Counts what is worked on and who has it done.
+/// Counts the requests in progress, by server, caller and tool.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     working: Arc<Semaphore>,
@@ -23,13 +23,13 @@ pub(crate) struct Limiter {
     tools: Shares,
 }
 
-/// Who comes, and for what.
+/// A request for admission.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) principal: Option<&'a str>,
-    /// The tool that is called, and what it may take where it says so itself.
+    /// The name of the called tool, and the quota of the tool if it has one.
     pub(crate) tool: Option<(&'a str, Option<Quota>)>,
-    /// How much is brought, in bytes.
+    /// The size of the request, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -45,13 +45,13 @@ impl Limiter {
         }
     }
 
-    /// Lets a request through that is answered at once.
+    /// Admits a request that is answered immediately. Only the caller's rate limit applies.
     pub(crate) fn pass(&self, limits: &Limits, principal: Option<&str>) -> Result<(), Refused> {
         let passed = self.principals.tick(principal.unwrap_or_default(), &limits.principal);
         passed.map_err(|over| Refused::over(over, Whose::Principal))
     }
 
-    /// Lets a call in, as soon as there is a place for it.
+    /// Admits a call. If the server is at its limit, the call waits in the queue.
     pub(crate) async fn enter(
         &self,
         limits: &Limits,
@@ -82,7 +82,7 @@ impl Limiter {
         })
     }
 
-    /// Waits for a place, if not too many do.
+    /// Waits for a free slot, unless the queue is full.
     async fn wait(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         let full = || Refused::full(limits.in_flight);
         let _waits = self.queue.try_acquire().map_err(|_| full())?;
@@ -90,22 +90,22 @@ impl Limiter {
         permit.ok().and_then(Result::ok).ok_or_else(full)
     }
 
-    /// A place for a request that waits and does nothing else.
+    /// Returns a slot for requests that only wait for users.
     pub(crate) fn await_people(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.max_waiting))
     }
 }
 
-/// A call that was let in, until it is dropped.
+/// An admitted call. Dropping it releases its slot.
 pub(crate) struct Admission {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     slot: Mutex<Option<Slot>>,
-    /// The caller's share, and the tool's.
+    /// The shares of the caller and of the tool.
     shares: Mutex<[Option<Held>; 2]>,
 }
 
-/// Among whom a call counts: those that wait for people, or those that are worked on.
+/// The slot of a call: among the waiting calls, or among the calls in progress.
 struct Slot {
     waits: bool,
     _permit: OwnedSemaphorePermit,
@@ -116,7 +116,8 @@ impl Admission {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Only people are waited for: somebody else may work here meanwhile. Where too many wait, nobody may.
+    /// Marks the call as waiting for users, which frees its slot for another call. If too many calls wait, the call
+    /// keeps its slot.
     pub(crate) fn rest(&self) {
         let mut slot = self.slot();
         if slot.as_ref().is_some_and(|slot| !slot.waits)
@@ -126,7 +127,7 @@ impl Admission {
         }
     }
 
-    /// There is work again. It was let in once, so it waits for its turn and is not refused.
+    /// Marks the call as in progress. It was already admitted, so it waits for a slot and is not rejected.
     pub(crate) async fn resume(&self) {
         let waits = self.slot().as_ref().is_some_and(|slot| slot.waits);
         if waits && let Ok(permit) = Arc::clone(&self.working).acquire_owned().await {
@@ -134,13 +135,13 @@ impl Admission {
         }
     }
 
-    /// It is answered with so many bytes.
+    /// Counts the bytes of the answer.
     pub(crate) fn spend(&self, bytes: usize) {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         shares.iter().flatten().for_each(|share| share.spend(bytes as u64));
     }
 
-    /// It goes on, but no longer for whoever called.
+    /// Releases the slot and the shares of a call that continues as a task.
     pub(crate) fn leave(&self) {
         *self.slot() = None;
         *self.shares.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];

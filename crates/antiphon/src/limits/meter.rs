@@ -1,4 +1,4 @@
-//! How much of a rate is left.
+//! The state of a rate limit.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tokio::time::Instant;
 
 use super::Rate;
 
-/// Counts what is taken of a [`Rate`]: one moment is all it takes to know.
+/// The state of a [`Rate`]. One point in time is enough to represent it.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// When all is there again.
+    /// The time at which the complete burst is available again.
     full: Option<Instant>,
 }
 
 impl Meter {
-    /// How long from `now` until all is there again.
+    /// Returns the duration from `now` until the complete burst is available.
     fn missing(&self, now: Instant) -> Duration {
         self.full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
     }
 
-    /// Takes one, or says how long until there is one.
+    /// Takes one unit, or returns the wait until one is available.
     pub(super) fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         let missing = self.missing(now) + rate.time(1);
         match missing.checked_sub(rate.burst()) {
@@ -31,7 +31,7 @@ impl Meter {
         }
     }
 
-    /// Says how long until anything is there.
+    /// Checks that something is available, or returns the wait until it is.
     pub(super) fn look(&self, rate: Rate, now: Instant) -> Result<(), Duration> {
         match self.missing(now).checked_sub(rate.burst()) {
             None => Ok(()),
@@ -39,7 +39,7 @@ impl Meter {
         }
     }
 
-    /// Takes so many, though there may be fewer: whoever comes next waits for what is missing.
+    /// Takes `count` units, even if fewer are available. Later requests then wait longer.
     pub(super) fn spend(&mut self, rate: Rate, count: u64, now: Instant) {
         self.full = Some(now + (self.missing(now) + rate.time(count)));
     }

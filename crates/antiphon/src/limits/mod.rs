@@ -1,4 +1,4 @@
-//! What a server's work is bounded by, and who counts.
+//! Limits of a server, for the whole server and for each caller and tool.
 
 mod limiter;
 mod meter;
@@ -18,7 +18,7 @@ pub(crate) use self::{
     spend::Spend,
 };
 
-/// What bounds a server's work.
+/// The limits of a server.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,17 +78,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets how many requests are worked on at the same time. Default: 1024.
+    /// Sets the maximum number of in-flight requests. Default: 1024.
     ///
-    /// A request beyond that waits in the [queue](Self::with_queue), or is rejected. A request that waits for people is not
-    /// worked on.
+    /// A further request waits in the [queue](Self::with_queue), or is rejected. A request that waits for users is not
+    /// in flight.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: usize) -> Self {
         self.in_flight = in_flight;
         self
     }
 
-    /// Sets how many requests wait to be worked on, and for how long; further ones are rejected. Default: none, and 1 second.
+    /// Sets how many requests can wait for a slot, and for how long. Further requests are rejected. Default: 0
+    /// requests, and 1 second.
     #[must_use]
     pub fn with_queue(mut self, requests: usize, wait: Duration) -> Self {
         self.queue = requests;
@@ -96,10 +97,10 @@ impl Limits {
         self
     }
 
-    /// Sets how many requests can wait for people at the same time. Default: 4096.
+    /// Sets how many requests can wait for users at the same time. Default: 4096.
     ///
-    /// They wait for an answer in a 2025-11-25 session, or for a task to end. A call that asks beyond that still counts as
-    /// [in flight](Self::with_in_flight).
+    /// These requests wait for an answer in a 2025-11-25 session, or for the end of a task. A call that asks beyond
+    /// this limit still counts as [in flight](Self::with_in_flight).
     #[must_use]
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
@@ -108,42 +109,43 @@ impl Limits {
 
     /// Sets how long a question to a 2025-11-25 client can stay unanswered. Default: 1 hour.
     ///
-    /// Then the tool gets [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On 2026-07-28,
-    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) decides.
+    /// After this time, the tool receives [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On 2026-07-28,
+    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) applies instead.
     #[must_use]
     pub fn with_answer_timeout(mut self, answer_timeout: impl Into<Option<Duration>>) -> Self {
         self.answer_timeout = answer_timeout.into();
         self
     }
 
-    /// Sets what each caller can take. Default: no limit.
+    /// Sets the quota of each principal. Default: no limit.
     ///
-    /// All callers of whom nothing is known count as one.
+    /// All unauthenticated callers share one quota.
     #[must_use]
     pub fn with_principal(mut self, principal: Quota) -> Self {
         self.principal = principal;
         self
     }
 
-    /// Sets what each tool can take, all callers together. Default: no limit.
+    /// Sets the quota of each tool, for all callers together. Default: no limit.
     ///
-    /// A tool can have its own: [`Tool::with_quota`](crate::Tool::with_quota).
+    /// [`Tool::with_quota`](crate::Tool::with_quota) sets another quota for one tool.
     #[must_use]
     pub fn with_tool(mut self, tool: Quota) -> Self {
         self.tool = tool;
         self
     }
 
-    /// Sets what each caller can spend with the server's own model. Default: no limit.
+    /// Sets how much each principal can spend on the server's model. Default: no limit.
     ///
-    /// With a [backend](crate::ServerBuilder::with_backend), all replicas count together.
+    /// With a [backend](crate::ServerBuilder::with_backend), the limit applies to all replicas together.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<Option<Budget>>) -> Self {
         self.model = model.into();
         self
     }
 
-    /// Sets the most bytes that a tool, prompt or resource can return, approximately. Default: 16 MiB, the longest message that the SDK reads.
+    /// Sets the maximum size that a tool, prompt or resource can return, in bytes, approximately. Default: 16 MiB, the
+    /// longest message that the SDK reads.
     #[must_use]
     pub fn with_output_bytes(mut self, output_bytes: usize) -> Self {
         self.output_bytes = output_bytes;
@@ -157,28 +159,29 @@ impl Limits {
         self
     }
 
-    /// Sets how long a tool can work, without the time that it waits for people. Default: 5 minutes.
+    /// Sets how long a tool can work, excluding the time that it waits for users. Default: 5 minutes.
     #[must_use]
     pub fn with_tool_timeout(mut self, tool_timeout: impl Into<Option<Duration>>) -> Self {
         self.tool_timeout = tool_timeout.into();
         self
     }
 
-    /// Sets how many rounds a run can take on 2026-07-28. Default: 9, because clients give up at the tenth request.
+    /// Sets the maximum number of rounds of a run on 2026-07-28. Default: 9, because clients give up at the tenth
+    /// request.
     #[must_use]
     pub fn with_max_rounds(mut self, max_rounds: u32) -> Self {
         self.max_rounds = max_rounds;
         self
     }
 
-    /// Sets how deep arguments can be nested. Default: 64.
+    /// Sets how deeply arguments can be nested. Default: 64.
     #[must_use]
     pub fn with_argument_depth(mut self, argument_depth: usize) -> Self {
         self.argument_depth = argument_depth;
         self
     }
 
-    /// Sets how deep branches can be nested. Default: 16.
+    /// Sets how deeply branches can be nested. Default: 16.
     #[must_use]
     pub fn with_branch_depth(mut self, branch_depth: u32) -> Self {
         self.branch_depth = branch_depth;
@@ -192,17 +195,18 @@ impl Limits {
         self
     }
 
-    /// Sets how often the holder of a claim shows that it is alive. Default: 2 seconds.
+    /// Sets the heartbeat interval of a claim. Default: 2 seconds.
     ///
-    /// A claim belongs to a step that is taken [at most once](crate::ctx::Step::at_most_once), or to a `requestState` for
-    /// [single use](crate::seal::SealConfig::with_single_use). A holder counts as dead after four intervals without a sign.
+    /// A claim belongs to an [at-most-once](crate::ctx::Step::at_most_once) step, or to a
+    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState`. After four intervals without a heartbeat,
+    /// the holder is considered dead.
     #[must_use]
     pub fn with_claim_heartbeat(mut self, claim_heartbeat: Duration) -> Self {
         self.claim_heartbeat = claim_heartbeat;
         self
     }
 
-    /// Sets how many tools, prompts or resources one page of a list has. Default: 500.
+    /// Sets the page size of lists of tools, prompts and resources. Default: 500.
     #[must_use]
     pub fn with_list_page_size(mut self, list_page_size: usize) -> Self {
         self.list_page_size = list_page_size;
@@ -211,7 +215,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// What is wrong with them, one line each.
+    /// Returns the problems of the configuration, one line each.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
             (self.in_flight == 0, "`Limits::with_in_flight` is 0; no request could be answered"),

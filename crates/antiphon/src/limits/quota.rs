@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-/// What a caller, or a tool, may take of a server. What is not set is not bounded.
+/// The quota of each principal or tool. A value that is not set is not limited.
 ///
-/// Each process counts for itself: three replicas behind a balancer let through three times as much.
+/// Each process counts separately: three replicas behind a load balancer accept three times the quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     pub(crate) rate: Option<Rate>,
@@ -11,21 +11,21 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Sets how many requests per time. Default: no limit.
+    /// Sets the rate limit of requests. Default: no limit.
     #[must_use]
     pub fn with_rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// Sets how many calls at the same time, including those that wait for people. Default: no limit.
+    /// Sets the maximum number of concurrent calls, including calls that wait for users. Default: no limit.
     #[must_use]
     pub fn with_concurrent(mut self, calls: usize) -> Self {
         self.concurrent = Some(calls);
         self
     }
 
-    /// Sets how many bytes of arguments and answers per time, approximately. Default: no limit.
+    /// Sets the rate limit of bytes in arguments and answers, approximately. Default: no limit.
     ///
     /// The request that exceeds the limit is still answered. The next one is rejected.
     #[must_use]
@@ -39,9 +39,9 @@ impl Quota {
     }
 }
 
-/// So much in a time, on the whole; and so much of it at once.
+/// A rate limit: an amount per duration, and a maximum burst.
 ///
-/// Who has been quiet may take the whole burst; from then on it comes back evenly.
+/// After an idle time, the complete burst is available. It is then refilled evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     amount: u64,
@@ -49,40 +49,40 @@ pub struct Rate {
     burst: u64,
 }
 
-/// Longer than anybody waits.
+/// The maximum wait that a rate computes: 30 days.
 const LONG: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl Rate {
-    /// `amount` in `per`, and as much at once.
+    /// Creates a rate of `amount` per `per`, with a burst of the same amount.
     pub const fn new(amount: u64, per: Duration) -> Self {
         let amount = if amount == 0 { 1 } else { amount };
         Self { amount, per, burst: amount }
     }
 
-    /// So many a second, and as many at once.
+    /// Creates a rate of `amount` per second, with a burst of the same amount.
     pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
 
-    /// So many a minute, and as many at once.
+    /// Creates a rate of `amount` per minute, with a burst of the same amount.
     pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
 
-    /// Sets how many at once.
+    /// Sets the maximum burst. Default: the amount of the rate.
     #[must_use]
     pub const fn with_burst(mut self, burst: u64) -> Self {
         self.burst = if burst == 0 { 1 } else { burst };
         self
     }
 
-    /// How long it takes until `count` come back.
+    /// Returns the time in which `count` units are refilled.
     pub(super) fn time(&self, count: u64) -> Duration {
         let nanos = self.per.as_nanos().saturating_mul(count.into()) / u128::from(self.amount);
         u64::try_from(nanos).map_or(LONG, Duration::from_nanos).min(LONG)
     }
 
-    /// How long it takes until all have.
+    /// Returns the time in which the complete burst is refilled.
     pub(super) fn burst(&self) -> Duration {
         self.time(self.burst)
     }

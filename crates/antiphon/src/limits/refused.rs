@@ -1,10 +1,10 @@
-//! What whoever comes too often, or too early, is told.
+//! Rejections of requests that exceed a limit.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Which bound of a [`Quota`](super::Quota) was reached, and what is known of when it will not be.
+/// The limit of a [`Quota`](super::Quota) that was exceeded, with the wait or the limit's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Rate(Duration),
@@ -12,28 +12,28 @@ pub(super) enum Over {
     Bytes(Duration),
 }
 
-/// Whose bound it was.
+/// The owner of the exceeded quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose<'a> {
     Principal,
     Tool(&'a str),
 }
 
-/// Why a request is not taken, and when to come again.
+/// The rejection of a request, with the time to wait before a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     message: String,
     limit: &'static str,
     retry_after: Duration,
-    /// Whether it is about this caller, not about the server.
+    /// Whether the caller exceeded its quota. If not, the limit is the server's.
     own: bool,
 }
 
-/// When to come again where nobody can know.
+/// The time to wait if it cannot be computed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refused {
-    /// The server has enough to do.
+    /// Creates the rejection for too many requests in progress.
     pub(super) fn full(in_flight: usize) -> Self {
         Self {
             message: format!("the server is working on {in_flight} requests, its limit; try again later"),
@@ -43,7 +43,7 @@ impl Refused {
         }
     }
 
-    /// Too many wait already.
+    /// Creates the rejection for too many waiting requests.
     pub(super) fn waiting(most: usize) -> Self {
         Self {
             message: format!("{most} requests wait for people, the server's limit; try again later"),
@@ -80,23 +80,23 @@ impl Refused {
         Self { message, limit, retry_after, own: whose == Whose::Principal }
     }
 
-    /// What is said to people.
+    /// Returns the error message.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// What is said to programs.
+    /// Returns the data of the JSON-RPC error.
     pub(crate) fn data(&self) -> Value {
         json!({"limit": self.limit, "retryAfter": seconds(self.retry_after)})
     }
 
-    /// Whether it is the caller's own limit, and when to come again, in seconds.
+    /// Returns whether the caller exceeded its quota, and the time to wait, in seconds.
     pub(crate) fn advice(&self) -> (bool, u64) {
         (self.own, seconds(self.retry_after))
     }
 }
 
-/// As many whole seconds as it takes.
+/// Rounds up to whole seconds, at least one.
 fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

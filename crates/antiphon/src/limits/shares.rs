@@ -1,4 +1,4 @@
-//! What each of many has taken.
+//! The use of quotas, by caller or by tool.
 
 use std::{
     collections::HashMap,
@@ -10,17 +10,17 @@ use tokio::time::Instant;
 
 use super::{Quota, meter::Meter, refused::Over};
 
-/// From so many on, those are forgotten who have nothing in hand and take nothing.
+/// The number of shares from which on idle ones are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// What callers, or tools, have taken of their [`Quota`].
+/// The use of a [`Quota`] by each caller, or by each tool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     of: HashMap<String, Share>,
-    /// How many there are when it is next looked for those to forget.
+    /// The number of shares at which idle ones are removed next.
     sweep: usize,
 }
 
@@ -36,14 +36,14 @@ impl Shares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more request of `name`'s, which is over at once.
+    /// Counts one request of `name` that ends immediately.
     pub(super) fn tick(&self, name: &str, quota: &Quota) -> Result<(), Over> {
         let Some(rate) = quota.rate else { return Ok(()) };
         let now = Instant::now();
         self.taken().share(name, now).rate.take(rate, now).map_err(Over::Rate)
     }
 
-    /// One more call of `name`'s, which lasts until what is returned is dropped.
+    /// Counts one call of `name`, which lasts until the returned value is dropped.
     pub(super) fn enter(&self, name: &str, quota: &Quota, bytes: u64) -> Result<Option<Held>, Over> {
         if quota.is_unlimited() {
             return Ok(None);
@@ -75,7 +75,7 @@ impl Taken {
                 self.of.retain(|_, share| {
                     share.open > 0 || !share.rate.is_full(now) || !share.bytes.is_full(now)
                 });
-                // Looked at again when there are twice as many: what is added pays for it.
+                // Removing idle shares again at twice the number keeps the cost of an insertion constant on average.
                 self.sweep = 2 * self.of.len();
             }
             self.of.insert(name.to_owned(), Share::default());
@@ -84,7 +84,7 @@ impl Taken {
     }
 }
 
-/// A call in hand.
+/// A call in progress.
 pub(super) struct Held {
     shares: Shares,
     name: String,
@@ -92,7 +92,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// It has come to so many bytes more.
+    /// Counts more bytes of the call.
     pub(super) fn spend(&self, bytes: u64) {
         let Some(rate) = self.quota.bytes else { return };
         let now = Instant::now();

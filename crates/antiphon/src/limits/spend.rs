@@ -1,4 +1,4 @@
-//! What callers have the server's own model cost.
+//! The cost of the server's model, by caller.
 
 use std::{
     collections::HashMap,
@@ -13,33 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{millis, now_millis, sha256};
 
-/// From so many on, those are forgotten whose time is over.
+/// The number of accounts from which on expired ones are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// The most accounts there are, where replicas share nothing. Beyond that, those are forgotten that were used least
-/// recently: without a window nobody's time is ever over.
+/// The maximum number of accounts in memory, without a shared store. Beyond it, the least recently used accounts are
+/// removed, because an account without a window never expires.
 const MOST: usize = 65_536;
 
-/// How often a change is tried while others get there first, and the longest pause before the next try.
+/// The maximum number of attempts to change an account that other replicas change too, and the longest pause between
+/// them.
 const TRIES: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What each caller has spent of its [`Budget`].
+/// The use of the [`Budget`] by each caller.
 #[derive(Debug)]
 pub(crate) struct Spend {
-    /// What each caller may spend. `None`: anything.
+    /// The budget of each caller. `None` means no limit.
     budget: Option<Budget>,
     audience: String,
-    /// Where replicas count together.
+    /// The store in which replicas count together, if there is one.
     store: Option<Arc<dyn Store>>,
-    /// What was spent where replicas share nothing.
+    /// The accounts in memory, without a shared store.
     accounts: Mutex<Accounts>,
 }
 
 #[derive(Debug, Default)]
 struct Accounts {
     of: HashMap<String, Used>,
-    /// How many there are when it is next looked for those to forget.
+    /// The number of accounts at which expired ones are removed next.
     sweep: usize,
 }
 
@@ -51,7 +52,7 @@ struct Used {
 }
 
 impl Accounts {
-    /// The account of `name`. From time to time, those are forgotten whose time is over.
+    /// Returns the account of `name`. Sometimes also removes expired accounts.
     fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
         if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
             self.of.retain(|_, used| !used.account.is_over(budget, now));
@@ -61,7 +62,7 @@ impl Accounts {
                 let median = *median;
                 self.of.retain(|_, used| used.at > median);
             }
-            // Looked at again when there are twice as many: what is added pays for it.
+            // Removing expired accounts again at twice the number keeps the cost of an insertion constant on average.
             self.sweep = (2 * self.of.len()).min(MOST);
         }
         let used = self.of.entry(name.to_owned()).or_default();
@@ -70,10 +71,10 @@ impl Accounts {
     }
 }
 
-/// What a caller has spent.
+/// The use of a budget by one caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Account {
-    /// Since when, in milliseconds since 1970.
+    /// The start of the window, in milliseconds since 1970.
     since: u64,
     requests: u64,
     tokens: u64,
@@ -84,13 +85,13 @@ impl Account {
         budget.window.is_some_and(|window| now.saturating_sub(self.since) >= millis(window))
     }
 
-    /// The account as it is now: a new one where its time is over.
+    /// Returns the account at the time `now`: a new one if its window has ended.
     fn at(self, budget: &Budget, now: u64) -> Self {
         let is_new = self.since == 0 || self.is_over(budget, now);
         if is_new { Self { since: now, ..Self::default() } } else { self }
     }
 
-    /// Counts one more request, or says why there can be none.
+    /// Counts one more request, or returns an error if the budget is used up.
     fn ask(mut self, budget: &Budget, now: u64) -> Result<Self> {
         let over = |most: u64, what: &str| {
             let left =
@@ -119,10 +120,10 @@ impl Spend {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the model for a caller, within what the caller may have it cost.
+    /// Sends a request to the model within the caller's budget.
     ///
-    /// What a request costs is known when it is over, so the one that crosses the bound is still answered, with those
-    /// on their way beside it.
+    /// The cost of a request is known only at its end. The request that exceeds the budget is therefore still answered,
+    /// together with concurrent requests.
     pub(crate) async fn within(
         &self,
         principal: Option<&str>,
@@ -161,17 +162,17 @@ impl Spend {
     }
 }
 
-/// Changes an account that replicas share, however often another gets there first.
+/// Changes an account in the shared store, and retries after conflicts.
 async fn change_shared(
     store: &dyn Store,
     budget: &Budget,
     name: &str,
     change: impl Fn(Account, u64) -> Result<Account>,
 ) -> Result<()> {
-    // Nobody spends what nobody can count.
+    // If the spending cannot be read, the request is rejected.
     let unknown = |error: StoreError| {
         tracing::error!(%error, "what callers have spent cannot be reached");
-        Error::Unavailable("what callers have spent cannot be looked up; try again later".into())
+        Error::Unavailable("the recorded spending of the callers cannot be read; try again later".into())
     };
     for tried in 0..TRIES {
         let now = now_millis();
@@ -187,16 +188,15 @@ async fn change_shared(
             Err(error) => return Err(unknown(error)),
         }
     }
-    Err(Error::Unavailable(
-        "too many requests of this caller change what it has spent; try again later".into(),
-    ))
+    Err(Error::Unavailable("the recorded spending of this caller changes too often; try again later".into()))
 }
 
-/// How long to wait before the next try: longer each time, and not as long as others.
+/// Returns the pause before the next attempt. It grows with each attempt, and is random so that replicas do not
+/// collide.
 fn pause(tried: u32) -> Duration {
     let longest = Duration::from_millis(1 << tried.min(10)).min(LONGEST_PAUSE);
     let mut random = [0];
-    // Without randomness all wait equally long, which is only slower.
+    // Without randomness, all replicas wait equally long, which is only slower.
     let _ = getrandom::fill(&mut random);
     longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0)
 }
@@ -239,7 +239,7 @@ mod tests {
         let mut accounts = Accounts::default();
         for n in 0..(3 * MOST as u64) {
             accounts.of(&n.to_string(), &forever, n + 1).account.tokens = 1;
-            // One that is used is not forgotten.
+            // An account in use is not removed.
             accounts.of("busy", &forever, n + 1).account.tokens = 7;
         }
         assert!(accounts.of.len() <= MOST + 1, "{}", accounts.of.len());

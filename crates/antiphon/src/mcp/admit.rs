@@ -1,4 +1,4 @@
-//! Who is let in, what they take, and what is said to whom is not.
+//! Admission of requests: rate limits, quotas, and the errors for rejected requests.
 
 use antiphon_transport::{drain::TOO_MUCH, streamable::Streamable};
 use rmcp::{
@@ -16,7 +16,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Lets a call in.
+/// Admits a call, or rejects it.
 pub(super) async fn enter(
     service: &Service,
     call: &Call<'_>,
@@ -34,7 +34,7 @@ pub(super) async fn enter(
     place.map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
-/// Lets a completion in: the author's function runs for it, as for a call.
+/// Admits a completion. It runs the author's function, so it counts like a call.
 pub(super) async fn enter_completion(
     service: &Service,
     completion: &Completion,
@@ -48,7 +48,7 @@ pub(super) async fn enter_completion(
     place.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Counts a call that becomes a task at once. From then on it is its workers'.
+/// Counts a call that becomes a task immediately. After that, the task limits apply to it.
 pub(super) async fn count(
     service: &Service,
     tool: &Tool,
@@ -62,14 +62,14 @@ pub(super) async fn count(
     place.map(drop).map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
-/// Lets a request through that is answered at once.
+/// Admits a request that is answered immediately.
 pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), ErrorData> {
     let passed =
         service.runtime.limiter.pass(&service.runtime.limits, service.principal(extensions).as_deref());
     passed.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// What whoever is not let in is told. Over HTTP, whoever sends the answer hears of it, too.
+/// Returns the error for a rejected request. Over HTTP, it also passes the retry advice to the transport.
 pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensions) -> ErrorData {
     service.runtime.recorder.shed();
     tell(refused, extensions);

@@ -1,11 +1,11 @@
-//! MCP Apps: pages of a server's that a host shows, and tools that only they call.
+//! MCP Apps: web pages of a server that a host shows, and tools that only these pages call.
 
 use rmcp::{RoleServer, model::Tool, service::RequestContext};
 
 use crate::protocol::{UI_EXTENSION, UI_META};
 
-/// Whether a tool is there for the client: one that only apps call is not there for a client that has not said that it
-/// shows any. What such tools answer is not for models.
+/// Returns whether the client can see a tool. A tool for apps only is hidden from clients that have not
+/// declared the apps extension, because its results are not for models.
 pub(super) fn is_there(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     !is_for_apps_only(tool)
         || context.client_capabilities().is_some_and(|declared| {
@@ -13,7 +13,7 @@ pub(super) fn is_there(tool: &Tool, context: &RequestContext<RoleServer>) -> boo
         })
 }
 
-/// Whether models are not to have it: `_meta.ui.visibility` without `model`.
+/// Returns whether the tool is hidden from models: `_meta.ui.visibility` without `model`.
 fn is_for_apps_only(tool: &Tool) -> bool {
     let visibility = tool.meta.as_ref().and_then(|meta| meta.0.get(UI_META)?.get("visibility")?.as_array());
     visibility.is_some_and(|visibility| !visibility.iter().any(|who| who == "model"))

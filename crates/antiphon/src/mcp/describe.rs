@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! The server's self-description: its name, metadata and capabilities.
 
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
 use serde_json::json;

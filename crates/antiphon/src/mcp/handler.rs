@@ -1,4 +1,4 @@
-//! The SDK's handler, on Antiphon's registry.
+//! Implementation of the SDK's handler for Antiphon's registry.
 
 use std::{
     collections::VecDeque,
@@ -48,29 +48,29 @@ use crate::{
     url_elicitation::UrlElicitationRequired,
 };
 
-/// Serves one connection, or one request outside of any.
+/// Serves one connection, or one request without a connection.
 ///
-/// Outside of a session there is one for every request, so it costs nothing until a session begins.
-/// The SDK moves the future of a request about before it runs, so what is large in it is boxed.
+/// Without a session, every request creates a handler, so a handler is cheap until a session begins. The SDK
+/// moves the future of a request before it runs, so large parts of it are boxed.
 pub(crate) struct Handler {
     pub(super) service: Arc<Service>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
-    /// Streams of changes of subscriptions that are about to be acknowledged.
+    /// Change streams of subscriptions that are about to be acknowledged.
     acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
 
-/// The longest URI that is kept for a client, in bytes.
+/// The longest URI that is stored for a client, in bytes.
 const MAX_URI: usize = 8 * 1024;
 
-/// How long a completion takes at most, if tools are given longer: somebody is typing.
+/// The time limit of a completion, if the tool timeout is longer. A user waits for it while typing.
 const COMPLETION: Duration = Duration::from_secs(30);
 
-/// More subscriptions than this are not acknowledged at the same moment.
+/// The most subscriptions that can be acknowledged at the same time.
 const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
-    /// Makes a handler for a session that its transport closes when it is idle for `session_idle`.
+    /// Creates a handler for a session that its transport closes after `session_idle` without traffic.
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<Duration>) -> Self {
         Self { service, session: OnceLock::new(), session_idle, acknowledging: Mutex::default() }
     }
@@ -83,7 +83,7 @@ impl Handler {
         self.session.get().map_or_else(|| session::level(extensions), Session::level)
     }
 
-    /// A session that waits for a person must not look idle.
+    /// Returns the ping interval that keeps a session open while it waits for a user.
     pub(super) fn keep_alive(&self) -> Option<Duration> {
         self.session_idle.map(|idle| idle / 3)
     }
@@ -91,7 +91,7 @@ impl Handler {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        // The SDK asks for every request.
+        // Cached, because the SDK calls this for every request.
         self.service.registry().info(|registry| describe(&self.service, registry)).clone()
     }
 
@@ -103,14 +103,15 @@ impl ServerHandler for Handler {
         self.permit("initialize", None, &context.extensions)?;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
-        // Not where the server describes itself: that is for 2026-07-28 as well, which has other tasks.
+        // The server's self-description cannot contain this, because it also applies to 2026-07-28, which has
+        // different tasks.
         tasks_2025::declare(&self.service, &context.extensions, &mut result);
         Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.service.registry().tool(name) {
-            // The SDK asks for every call and looks only for headers.
+            // The SDK calls this for every call, but only uses the headers.
             Some(tool) if tool.has_headers => Some(tool.definition.clone()),
             Some(_) => None,
             None => self.service.inner.as_ref()?.tool(name),
@@ -133,7 +134,7 @@ impl ServerHandler for Handler {
             tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
         }
         if legacy {
-            // Before 2026-07-28 an output schema is an object's.
+            // Before 2026-07-28, an output schema must describe an object.
             for tool in &mut tools {
                 if tool
                     .output_schema
@@ -154,7 +155,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.service.registry();
-        // What a client cannot see in the list, it cannot call.
+        // A client can call only the tools that it can list.
         let tool = registry.tool(&request.name).filter(|tool| apps::is_there(&tool.definition, &context));
         self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
         let Some(tool) = tool else {
@@ -164,7 +165,7 @@ impl ServerHandler for Handler {
                 None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
             };
         };
-        // Before anything is bound to them.
+        // Do this before anything is bound to the arguments.
         request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
         let client = self.client(context);
         if let Some(tasks) = self.service.tasks.as_ref().filter(|_| tool.tasks == TaskPolicy::Always) {
@@ -425,7 +426,8 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // The SDK acknowledges before it calls `listen`, and what changes in between is news already.
+        // The SDK acknowledges before it calls `listen`. Subscribe here, so that changes in between are not
+        // missed.
         let mut acknowledging = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner);
         if acknowledging.len() < ACKNOWLEDGING {
             acknowledging.push_back(self.service.runtime.changes.subscribe());
@@ -511,21 +513,22 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// The tasks. The SDK asks for them only where they were declared.
+    /// Returns the tasks. The SDK calls the task methods only if the server declared tasks.
     fn tasks(&self) -> Result<&Arc<Tasks>, ErrorData> {
         self.service.tasks.as_ref().ok_or_else(tasks_2026::unknown)
     }
 
     pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
         let level = self.level(&context.extensions);
-        // Made here if need be: a call can come to its handler before the notification that begins the session does.
+        // Create the session here if necessary. A call can arrive before the notification that begins the
+        // session.
         let session = (!is_rounds(&context)).then(|| self.session(&context.extensions).shared().clone());
         Client::new(context, level)
             .with_session(session.map(|session| Arc::new(session) as Arc<dyn SessionMemory>))
     }
 
-    /// Passes on an answer. If it is an error that sends the user to web pages, the session is told when they are
-    /// completed.
+    /// Returns `answer` unchanged. If it is an error that asks the user to visit web pages, records them, so
+    /// that the session is notified of their completion.
     async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
         if let (Err(error), Some(session)) = (&answer, self.session.get())
             && let Some(data) = &error.data
@@ -573,16 +576,17 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
     crate::run::client::revision(context) == Revision::Rounds
 }
 
-/// The error that the transport has for a request that it did not let the SDK parse.
+/// Returns the transport's error for a request that it rejected before the SDK parsed it.
 fn rejected(request: &CustomRequest) -> ErrorData {
     let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
     error.unwrap_or_else(|| ErrorData::invalid_request("the request was rejected", None))
 }
 
-/// The SDK hands over a known method with parameters it could not read as an unknown method.
+/// Returns the error for an unknown method. The SDK also reports a known method with invalid parameters as
+/// unknown.
 pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
     const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
-    /// 2026-07-28 no longer has these, whatever their parameters.
+    /// 2026-07-28 has removed these methods, regardless of their parameters.
     const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     let method = request.method.as_str();
     if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
@@ -594,7 +598,7 @@ pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData
     ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
-/// One page of a list. The cursor is where the next one begins.
+/// Returns one page of a list, and the cursor of the next page.
 fn paged<T>(
     items: Vec<T>,
     page: Option<PaginatedRequestParams>,
@@ -607,7 +611,7 @@ fn paged<T>(
             Ok(start) if start <= total => start,
             _ => {
                 return Err(ErrorData::invalid_params(
-                    "that cursor is none of ours; list again from the start",
+                    "the cursor is not valid; list again from the start",
                     None,
                 ));
             }

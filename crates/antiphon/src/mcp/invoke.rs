@@ -1,4 +1,4 @@
-//! One leg of a run, from request to reply.
+//! Handles a request that runs one leg, and returns the reply.
 
 use std::{
     collections::BTreeSet,
@@ -32,29 +32,29 @@ use crate::{
 pub(super) struct Call<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
-    /// The arguments as they came; a retry must bring the same.
+    /// The arguments as received. A retry must send the same arguments.
     pub(super) arguments: &'a Value,
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<&'a str>,
     pub(super) timeout: Option<Duration>,
-    /// What the tool may take, where it says so itself.
+    /// The tool's quota, if it has one.
     pub(super) quota: Option<Quota>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
 }
 
-/// What a leg leads to.
+/// The reply of a leg.
 #[derive(Debug)]
 pub(super) enum Reply<T> {
     Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
 }
 
-/// Runs `function` until it returns or has to ask. `check` says whether an output fits.
+/// Runs `function` until it returns or asks. `check` validates the output.
 ///
 /// # Errors
 ///
-/// What is wrong with the request itself. What goes wrong in the function is in the reply.
+/// Returns an error if the request itself is invalid. Errors of the function are part of the reply.
 pub(super) async fn invoke<T: Returned>(
     service: &Arc<Service>,
     call: Call<'_>,
@@ -84,7 +84,7 @@ pub(super) async fn invoke<T: Returned>(
     let mut future = function(&ctx, arguments);
     let result = match run_leg(&run, future.as_mut(), pace, run.client.cancelled().cancelled(), check).await {
         Leg::Done(result) => result,
-        // Only tasks are stopped.
+        // Only tasks can be stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Waits { suspension, .. } => match input_required(&run, suspension, &binding()).await {
             Ok(result) => {
@@ -100,15 +100,15 @@ pub(super) async fn invoke<T: Returned>(
     Ok(Reply::Done(result, revision, trace))
 }
 
-/// The run that a request begins or goes on with, and what binds its seals. The binding is made when it is needed: most
-/// calls neither bring a seal nor take one away.
+/// Starts or resumes the run of a request. Returns the run, and a function that returns the binding of its
+/// sealed states. The binding is computed on demand, because most calls have no sealed state.
 ///
-/// `invalid` is what is wrong with the arguments. It is returned after the request was let in and its seal was opened,
-/// and before the run counts as begun.
+/// `invalid` is the error in the arguments, if any. It is returned after the request was admitted and its
+/// sealed state was opened, and before the run counts as started.
 ///
 /// # Errors
 ///
-/// When the request is not let in, or its seal cannot be opened.
+/// Returns an error if the request is not admitted, or if its sealed state cannot be opened.
 pub(super) async fn begin<'a>(
     service: &'a Arc<Service>,
     call: Call<'a>,
@@ -137,7 +137,7 @@ pub(super) async fn begin<'a>(
     Ok(Ok((run, binding)))
 }
 
-/// What brings the function back to where it was; none for a call that brings nothing.
+/// Returns the machine that replays the function. Returns `None` for a call without sealed state and answers.
 fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Option<Machine> {
     (journal.is_some() || responses.is_some()).then(|| {
         let answers = responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
@@ -146,12 +146,12 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Optio
     })
 }
 
-/// Every failure to open a seal is answered with this and nothing else: whoever tries to forge one
-/// learns nothing from the answer.
+/// The error message for every sealed state that cannot be opened. An attacker who tries to forge one learns
+/// nothing from it.
 const REFUSED: &str = "Invalid or expired requestState";
 
-/// Refuses a seal, and says why to the log alone. Which call it came with it does not say: the address of a resource is
-/// its reader's.
+/// Rejects a sealed state. Only the log contains the reason. The log does not contain the call, because the
+/// URI of a resource can be private to its reader.
 pub(super) fn refuse(service: &Service, reason: &'static str) -> ErrorData {
     service.runtime.recorder.seal_refused(reason);
     tracing::info!(reason, "a requestState was refused");

@@ -1,4 +1,4 @@
-//! Tools without a client: the program that has them calls them.
+//! Tool calls without a client, made by the program that owns the tools.
 
 use std::sync::Arc;
 

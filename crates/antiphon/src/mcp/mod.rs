@@ -1,4 +1,4 @@
-//! Answers MCP requests: where Antiphon meets the SDK's services.
+//! Handles MCP requests, with the SDK's service types.
 
 mod admit;
 mod apps;

@@ -1,4 +1,4 @@
-//! The handler, with every request told of.
+//! The handler with telemetry for every request.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -25,10 +25,10 @@ use crate::{
     telemetry::{About, Ended, RequestSpan},
 };
 
-/// Serves as [`Handler`] does.
+/// A [`Handler`] that records every request.
 pub(crate) struct Observed(Handler);
 
-/// What a request is about, beside its method.
+/// The details of a request, besides its method.
 #[derive(Default)]
 struct What {
     name: Option<String>,
@@ -42,7 +42,7 @@ impl Observed {
         Self(Handler::new(service, session_idle))
     }
 
-    /// A request of a kind that names nothing.
+    /// Records a request without details.
     fn told<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -56,8 +56,8 @@ impl Observed {
         self.told_of(method, &What::default(), context, work, |_| None)
     }
 
-    /// In a box: the SDK's future of a request has room for the largest of all methods, and is moved half a dozen times
-    /// before it is begun.
+    /// Records a request. The returned future is boxed. The SDK's future of a request is as large as the
+    /// largest method's future, and is moved several times before it starts.
     fn told_of<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -95,7 +95,7 @@ impl Observed {
         })
     }
 
-    /// `None` where nobody is told.
+    /// Starts the span of a request. Returns `None` if nothing is recorded.
     fn operation(
         &self,
         method: &'static str,
@@ -118,18 +118,19 @@ impl Observed {
         RequestSpan::begin(&self.0.service.runtime.recorder, &about)
     }
 
-    /// What a request is about, if anybody is told: nobody else pays for finding it out.
+    /// Returns the details of a request if telemetry is on. Otherwise, `find` is not called.
     fn what(&self, find: impl FnOnce() -> What) -> What {
         if self.0.service.runtime.recorder.is_on() { find() } else { What::default() }
     }
 
-    /// The name of a tool that is there. Clients may name any other, and each would be a metric of its own.
+    /// Returns the name of a registered tool. Clients can send any other name, and each would create a new
+    /// metric series.
     fn tool(&self, name: &str) -> Option<String> {
         self.0.service.registry().tool(name).map(|tool| tool.name().to_owned())
     }
 }
 
-/// A method of the handler whose requests name nothing.
+/// Implements handler methods whose requests have no details.
 macro_rules! told {
     ($($method:literal: fn $name:ident($params:ty) -> $result:ty;)*) => {
         $(fn $name(
@@ -142,7 +143,8 @@ macro_rules! told {
     };
 }
 
-// Every method is here: one that is missing would be answered by the SDK's default, and not by the handler.
+// This implementation must have every method. For a missing one, the SDK's default would answer instead of
+// the handler.
 impl ServerHandler for Observed {
     told! {
         "initialize": fn initialize(InitializeRequestParams) -> InitializeResult;
@@ -232,7 +234,7 @@ impl ServerHandler for Observed {
         self.told_of("resources/read", &what, context, work, |_| None)
     }
 
-    // A call with a task, and the requests of 2025-11-25 that go by another name.
+    // Handles calls with a `task`, and the 2025-11-25 requests that arrive under another name.
     fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -248,7 +250,7 @@ impl ServerHandler for Observed {
         self.told_of(method, &what, context, work, |_| None)
     }
 
-    // It lasts for as long as its client likes, which says nothing of the server.
+    // Not recorded. The client decides how long a subscription lasts.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         self.0.listen(context).await
     }
@@ -315,14 +317,15 @@ fn complete(response: &CallToolResponse) -> Option<&CallToolResult> {
 
 type Header<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// Whether a request came over HTTP, and the place in a trace that its HTTP request names. A message's own goes first.
+/// Returns whether a request came over HTTP, and the trace context of its HTTP headers. The trace context of
+/// the message takes precedence.
 fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     let Some(parts) = context.extensions.get::<http::request::Parts>() else { return (false, None) };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     (true, text("traceparent").map(|parent| (parent, text("tracestate"))))
 }
 
-/// The request is parsed: what only the parser needed is given back. Every request comes by here.
+/// Releases the memory that was reserved for parsing the request. Every request passes here.
 fn parsed(context: &RequestContext<RoleServer>) {
     let parts = context.extensions.get::<http::request::Parts>();
     let streamable =
@@ -332,7 +335,8 @@ fn parsed(context: &RequestContext<RoleServer>) {
     }
 }
 
-/// A method that MCP has. Clients may send any other, and a name that is new each time would be a metric of its own.
+/// Returns a method name of MCP, or `_OTHER`. Clients can send any name, and each would create a new metric
+/// series.
 fn known(method: &str) -> &'static str {
     const KNOWN: [&str; 19] = [
         "completion/complete",

@@ -1,4 +1,4 @@
-//! Whether whoever sent a request may make it.
+//! Authorization of requests.
 
 use std::any::Any;
 
@@ -8,16 +8,16 @@ use rmcp::{ErrorData, model::Extensions};
 use super::Handler;
 use crate::{registry::Registry, tool::Tool};
 
-/// Says who may do what.
+/// The authorization rules of a server.
 pub(crate) trait Authorize: Any + Send + Sync {
-    /// Whether a request of `method`, for `tool` if it calls one, may be made by `identity`.
+    /// Checks whether `identity` can send a request of `method`, for `tool` if it calls one.
     ///
-    /// `None` is somebody of whom nothing is known: over a pipe that is whoever started the server, who may do everything;
-    /// over HTTP it is somebody who came in past the layer.
+    /// `None` is an unauthenticated caller. Over stdio, that is the user who started the server, who can do
+    /// everything. Over HTTP, the request bypassed the authentication layer.
     ///
     /// # Errors
     ///
-    /// Why it may not.
+    /// Returns the reason for the rejection.
     fn authorize(
         &self,
         registry: &Registry,
@@ -29,10 +29,10 @@ pub(crate) trait Authorize: Any + Send + Sync {
 }
 
 impl Handler {
-    /// Refuses a request of `method`, for `tool` if it calls one, that whoever sent it may not make.
+    /// Rejects a request of `method`, for `tool` if it calls one, that its caller is not allowed to send.
     ///
-    /// Over streamable HTTP such a request does not come this far: it was answered with a challenge. Here it is held up
-    /// whatever it came over.
+    /// Over streamable HTTP, the layer has already answered such a request with a challenge. This check
+    /// applies to every transport.
     pub(super) fn permit(
         &self,
         method: &str,
@@ -51,7 +51,7 @@ impl Handler {
         })
     }
 
-    /// Refuses a request about a task of `tool` that whoever sent it may not call.
+    /// Rejects a request about a task of `tool` if the caller is not allowed to call that tool.
     pub(super) fn permit_tool(
         &self,
         method: &str,
@@ -61,7 +61,8 @@ impl Handler {
         self.permit(method, self.service.registry().tool(tool).map(|tool| &**tool), extensions)
     }
 
-    /// Refuses a request about a task, before it is done, if whoever sent it may not call the task's tool.
+    /// Rejects a request about a task, before it is processed, if the caller is not allowed to call the
+    /// task's tool.
     pub(super) async fn permit_task(
         &self,
         method: &str,
@@ -75,7 +76,7 @@ impl Handler {
         let found = tasks.get(&owner, id).await;
         match found.map_err(|error| crate::protocol::reply::to_error_data(&error))? {
             Some(view) => self.permit_tool(method, &view.tool, extensions),
-            // Whoever does it says so.
+            // The method itself returns the error for an unknown task.
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Calls of tools that may become tasks on their way.
+//! Calls of tools that can become tasks while they run.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ use crate::{
     tool::{Tool, ToolOutput},
 };
 
-/// Calls `tool` for a client that knows tasks. It is answered with what the tool returns or asks, or with a task if
-/// that takes too long.
+/// Calls `tool` for a client that supports tasks. Returns the tool's result or questions, or a task if the
+/// call takes too long.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -47,7 +47,7 @@ pub(super) async fn call(
         arguments,
         client,
     };
-    // It outlives this request if it becomes a task, and ends with it if not.
+    // If the run becomes a task, this future outlives the request. Otherwise it ends with the request.
     let mut running = Running(Some(tokio::spawn(leg.run(new, reply))));
     let ended = tokio::select! {
         biased;
@@ -64,7 +64,7 @@ pub(super) async fn call(
 
 type Replied = Result<CallToolResponse, ErrorData>;
 
-/// A leg that ends with whoever waits for it.
+/// A leg that is aborted when its request is dropped.
 struct Running(Option<JoinHandle<Replied>>);
 
 impl Running {
@@ -81,7 +81,7 @@ impl Drop for Running {
     }
 }
 
-/// A leg, and all it needs to outlive its request.
+/// A leg with all the data that it needs to outlive its request.
 struct DetachableCall {
     service: Arc<Service>,
     tasks: Arc<Tasks>,
@@ -111,7 +111,7 @@ impl DetachableCall {
             Ok(begun) => begun,
             Err(error) => return Ok(tool_error(&error, revision)?.into()),
         };
-        // From here on it is worked on: that counts before it becomes a task.
+        // The time until the run becomes a task counts from here, after admission.
         let promotion = Promotion::new(&tasks, new, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
         let ctx = Ctx::new(Arc::clone(&run));
@@ -123,7 +123,8 @@ impl DetachableCall {
             keep_alive: None,
         };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
-        // One from beginning to end: dropped in the middle of a write, it would have the leg taken for another's.
+        // One future for the whole call. If it were dropped during a write, the next write would conflict and
+        // the leg would count as lost.
         let mut beating = std::pin::pin!(beat(&promotion));
         let check = |output: &ToolOutput| tool.check_output(output);
         let leg = tokio::select! {
@@ -145,7 +146,7 @@ impl DetachableCall {
             if let Err(stop) = ended {
                 tracing::warn!(?stop, "a run that became a task goes on elsewhere");
             }
-            // Whoever called has been answered.
+            // The caller has already received a response.
             return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
         }
         let result = match leg {
@@ -194,7 +195,7 @@ async fn asked(
             Ok(CallToolResponse::Task(tasks_2026::created(&view)))
         }
         Err(error) => {
-            // The rounds that are left may be enough.
+            // The remaining rounds may be enough.
             tracing::warn!(%error, "a run could not become a task");
             if let Ok(result) = input_required(run, suspension, binding).await {
                 return Ok(result.into());
@@ -205,7 +206,8 @@ async fn asked(
     }
 }
 
-/// Completes when the caller cancels the call. Once the run is a task, only the task can be cancelled.
+/// Completes when the caller cancels the call. After the run has become a task, it never completes, because
+/// only the task can be cancelled.
 async fn cancelled(run: &Run) {
     run.client.cancelled().cancelled().await;
     if run.persistence().is_some() {
@@ -213,7 +215,7 @@ async fn cancelled(run: &Run) {
     }
 }
 
-/// Shows, once the run is a task, that it is worked on here. The request it came with is over then.
+/// Sends heartbeats after the run has become a task. The original request has ended then.
 async fn beat(promotion: &Promotion) {
     promotion.kept().await.beat(None).await;
 }

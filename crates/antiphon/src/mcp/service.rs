@@ -1,4 +1,4 @@
-//! What answers the requests of all transports.
+//! State that the requests of all transports share.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use crate::{
     task::Tasks,
 };
 
-/// What answers the requests of all transports.
+/// State that the requests of all transports share.
 pub(crate) struct Service {
     pub(crate) about: About,
-    /// What runs share.
+    /// State that all runs share.
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
-    /// The tasks, where the server has them.
+    /// The tasks, if the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
-    /// Who may do what, where callers have to show who they are.
+    /// The authorization rules, if callers must authenticate.
     pub(crate) auth: Option<Arc<dyn Authorize>>,
     pub(crate) principal: Option<PrincipalHook>,
 }
 
 pub(crate) type PrincipalHook = Box<dyn Fn(&http::request::Parts) -> Option<String> + Send + Sync>;
 
-/// Names callers as the layer of the server's auth has found them to be.
+/// Returns a hook that uses the principal that the authentication layer found.
 pub(crate) fn principal_of_identity() -> PrincipalHook {
     Box::new(|parts| parts.extensions.get::<Identity>().map(|identity| identity.principal().to_owned()))
 }
 
-/// Who a server says it is.
+/// The name and metadata of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -51,17 +51,17 @@ impl Service {
         self.catalog.registry()
     }
 
-    /// Who sent a message: whoever sent the HTTP request that it came with. Over a pipe that is nobody in particular.
+    /// Returns the principal of the HTTP request that a message came with. Over stdio, returns `None`.
     pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
         self.principal_of(extensions.get::<http::request::Parts>()?)
     }
 
-    /// Who sent an HTTP request.
+    /// Returns the principal of an HTTP request.
     pub(crate) fn principal_of(&self, parts: &http::request::Parts) -> Option<String> {
         self.principal.as_ref().and_then(|hook| hook(parts))
     }
 
-    /// Whether any tool needs scopes of its own.
+    /// Returns whether any tool requires additional scopes.
     pub(crate) fn has_scoped_tools(&self) -> bool {
         self.auth.is_some() && self.registry().tools().iter().any(|tool| !tool.scopes.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What a 2025-11-25 session keeps, and what it hears of.
+//! The settings of a 2025-11-25 session, and its change notifications.
 
 use std::sync::{
     Arc, Weak,
@@ -26,7 +26,7 @@ use crate::{
     url_elicitation::MAX_ELICITATION_ID,
 };
 
-/// What a 2025-11-25 client has set for its session.
+/// A 2025-11-25 session in this process.
 #[derive(Debug)]
 pub(super) struct Session {
     shared: SharedSettings,
@@ -36,21 +36,22 @@ pub(super) struct Session {
     _close: DropGuard,
 }
 
-/// The settings of a session, at all replicas that have a part of it.
+/// The settings of a session, shared by all replicas that serve it.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSettings {
     local: Arc<Settings>,
-    /// Where replicas share their sessions, this one's part. It owns this, not the other way round.
+    /// This replica's part of the session, if replicas share sessions. `Weak`, because that part owns this
+    /// value.
     part: Option<Weak<dyn SharedSession>>,
 }
 
-/// The level of a session of which no more is known than came with a request.
+/// Returns the log level of a request's session, if the handler has no session yet.
 pub(super) fn level(extensions: &Extensions) -> LoggingLevel {
     extensions.get::<OfSession>().map_or(DEFAULT_LEVEL, |of| of.0.settings().level())
 }
 
 impl Session {
-    /// The session that a request belongs to.
+    /// Returns the session that a request belongs to.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let closed = CancellationToken::new();
         let part = extensions.get::<OfSession>().map(|of| &of.0);
@@ -68,39 +69,39 @@ impl Session {
         self.shared.local.level()
     }
 
-    /// How many resources it has subscribed to.
+    /// Returns the number of subscribed resources.
     pub(super) fn subscriptions(&self) -> usize {
         self.shared.local.subscribed().len()
     }
 
-    /// The tasks it hears of.
+    /// Returns the tasks whose status the session receives.
     pub(super) fn followed(&self) -> &Followed {
         &self.followed
     }
 
-    /// Is cancelled when the session ends.
+    /// Returns a token that is cancelled when the session ends.
     pub(super) fn closed(&self) -> CancellationToken {
         self.closed.clone()
     }
 
-    /// The session's settings, for whoever sends it elicitations.
+    /// Returns the settings of the session, to record the elicitations that are sent in it.
     pub(super) fn shared(&self) -> &SharedSettings {
         &self.shared
     }
 
-    /// Sets something, at all replicas.
+    /// Changes a setting, on all replicas.
     pub(super) async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
         self.shared.set(setting).await
     }
 
-    /// Tells the client what changes, until the session ends.
+    /// Sends change notifications to the client until the session ends.
     pub(super) fn forward(&self, changes: &Changes, peer: Peer<RoleServer>) {
-        // A client may say twice that it is initialized.
+        // A client can send `initialized` twice.
         if self.forwards.swap(true, Ordering::AcqRel) {
             return;
         }
         let part = self.shared.part.clone();
-        // With replicas, the one that the client listens at tells it.
+        // With replicas, only the replica that the client listens to sends them.
         let tells = move || match &part {
             Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
             None => true,
@@ -122,9 +123,10 @@ impl SharedSettings {
         Ok(())
     }
 
-    /// Remembers that the session is sent the URL elicitation `id`. Call it before the elicitation is sent.
+    /// Records that the URL elicitation `id` is sent in this session. Call it before you send the
+    /// elicitation.
     ///
-    /// A failure is logged and not returned: the user can visit the page without the notification.
+    /// A failure is logged and not returned: the user can visit the web page without the notification.
     async fn remember(&self, id: &str) {
         if id.len() > MAX_ELICITATION_ID {
             tracing::warn!(
@@ -144,7 +146,7 @@ impl client::SessionMemory for SharedSettings {
     }
 }
 
-/// The next change, however many were missed. `None` when there will be no more.
+/// Returns the next change, and skips missed ones. Returns `None` when the channel is closed.
 pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<ChangeNotice> {
     loop {
         match changes.recv().await {
@@ -155,7 +157,7 @@ pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<
     }
 }
 
-/// Tells a 2025-11-25 session what changes, until it ends.
+/// Sends change notifications to a 2025-11-25 session until it ends.
 async fn forward(
     mut changes: Receiver<ChangeNotice>,
     settings: Arc<Settings>,
@@ -180,7 +182,7 @@ async fn forward(
     }
 }
 
-/// Tells a 2026-07-28 client of a change. What it has not asked to hear of, the sink refuses.
+/// Notifies a 2026-07-28 client of a change. The sink drops changes that the client has not subscribed to.
 pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
     let sink = context.sink();
     let _ = match change {
@@ -201,9 +203,9 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
     };
 }
 
-/// What a session is told of a change.
+/// Returns the notifications that a session receives for a change.
 fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotification> {
-    // Where several replicas may tell the client, this says that they mean the same.
+    // If several replicas notify the client, this ID identifies the duplicates.
     let mut extensions = Extensions::new();
     if let Some(id) = &told.id {
         extensions.insert(id.clone());

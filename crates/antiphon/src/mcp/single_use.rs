@@ -1,4 +1,4 @@
-//! A `requestState` that is good for one use: sent again, it gets the reply it led to.
+//! Single-use `requestState`: if a client sends one again, it receives the stored reply.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
@@ -21,7 +21,7 @@ use crate::{
     seal::Binding,
 };
 
-/// A request that may be made only once.
+/// A request whose sealed state can be used only once.
 pub(super) struct Use {
     service: Arc<Service>,
     backend: Backend,
@@ -31,8 +31,8 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// `None` for what may be made as often as anybody likes: whatever brings no seal, or where seals are good
-    /// for many uses.
+    /// Returns `None` for a request that can be repeated: it has no sealed state, or sealed states can be
+    /// used many times.
     pub(super) fn of(service: &Arc<Service>, call: &Call<'_>, client: &Client) -> Option<Self> {
         let (Some(state), Some(backend), true) =
             (call.state, &service.runtime.backend, service.runtime.seal.single_use)
@@ -60,13 +60,13 @@ impl Use {
     }
 }
 
-/// Does the work, unless it was done before.
+/// Does the work, unless it was done before. In that case, returns the stored reply.
 pub(super) async fn once<R: Kept>(
     used: Option<Use>,
     work: Pin<Box<impl Future<Output = Result<R, ErrorData>>>>,
 ) -> Result<R, ErrorData> {
     let Some(Use { service, backend, binding, state, answers }) = used else { return work.await };
-    // Only what is a seal of ours, and good, leaves a trace in the store.
+    // Open the sealed state first, so that only a valid one creates a record in the store.
     service
         .runtime
         .seal
@@ -84,7 +84,7 @@ pub(super) async fn once<R: Kept>(
     }
 }
 
-/// A reply that can be kept and sent again.
+/// A reply that can be stored and sent again.
 pub(super) trait Kept: Sized {
     fn keep(&self) -> Option<Value>;
     fn restore(kept: Value) -> Option<Self>;

@@ -1,4 +1,4 @@
-//! Tasks as 2026-07-28 has them.
+//! Tasks in the 2026-07-28 revision.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,7 +44,7 @@ pub(super) async fn call(
     Ok(CallToolResponse::Task(created(&view)))
 }
 
-/// Begins a run that is a task from the start.
+/// Starts a run that is a task from the beginning.
 pub(super) async fn begin(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -58,7 +58,7 @@ pub(super) async fn begin(
     Ok(view)
 }
 
-/// The task that a call becomes.
+/// Returns the data of the task that a call becomes.
 pub(super) fn new(
     service: &Service,
     tool: &Tool,
@@ -78,7 +78,8 @@ pub(super) fn new(
     }
 }
 
-/// What to say of a task that is not there, or is not the caller's: there is no telling which.
+/// Returns the error for a task that does not exist or that belongs to another caller. The caller cannot
+/// distinguish the two.
 pub(super) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task: its id is wrong, or its time is over", None)
 }
@@ -87,7 +88,7 @@ pub(super) fn owner(service: &Service, extensions: &rmcp::model::Extensions) -> 
     Tasks::owner(service.principal(extensions).as_deref())
 }
 
-/// `tasks/get`.
+/// Handles `tasks/get`.
 pub(super) async fn get(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -106,7 +107,7 @@ pub(super) async fn get(
     Ok(result)
 }
 
-/// `tasks/update`.
+/// Handles `tasks/update`.
 pub(super) async fn update(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -117,7 +118,7 @@ pub(super) async fn update(
     found.map_err(|error| to_error_data(&error))?.map(drop).ok_or_else(unknown)
 }
 
-/// `tasks/cancel`.
+/// Handles `tasks/cancel`.
 pub(super) async fn cancel(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -162,7 +163,7 @@ fn object(value: Value) -> JsonObject {
     }
 }
 
-/// The answer to a call that became a task.
+/// Returns the response to a call that became a task.
 pub(super) fn created(view: &TaskView) -> CreateTaskResult {
     CreateTaskResult::new(task(view))
 }

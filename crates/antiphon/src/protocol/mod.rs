@@ -1,4 +1,4 @@
-//! MCP as data: what is sent, without anybody who sends it.
+//! MCP messages as data, independent of any connection.
 
 mod question;
 pub(crate) mod reply;
@@ -10,17 +10,17 @@ pub(crate) use self::question::{declares, drop_structured_values, fits, guard, i
 use crate::url_elicitation::ELICITATION_COMPLETE;
 pub(crate) use antiphon_transport::revision::{self, Revision};
 
-/// The extension, as clients and servers declare it.
+/// The identifier of the MCP Apps extension, as clients and servers declare it.
 pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// Where a tool and a resource say what they have to do with apps, in `_meta`.
+/// The `_meta` key under which tools and resources describe their MCP App.
 pub(crate) const UI_META: &str = "ui";
 
-/// What an app is read as.
+/// The media type of an MCP App.
 #[cfg(feature = "results")]
 pub(crate) const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
 
-/// Something to tell the client beside the answer.
+/// A notification to the client during a run.
 #[derive(Debug)]
 pub(crate) enum Note {
     Log { level: Level, logger: Option<String>, data: Value },
@@ -28,29 +28,29 @@ pub(crate) enum Note {
     ElicitationComplete { id: String },
 }
 
-/// How much a log message matters.
+/// The severity of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// For whoever looks for a fault.
+    /// Detailed information for debugging.
     Debug,
-    /// For whoever likes to know.
+    /// General information.
     Info,
-    /// Normal, but worth a look.
+    /// A normal but significant event.
     Notice,
-    /// Something may be wrong.
+    /// A possible problem.
     Warning,
-    /// Something is wrong.
+    /// An error.
     Error,
-    /// A part of the system is failing.
+    /// A component of the system is failing.
     Critical,
-    /// Somebody must act at once.
+    /// Immediate action is required.
     Alert,
     /// The system is unusable.
     Emergency,
 }
 
-/// The notification that the user is done with a web page.
+/// Creates the notification that the user has completed a web page.
 pub(crate) fn elicitation_complete(id: &str, extensions: Extensions) -> ServerNotification {
     let params = Some(json!({"elicitationId": id}));
     let method = ELICITATION_COMPLETE.to_owned();

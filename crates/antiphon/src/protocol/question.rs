@@ -1,12 +1,11 @@
-//! Questions to clients: what they take, and what answers them.
+//! Questions to clients: the capabilities they need, and the shape of their answers.
 
 use rmcp::model::ClientCapabilities;
 use serde_json::Value;
 
 use crate::error::Capability;
 
-/// The capability `request` needs and a client that declares `declared` lacks: what keeps a request
-/// from ever being written.
+/// Returns the capability that `request` needs and that `declared` lacks. Such a request is never sent.
 pub(crate) fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
     needs(request).into_iter().find(|capability| !declares(declared, *capability))
 }
@@ -14,7 +13,7 @@ pub(crate) fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Ca
 pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
     match capability {
-        // `elicitation: {}` means forms; so it has been since before there were modes.
+        // `elicitation: {}` means forms. It did so before MCP had elicitation modes.
         Capability::Elicitation => {
             elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
@@ -27,7 +26,7 @@ pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) ->
     }
 }
 
-/// Whether a request to a model offers tools, or tells of calls in its history.
+/// Returns whether a sampling request offers tools, or has tool calls in its history.
 pub(crate) fn is_about_tools(request: &Value) -> bool {
     let params = &request["params"];
     let has_calls = |message: &Value| {
@@ -43,7 +42,8 @@ pub(crate) fn is_about_tools(request: &Value) -> bool {
             || params["messages"].as_array().into_iter().flatten().any(has_calls))
 }
 
-/// Before 2026-07-28, the structured content of a `tool_result` is an object or nothing. Its text says the same.
+/// Removes structured content that is not an object from `tool_result` blocks. Before 2026-07-28, MCP allows
+/// only objects. The block's text has the same content.
 pub(crate) fn drop_structured_values(request: &mut Value) {
     if !is_about_tools(request) {
         return;
@@ -57,7 +57,7 @@ pub(crate) fn drop_structured_values(request: &mut Value) {
     }
 }
 
-/// What a client must have declared before `request` may be sent to it.
+/// Returns the capabilities that a client must have declared before `request` can be sent to it.
 fn needs(request: &Value) -> Vec<Capability> {
     let params = &request["params"];
     match request["method"].as_str() {
@@ -78,7 +78,7 @@ fn needs(request: &Value) -> Vec<Capability> {
     }
 }
 
-/// Whether `answer` has the shape of a result of `request`.
+/// Returns whether `answer` has the shape of a result of `request`.
 pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
     match request["method"].as_str() {
         Some("elicitation/create") => {

@@ -1,4 +1,4 @@
-//! Results and errors, as the SDK sends them.
+//! Results and errors as types of the SDK.
 
 use rmcp::model::{CallToolResult, ClientCapabilities, ErrorCode, ErrorData, MetaObject, ResultType};
 use serde_json::{Value, json};
@@ -11,26 +11,26 @@ use crate::{
     url_elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
 };
 
-/// A tool's answer. `isError` is always said.
+/// Converts a tool's output to an MCP result. `isError` is always set.
 pub(crate) fn to_call_result(output: ToolOutput, revision: Revision) -> CallToolResult {
     let ToolOutput { content, structured, is_error, meta } = output;
     let mut result = CallToolResult::success(content);
     result.result_type = Some(ResultType::COMPLETE);
     result.is_error = Some(is_error);
-    // Before 2026-07-28, structured content is an object or nothing.
+    // Before 2026-07-28, MCP allows only an object as structured content.
     result.structured_content = structured.filter(|value| revision == Revision::Rounds || value.is_object());
     result.meta = (!meta.is_empty()).then_some(MetaObject(meta));
     result
 }
 
-/// Tells beside an answer what its run did.
+/// Adds the trace of a run to the metadata of its response.
 pub(crate) fn put_trace(meta: &mut Option<MetaObject>, trace: Option<Value>) {
     if let Some(trace) = trace {
         meta.get_or_insert_default().0.insert(trace::META.to_owned(), trace);
     }
 }
 
-/// What a tool came to, as an answer.
+/// Converts a tool's result to the response.
 pub(crate) fn to_result(
     result: Result<ToolOutput, Error>,
     revision: Revision,
@@ -41,7 +41,7 @@ pub(crate) fn to_result(
     }
 }
 
-/// A tool's error: an answer for the model to read, unless MCP has a code for it.
+/// Converts a tool's error to a result for the model, unless MCP has an error code for it.
 pub(crate) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolResult, ErrorData> {
     error_output(error, revision).map(|output| to_call_result(output, revision))
 }
@@ -51,7 +51,8 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
         (ErrorKind::Protocol { .. } | ErrorKind::Cancelled, _)
         | (ErrorKind::Unsupported(_), Revision::Rounds)
         | (ErrorKind::UrlElicitationRequired(_), Revision::Session) => return Err(to_error_data(error)),
-        // Of the error, only what the author named is logged: its text is for whoever called, and may be about them.
+        // The error's text is for the caller and can contain personal data. So only names that the author
+        // chose are logged.
         (ErrorKind::Drift(drift), _) => {
             tracing::error!(
                 place = drift.place(),
@@ -72,7 +73,7 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
     Ok(ToolOutput::error(text))
 }
 
-/// An error as JSON-RPC has it.
+/// Converts an error to a JSON-RPC error.
 pub(crate) fn to_error_data(error: &Error) -> ErrorData {
     let message = error.to_string();
     match error.kind() {

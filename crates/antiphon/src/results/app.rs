@@ -1,4 +1,4 @@
-//! What the viewer calls through its host. Models are not to have these tools: `_meta.ui.visibility` says so.
+//! The tools of the viewer, which it calls through its host. `_meta.ui.visibility` hides them from models.
 
 use std::time::Duration;
 
@@ -19,40 +19,40 @@ use crate::{
     tool::{TaskPolicy, Tool, ToolOutput},
 };
 
-/// The most rows at a time: they go through the host, as one message.
+/// The maximum number of rows in one message, which goes through the host.
 const MAX_ROWS: u64 = 1000;
 
-/// Which set.
+/// The result set to read.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Which {
-    /// The set: its id, its URI or its URL.
+    /// The result set: its ID, URI or URL.
     id: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PageOf {
-    /// The set: its id, its URI or its URL.
+    /// The result set: its ID, URI or URL.
     id: String,
-    /// Where to begin, counted from 0.
+    /// The offset of the first row, counted from 0.
     offset: Option<u64>,
-    /// How many rows: 100 by default, 1,000 at most.
+    /// The number of rows: 100 by default, 1,000 at most.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
-    /// By which column, or by which: at most four.
+    /// The columns to sort by: at most four.
     #[schemars(with = "Option<SortsShape>")]
     sort: Option<Sorts>,
-    /// Where an earlier page ended.
+    /// The cursor at the end of an earlier page.
     cursor: Option<String>,
-    /// Which columns, in this order. Default: all.
+    /// The columns to return, in this order. Default: all.
     columns: Option<Vec<String>>,
-    /// What must all be true of a row.
+    /// The conditions that a row must meet, all of them.
     #[schemars(with = "Option<Vec<FilterShape>>")]
     filter: Option<Vec<Filter>>,
 }
 
-/// One sort, as it always was, or several.
+/// One sort, for older callers, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Sorts {
@@ -63,21 +63,21 @@ enum Sorts {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct AggregateOf {
-    /// The set: its id, its URI or its URL.
+    /// The result set: its ID, URI or URL.
     id: String,
-    /// By what: at most two.
+    /// The columns to group by: at most two.
     #[serde(default)]
     #[schemars(with = "Vec<GroupShape>")]
     groups: Vec<Group>,
-    /// What is measured of each group: at most four. Default: its rows are counted.
+    /// The measures of each group: at most four. Default: the number of rows.
     #[serde(default)]
     #[schemars(with = "Vec<MeasureShape>")]
     measures: Vec<Measure>,
-    /// What must all be true of a row.
+    /// The conditions that a row must meet, all of them.
     #[serde(default)]
     #[schemars(with = "Vec<FilterShape>")]
     filter: Vec<Filter>,
-    /// Only so many groups, those with the greatest first measure: 10,000 at most.
+    /// The maximum number of groups, those with the greatest first measure: 10,000 at most.
     #[schemars(range(max = 10_000))]
     limit: Option<u64>,
 }
@@ -85,14 +85,14 @@ struct AggregateOf {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LinkOf {
-    /// The set: its id, its URI or its URL.
+    /// The result set: its ID, URI or URL.
     id: String,
-    /// For how many seconds. Default: 300.
+    /// The lifetime of the link, in seconds. Default: 300.
     #[schemars(range(min = 1))]
     expires_in: Option<u64>,
 }
 
-// The shapes of what the crate of result sets reads, for schemas.
+// The schemas of types that `antiphon-results` deserializes.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -134,7 +134,7 @@ struct MeasureShape {
     column: Option<String>,
 }
 
-/// The viewer's tools.
+/// Returns the tools of the viewer.
 pub(super) fn tools() -> [Tool; 5] {
     [
         Tool::new("result_manifest", "What is known of a result set. For the viewer.", manifest),
@@ -198,7 +198,7 @@ async fn aggregate(ctx: &Ctx, asked: AggregateOf) -> Result<ToolOutput> {
 }
 
 async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput> {
-    // What the viewer shows it reads; a link that does more is not for a page to ask for.
+    // The viewer only reads. A web page must not request a link with more scopes.
     let mut options = LinkOptions::default().with_scopes([Scope::Read]);
     if let Some(seconds) = expires_in {
         options = options.with_life(Duration::from_secs(seconds));
@@ -207,7 +207,7 @@ async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput
         .await
 }
 
-/// What came of it, as the viewer reads it: the routes' body, or `error` with its code.
+/// Returns the outcome in the viewer's format: the body of the HTTP routes, or `error` with its code.
 async fn answer(
     ctx: &Ctx,
     id: &str,

@@ -1,4 +1,4 @@
-//! What the tools ask the server of result sets, each as the routes would answer it.
+//! Calls of the result set server. Each returns the body of the corresponding HTTP route.
 
 use antiphon_results::{
     Access, DualResponse, DualResponseError, DualResponseServer, ErrorCode, LinkOptions, PageOptions,
@@ -7,7 +7,7 @@ use antiphon_results::{
 };
 use serde_json::{Map, Value, json};
 
-/// What is known of a set, but no address of its rows: what a tool answers, a model may read.
+/// Returns the manifest of a result set without the URL of its rows, because a model can read the tool's result.
 pub(super) async fn manifest(server: &DualResponseServer, id: &str, access: &Access) -> Result<Value> {
     let mut manifest = server.manifest(id, access).await?;
     manifest.url = None;
@@ -23,7 +23,7 @@ pub(super) async fn stats(
     server.stats(id, access).await
 }
 
-/// Statistics as the viewer reads them. Numbers that would lose digits on the way are text, as in rows.
+/// Returns statistics in the viewer's format. Numbers that would lose digits become text, as in rows.
 pub(super) fn stats_body(stats: &[ColumnStats]) -> Result<Value> {
     let json = serde_json::to_string(stats).map_err(unwritable)?;
     let columns: Value = serde_json::from_str(&exact::for_floats(&json)).map_err(unwritable)?;
@@ -66,8 +66,7 @@ pub(super) async fn page(
     }))
 }
 
-/// Rows are JSON text; here they become values, since they go into a message. Numbers that would lose digits on the
-/// way become text.
+/// Converts rows from JSON text into values, for a message. Numbers that would lose digits become text.
 fn data(rows: &Rows) -> Result<Value> {
     serde_json::from_str(&exact::for_floats(&format!("[{}]", rows.as_json()))).map_err(unwritable)
 }
@@ -86,8 +85,8 @@ pub(super) async fn link(
     Ok(json!({"url": link.url, "scopes": link.scopes, "expires_at": link.expires_at}))
 }
 
-/// An error as the routes would tell it: `{"code", "message"}`, with `retry_after` in seconds and `rule` where they
-/// are.
+/// Returns an error in the format of the HTTP routes: `{"code", "message"}`, and if present `retry_after` in seconds
+/// and `rule`.
 pub(super) fn error_body(error: &DualResponseError) -> Value {
     let mut body = Map::new();
     body.insert("code".into(), error.code().as_str().into());
@@ -104,7 +103,7 @@ pub(super) fn error_body(error: &DualResponseError) -> Value {
     Value::Object(body)
 }
 
-/// What is said of an error outside: what it came from stays inside, and in the log.
+/// Returns the public message of an error. Internal causes are only logged.
 pub(super) fn message(error: &DualResponseError) -> String {
     match error.code() {
         ErrorCode::QueryExecutionFailed

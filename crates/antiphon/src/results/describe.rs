@@ -1,4 +1,4 @@
-//! `describe_result`: what a model needs to know before it writes SQL.
+//! `describe_result`: the columns of a result set, for a model that writes SQL.
 
 use std::fmt::Write as _;
 
@@ -24,13 +24,13 @@ const DESCRIPTION: &str = "Says what is in a result set that an earlier answer i
 rows, which columns of which type, and of each column how much is missing, how many different values there are, the least, \
 the greatest, the mean, the most frequent. Call it before `query_result`, to know what to write.";
 
-/// Which set.
+/// The result set to describe.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Ask {
-    /// The set: its id, like rs_…, or its link, like `resource://rs_…`.
+    /// The result set: its ID, like rs_…, or its link, like `resource://rs_…`.
     result: String,
-    /// Only these columns. Default: all.
+    /// The columns to describe. Default: all.
     #[serde(default)]
     columns: Option<Vec<String>>,
 }
@@ -47,7 +47,7 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     let resource = results.server.describe(id, &access).await.map_err(|error| failed(&error))?;
     let (stats, unknown) = match calls::stats(&results.server, id, &access).await {
         Ok(stats) => (stats, None),
-        // What cannot be counted has columns all the same.
+        // The columns are known even if their statistics are not.
         Err(
             error @ (DualResponseError::NotReady { .. }
             | DualResponseError::Busy { .. }
@@ -61,7 +61,7 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     Ok(text(&about(&resource), &resource.columns, &stats, unknown.as_deref(), ask.columns.as_deref()))
 }
 
-/// What of its manifest a model is told. The manifest itself may have an address of the rows, which is not for models.
+/// Returns the manifest for a model. The complete manifest can contain the URL of the rows, which models must not read.
 fn about(resource: &Resource) -> Value {
     let state = resource.snapshot.as_ref();
     let (status, failure) = match state.map(|state| &state.phase) {
@@ -84,14 +84,14 @@ fn failed(error: &DualResponseError) -> Error {
     let said = calls::message(error);
     if gone {
         return Error::tool(
-            "there is no such result set, or it has expired; call the tool that made it again and use the link of its answer",
+            "the result set does not exist or has expired; call the tool that created it again and use the link in its answer",
         )
         .terminal();
     }
     Error::tool(said)
 }
 
-/// The most bytes of what is said of columns.
+/// The maximum size of the text about columns, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
 fn text(
@@ -143,7 +143,7 @@ fn text(
     text
 }
 
-/// A column, and what is in it.
+/// Returns the line about a column with its statistics.
 fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> String {
     let mut line = named(column);
     if let Some(stats) = stats {
@@ -170,10 +170,10 @@ fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> St
     line
 }
 
-/// So many frequent values are enough to know how they are spelt.
+/// The number of frequent values. It is enough to show how values are spelled.
 const FREQUENT: usize = 8;
 
-/// A column as SQL names it, with its type: `state string`, `"Order Id" integer`.
+/// Returns a column with its SQL name and type: `state string`, `"Order Id" integer`.
 pub(super) fn named(column: &ColumnDefinition) -> String {
     let name = &column.name;
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
@@ -191,10 +191,10 @@ pub(super) fn named(column: &ColumnDefinition) -> String {
     }
 }
 
-/// A value as SQL would write it, on one line and not too long.
+/// Returns a value as SQL literal, on one line and truncated.
 fn value(value: &Value) -> String {
     const CHARS: usize = 40;
-    /// A number without its last digits is another number, and the longest that databases know have not so many.
+    /// The maximum length of a number. A truncated number would be another number, and databases have shorter ones.
     const DIGITS: usize = 100;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || b"-+.eE".contains(&byte));
     let (text, most) = match value {

@@ -1,6 +1,6 @@
-//! Result sets: tools that answer with more rows than a model can read, and tools that go on from such an answer.
+//! Result sets: tools that return more rows than a model can read, and tools that query these rows.
 //!
-//! [`Ctx::dual_response`] makes a result set. The types are those of the crate `antiphon-results`.
+//! [`Ctx::dual_response`] creates a result set. The types are from the crate `antiphon-results`.
 
 mod app;
 mod calls;
@@ -38,7 +38,7 @@ use crate::{
     tool::{IntoToolOutput, ToolOutput},
 };
 
-/// What a server was given for its result sets.
+/// The result set server of a server, and the owner of each principal.
 pub(crate) struct Results {
     server: DualResponseServer,
     owner: OwnerOf,
@@ -54,9 +54,9 @@ impl Results {
         Self { server, owner: Arc::new(owner) }
     }
 
-    /// The resource under which clients read the first rows of a set.
+    /// Returns the resource template under which clients read the first rows of a result set.
     pub(crate) fn template(&self) -> ResourceTemplate {
-        // A scheme that is fetched stands before the whole URL.
+        // With `http` or `https`, the URI of a result set is its URL.
         let template = match self.server.scheme() {
             "http" | "https" => format!("{}/{{id}}", self.server.base_url()),
             scheme => format!("{scheme}://{{id}}"),
@@ -66,12 +66,12 @@ impl Results {
             .with_mime_type("application/json")
     }
 
-    /// The page that hosts show beside an answer.
+    /// Returns the viewer, which hosts show with an answer.
     pub(crate) fn viewer(&self) -> Resource {
         viewer::resource(&self.server)
     }
 
-    /// Records what happens to result sets. Servers that share one place for result sets count it once.
+    /// Records actions on result sets. Servers that share one `DualResponseServer` count each action once.
     #[cfg(feature = "telemetry")]
     pub(crate) fn watch(&self, recorder: Recorder) {
         self.server.watch(move |event| {
@@ -84,18 +84,18 @@ impl Results {
         ctx.principal().map_or_else(Owner::nobody, |principal| (self.owner)(principal))
     }
 
-    /// Whoever is calling, as the server of result sets knows them.
+    /// Returns the access rights of the caller.
     fn access(&self, ctx: &Ctx) -> Access {
         Access::caller(self.owner(ctx))
     }
 
-    /// The id that a model or an application means: the id itself, the URI of a link, or the URL.
+    /// Returns the result set's ID from an ID, a URI or a URL.
     fn id<'a>(&self, named: &'a str) -> crate::Result<&'a str, DualResponseError> {
         let named = named.trim();
         let uri = named.strip_prefix(self.server.scheme()).and_then(|rest| rest.strip_prefix("://"));
         let url = named.strip_prefix(self.server.base_url()).and_then(|rest| rest.strip_prefix('/'));
         let id = url.or(uri).unwrap_or(named);
-        // What comes after the id in a URL is another route, or a signature: neither says which set it is.
+        // The rest of a URL is another route or a signature, and does not identify the result set.
         let id = id.split(['/', '?', '#']).next().unwrap_or_default();
         let is_id = (1..=MAX_ID).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -108,7 +108,7 @@ impl Results {
         )))
     }
 
-    /// What a client may know of it beforehand.
+    /// Returns the capability that clients can read before they call a tool.
     pub(crate) fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
         let about = json!({
             "enabled": true,
@@ -119,7 +119,7 @@ impl Results {
     }
 }
 
-/// The longest id that is looked up.
+/// The maximum length of an ID.
 const MAX_ID: usize = 64;
 
 impl fmt::Debug for Results {
@@ -129,20 +129,21 @@ impl fmt::Debug for Results {
 }
 
 impl Ctx {
-    /// Makes a result set and the answer that tells of it: a preview for the model, a link for the application.
-    /// Return it from the tool as it is.
+    /// Creates a result set and its answer: a preview for the model, and a link for the application. Return the answer
+    /// unchanged from the tool.
     ///
-    /// The set belongs to whoever is calling ([`principal`](Self::principal)), unless
-    /// [`CreateOptions::for_owner`] says otherwise.
+    /// The result set belongs to the caller ([`principal`](Self::principal)), unless [`CreateOptions::for_owner`] sets
+    /// another owner.
     ///
     /// # Replay
     ///
-    /// It is a step: the set is made once, however many rounds the run takes.
+    /// This is a [step](Self::step): replay does not create the result set again.
     ///
     /// # Errors
     ///
-    /// When the server was given no place for result sets
-    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)), or the source or the store fails.
+    /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no result sets
+    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source or the
+    /// store fails.
     ///
     /// # Examples
     ///
@@ -179,7 +180,7 @@ impl Ctx {
     }
 }
 
-/// A dual response is the whole answer: text with the preview, a link, and both as data.
+/// Converts a dual response into a complete answer: text with the preview, a link, and both as structured content.
 impl IntoToolOutput for DualResponse {
     fn output_schema() -> Option<Map<String, Value>> {
         match schema() {
@@ -191,7 +192,7 @@ impl IntoToolOutput for DualResponse {
     fn into_tool_output(self) -> crate::Result<ToolOutput> {
         let content = self.to_mcp_content().into_iter().map(serde_json::from_value);
         let content = content.collect::<crate::Result<Vec<_>, _>>()?;
-        // What an application shows the set by, without looking into what the model reads. It grants nothing.
+        // An application identifies the result set by this entry. It does not grant access.
         let named = json!({"id": self.resource_id, "url": self.resource_url});
         Ok(ToolOutput::new(content)
             .with_structured(self.to_structured_content())
@@ -199,7 +200,7 @@ impl IntoToolOutput for DualResponse {
     }
 }
 
-/// The schema of what applications read.
+/// Returns the schema of the structured content.
 fn schema() -> Value {
     let moment = json!({"type": "string", "format": "date-time"});
     json!({
@@ -245,11 +246,11 @@ fn schema() -> Value {
 
 #[derive(Deserialize, JsonSchema)]
 struct Read {
-    /// The result set's id.
+    /// The result set's ID.
     id: String,
 }
 
-/// Reads a set by its URI.
+/// Reads the first rows of a result set by its URI.
 async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     let results = ctx.state::<Results>()?;
     match results.server.read(&id, &results.access(ctx)).await {
@@ -261,5 +262,5 @@ async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     }
 }
 
-/// What MCP answers where there is no resource; the SDK makes it the code of each revision.
+/// The code for a missing resource. The SDK converts it into the code of each protocol revision.
 const NOT_FOUND: i32 = -32002;

@@ -1,4 +1,4 @@
-//! `query_result`: a model goes on from rows it never saw.
+//! `query_result`: a model queries all rows of a result set.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -26,24 +26,24 @@ CASE, window functions, approx_distinct. Put ORDER BY and LIMIT into it.
 columns with their types and what is in them: call it first if you do not know them.
 - Refused: anything that writes, other tables, files, the network, several statements. Memory, time and rows are \
 bounded: aggregate or filter rather than ordering everything.
-- Sets expire, and are only there for whoever made them. When one is gone, call the tool that made it again.";
+- Result sets expire, and only their owner can query them. If a result set is gone, call the tool that created it again.";
 
-/// What to ask of which set.
+/// The query, and the result sets that it reads.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
     /// The query. Example: SELECT state, count(*) AS n, sum(amount) AS total FROM result GROUP BY state ORDER BY total
     /// DESC LIMIT 20
     sql: String,
-    /// The set that is the table `result`: its id, like rs_…, or its link, like `resource://rs_…`.
+    /// The result set that is the table `result`: its ID, like rs_…, or its link, like `resource://rs_…`.
     result: String,
-    /// Other sets by the name of their table, each named like `result`.
+    /// Other result sets by the name of their table, each identified like `result`.
     #[serde(default)]
     tables: Option<BTreeMap<String, String>>,
-    /// What people shall call the new set, in a few words.
+    /// The display name of the new result set, in a few words.
     #[serde(default)]
     name: Option<String>,
-    /// How many rows to show you, 1 to 100. Default: 50. The new set has all of them anyway.
+    /// The number of rows to show you, 1 to 100. Default: 50. The new result set has all rows.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     rows: Option<usize>,
@@ -60,7 +60,9 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
     let name = ask.name.unwrap_or_else(|| "Query result".into());
     let mut options =
         QueryOptions::new(ask.sql).with_name(name).with_sample(ask.rows.unwrap_or(ROWS).clamp(1, MAX_ROWS));
-    let [(_, id), tables @ ..] = &sources[..] else { return Err(Error::misuse("a query has a set")) };
+    let [(_, id), tables @ ..] = &sources[..] else {
+        return Err(Error::misuse("a query needs a result set"));
+    };
     for (table, id) in tables {
         options = options.with_table(table, id);
     }
@@ -71,7 +73,7 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
         loop {
             match calls::query(&results.server, id, &access, options.clone()).await {
                 Ok(made) => return Ok(made),
-                // Rows are still coming in, or others have their turn.
+                // The rows are still being written, or other queries run first.
                 Err(
                     DualResponseError::NotReady { retry_after } | DualResponseError::Busy { retry_after },
                 ) if begun.elapsed().saturating_add(retry_after) < patience => {
@@ -84,16 +86,16 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
     made.await
 }
 
-/// Who asks for groups wants to see them all.
+/// The default number of rows in the preview. It is larger than usual, because most queries return groups.
 const ROWS: usize = 50;
 
-/// More rows than this are not for a model.
+/// The maximum number of rows in the preview.
 const MAX_ROWS: usize = 100;
 
-/// How long at least until it is asked again.
+/// The minimum pause before a retry.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// The sets of a query, each by the name of its table and its id; the one that is asked first.
+/// Returns the result sets of a query, each with the name of its table and its ID. The table `result` is first.
 fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String> {
     let id = |argument: &str, named: &str| {
         results.id(named).map(ToOwned::to_owned).map_err(|error| format!("`{argument}`: {error}"))
@@ -110,7 +112,7 @@ fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String
     Ok(sources)
 }
 
-/// An error as a model can mend it.
+/// Returns an error that helps the model to correct its query.
 async fn told(
     results: &Results,
     access: &Access,
@@ -120,7 +122,7 @@ async fn told(
     let said = calls::message(error);
     let (text, lasting) = match error {
         DualResponseError::Refused { rule, .. } => {
-            // What is no query at all may name a column wrongly; what breaks another rule does not.
+            // An invalid query can contain a wrong column name. A query that breaks another rule does not.
             let columns = match *rule {
                 "not_valid" => columns(results, access, sources).await,
                 _ => String::new(),
@@ -137,7 +139,7 @@ async fn told(
             ),
             true,
         ),
-        // What the engine says of it may name what is inside.
+        // The engine's message can contain internal details.
         DualResponseError::Query(_) => (
             "the query broke off while it ran: look for a division by zero, a cast that does not fit, a number that is too great"
                 .into(),
@@ -156,7 +158,7 @@ async fn told(
     if lasting { error.terminal() } else { error }
 }
 
-/// What there is to choose from.
+/// Returns the available columns.
 async fn columns(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
     let mut text = String::new();
     for (table, id) in sources {
@@ -168,10 +170,10 @@ async fn columns(results: &Results, access: &Access, sources: &[(String, String)
     text
 }
 
-/// More columns than this do not help whoever mistyped one.
+/// The maximum number of columns in an error.
 const MAX_COLUMNS: usize = 50;
 
-/// Which of the sets are not there.
+/// Returns an error that names the missing result sets.
 async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
     let mut missing = Vec::new();
     for (table, id) in sources {
@@ -181,6 +183,6 @@ async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) 
     }
     let missing = if missing.is_empty() { "it".into() } else { missing.join(", ") };
     format!(
-        "there is no such result set, or it has expired: {missing}. Call the tool that made it again and use the link of its answer"
+        "the result set does not exist or has expired: {missing}; call the tool that created it again and use the link in its answer"
     )
 }

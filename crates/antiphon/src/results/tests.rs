@@ -1,4 +1,4 @@
-//! What takes sets whose rows are saved: tools that are run again, and digits.
+//! Tests with saved result sets: replay of tools, and digits of numbers.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ use crate::{
     tool::ToolOutput,
 };
 
-/// What no 64-bit float holds, and what no whole number of 64 bits does either.
+/// Numbers that a 64-bit float cannot represent. The second is not a 64-bit integer either.
 const LARGE: &str = "9007199254740993";
 const PRICE: &str = "12345678901234567.89";
 
@@ -48,7 +48,7 @@ fn entries() -> Rows {
     rows
 }
 
-/// Takes rows in and forgets them: whatever is asked of it is about the same entry of a ledger.
+/// A store that discards rows, and returns the same ledger entry for every request.
 #[derive(Debug)]
 struct Ledger;
 
@@ -127,7 +127,7 @@ impl SnapshotStore for Ledger {
     }
 }
 
-/// A server with one set, its id, and how many sets were made.
+/// Returns a server with one result set, the result set's ID, and the number of created result sets.
 async fn serve() -> (Server, String, Arc<AtomicU32>) {
     let made = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&made);
@@ -149,14 +149,14 @@ async fn serve() -> (Server, String, Arc<AtomicU32>) {
     (server, set, made)
 }
 
-/// A host that shows apps.
+/// Returns a host that supports MCP Apps.
 async fn host(server: &Server) -> Client {
     let apps = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
     let capabilities = json!({"extensions": {"io.modelcontextprotocol/ui": apps}});
     Client::connect_with(server, Revision::V2026_07_28, capabilities).await.unwrap()
 }
 
-/// Runs `query_result` to its end, and gives what came of it and what it went through.
+/// Runs `query_result` to its end, and returns its result and its journal.
 async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     let caller = crate::run::Client::of_task("first", &json!({}), crate::protocol::Revision::Rounds);
     let run = Arc::new(Run::new(caller, Arc::clone(&server.shared.service.runtime), None));
@@ -174,8 +174,8 @@ async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     }
 }
 
-/// A replica may die between the query and its answer; whoever goes on has the journal, and the client the same state
-/// to send, as often as it likes.
+/// A replica can die between the query and its answer. The next replica has the journal, and the client can send the
+/// same state several times.
 #[tokio::test]
 async fn query_that_is_run_again_makes_no_second_set() {
     let (server, set, made) = serve().await;
@@ -215,7 +215,7 @@ async fn numbers_keep_every_digit_whichever_tool_answers() {
     let (text, _) = call("describe_result", json!({"result": set})).await;
     assert!(text.contains(&format!("7 to {LARGE}")) && text.contains(&format!("0.1 to '{PRICE}'")), "{text}");
 
-    // What goes to the page goes through hosts that hold every number as a float.
+    // Data for the web page passes through hosts that store every number as a float.
     let entry = json!([{"id": LARGE, "price": PRICE}]);
     let (_, page) = call("result_page", json!({"id": set})).await;
     assert_eq!(page["data"], entry);

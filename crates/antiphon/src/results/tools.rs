@@ -3,17 +3,17 @@ use std::time::Duration;
 use super::{app, describe, query};
 use crate::tool::Tool;
 
-/// Ready tools on result sets, for models and for people.
+/// Tools for result sets, for models and for users.
 ///
-/// | tool | for whom | what it does |
+/// | tool | used by | what it does |
 /// |---|---|---|
-/// | `query_result` | models | read-only SQL over sets of the same caller; the answer is a new set |
-/// | `describe_result` | models | columns, counts and what is in each column |
-/// | `result_manifest`, `result_page`, `result_stats`, `result_aggregate`, `result_link` | the viewer | what it shows |
+/// | `query_result` | models | runs read-only SQL over result sets of the same caller and returns a new result set |
+/// | `describe_result` | models | returns columns, counts and column statistics |
+/// | `result_manifest`, `result_page`, `result_stats`, `result_aggregate`, `result_link` | the viewer | return the data that the viewer shows |
 ///
-/// The viewer is an MCP App: a page that hosts show beside an answer, with every row in a table, statistics, charts
-/// and exports. `query_result` brings it; [`Tool::with_result_viewer`] lets any other tool bring it too. Its own tools are
-/// left out of the list of a client that has not declared the extension `io.modelcontextprotocol/ui`.
+/// The viewer is an MCP App: a web page that hosts show with an answer. It has a table of all rows, statistics, charts
+/// and exports. `query_result` shows it, and [`Tool::with_result_viewer`] adds it to any other tool. The viewer's tools
+/// are not listed for clients that have not declared the extension `io.modelcontextprotocol/ui`.
 ///
 /// ```
 /// use antiphon::{results::ResultTools, Server};
@@ -45,24 +45,24 @@ impl Default for ResultTools {
 }
 
 impl ResultTools {
-    /// All of them.
+    /// Creates all tools.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether models are given `query_result` and `describe_result`. Default: yes.
+    /// Sets whether models can use `query_result` and `describe_result`. Default: yes.
     pub fn with_query(mut self, query: bool) -> Self {
         self.query = query;
         self
     }
 
-    /// Whether there is a viewer. Default: yes.
+    /// Sets whether the server has a viewer. Default: yes.
     pub fn with_viewer(mut self, viewer: bool) -> Self {
         self.viewer = viewer;
         self
     }
 
-    /// How long `query_result` waits for rows that are still being written. Default: 30 seconds.
+    /// Sets how long `query_result` waits for rows that are still being written. Default: 30 seconds.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -72,7 +72,7 @@ impl ResultTools {
         self.viewer
     }
 
-    /// The tools that were asked for.
+    /// Returns the selected tools.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         let mut tools = Vec::new();
         if self.query {

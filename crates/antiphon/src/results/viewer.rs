@@ -1,4 +1,4 @@
-//! The page that hosts show beside an answer.
+//! The web page that hosts show with an answer.
 
 use antiphon_results::{DualResponseServer, VIEWER};
 use serde_json::{Map, Value, json};
@@ -13,18 +13,18 @@ use crate::{
     tool::Tool,
 };
 
-/// Where the viewer is: a resource that hosts read once and show beside every answer that names it.
+/// The URI of the viewer: a resource that hosts read once and show with every answer that refers to it.
 pub const RESULT_VIEWER: &str = "ui://antiphon/result";
 
-/// Where an answer names its result set in `_meta`: `{"id", "url"}`. It is for applications and grants nothing.
+/// The `_meta` key of an answer's result set: `{"id", "url"}`. It is for applications and does not grant access.
 pub const RESULT_META: &str = "antiphon/result";
 
-/// What hosts that were written before the specification was settled look for.
+/// The key that hosts from before the final specification read.
 const LEGACY_META: &str = "ui/resourceUri";
 
 impl Tool {
-    /// Shows the tool's answers, which are result sets, in the viewer, in hosts that show MCP Apps. The server must have
-    /// one ([`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools)).
+    /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer
+    /// ([`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools)).
     #[must_use]
     pub fn with_result_viewer(self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();
@@ -33,7 +33,7 @@ impl Tool {
     }
 }
 
-/// Whether the tool brings the viewer.
+/// Returns whether the tool shows the viewer.
 pub(crate) fn is_attached(tool: &Tool) -> bool {
     ui(tool).and_then(|ui| ui.get("resourceUri")).is_some_and(|uri| uri == RESULT_VIEWER)
 }
@@ -42,13 +42,13 @@ fn ui(tool: &Tool) -> Option<&Map<String, Value>> {
     tool.definition().meta.as_ref()?.0.get(UI_META)?.as_object()
 }
 
-/// The viewer as a resource. It is the same for every set; which one it shows, the host tells it.
+/// Returns the viewer as a resource. It is the same for every result set. The host selects the result set to show.
 pub(super) fn resource(results: &DualResponseServer) -> Resource {
     async fn page(_: &Ctx, _: ()) -> Result<&'static str> {
         Ok(VIEWER)
     }
     let ui = json!({
-        // Pages come from there directly where the host allows it, and through the host where not.
+        // The viewer fetches pages from this origin if the host allows it, and through the host otherwise.
         "csp": {"connectDomains": [origin(results.base_url())]},
         "prefersBorder": false,
     });
@@ -60,14 +60,14 @@ pub(super) fn resource(results: &DualResponseServer) -> Resource {
         .with_meta(UI_META, ui)
 }
 
-/// The origin of a URL that is known to be one: scheme, host and port.
+/// Returns the origin of a valid URL: scheme, host and port.
 fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find('/').map_or(url.len(), |at| host + at);
     &url[..end]
 }
 
-/// What a server says of its apps, if it has one.
+/// Returns the capability for MCP Apps, if the server has the viewer.
 pub(crate) fn capability(runtime: &Runtime) -> Option<Map<String, Value>> {
     let has_viewer = runtime.state::<ResultTools>().is_some_and(ResultTools::has_viewer);
     has_viewer.then(|| Map::from_iter([("mimeTypes".to_owned(), json!([APP_MEDIA_TYPE]))]))

@@ -1,4 +1,4 @@
-//! Questions on their way: to a client in a session, or to a provider.
+//! Pending questions: sends them to a client in a session, or to a provider.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,12 +21,14 @@ use crate::{
     protocol::{Level, Note},
 };
 
-/// What is said once: that a provider is asked instead of the client.
+/// The name of the announcement that a provider is asked instead of the client. A run makes it once.
 const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
-/// Dropped when its time is over, a question is withdrawn.
+/// Waits for `answer` for at most `limit`, and fails with `ErrorKind::Unanswered` after that.
+///
+/// At the limit it drops `answer`, which withdraws the question.
 async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Duration>) -> Result<Value> {
     let Some(limit) = limit else { return answer.await };
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unanswered)))
@@ -34,13 +36,14 @@ async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Dura
 
 pub(super) struct Asking<'a> {
     run: &'a Run,
-    /// By key and by when the tool asked: a loop asks another question under the same key.
+    /// The requests in flight, by question key and question number. A loop asks a new question under the same
+    /// key.
     requests: BTreeMap<(Key, u64), (Answerer, Answer<'a>)>,
-    /// Who was asked in vain.
+    /// The answerers that failed, by question.
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
 }
 
-/// What becomes of a question, decided while the machine is looked at.
+/// The decision about one question, made while the state is locked.
 enum Decided {
     Ask(Answerer, Value, Option<(std::sync::Arc<dyn antiphon_llm::Model>, FallbackReason)>),
     End(Outcome),
@@ -51,16 +54,16 @@ impl<'a> Asking<'a> {
         Self { run, requests: BTreeMap::new(), tried: BTreeMap::new() }
     }
 
-    /// How many answers of providers are being waited for.
+    /// Returns the number of requests to providers that are in flight.
     pub(super) fn of_providers(&self) -> usize {
         self.requests.values().filter(|(answerer, _)| *answerer == Answerer::Provider).count()
     }
 
-    /// Sends what is pending and not yet sent, and tells the tool what cannot be asked; says whether
-    /// there was any such.
+    /// Sends the pending questions that were not sent yet, and ends the questions that cannot be asked.
     ///
-    /// In a session one form is sent at a time, because a person has one screen. In rounds nothing is
-    /// sent to the client here: what is left when the tool is at rest goes out with the round.
+    /// Returns whether it ended any. In a session it sends one form at a time, because the user has one
+    /// screen. In rounds it sends nothing to the client: the questions that remain pending are part of the
+    /// round's response.
     pub(super) fn start(&mut self) -> bool {
         let mut state = self.run.state();
         let decided = self.decide(&mut state);
@@ -96,7 +99,8 @@ impl<'a> Asking<'a> {
                 }
             }
         }
-        // Once a run: it is in the journal with the run, and a loop that forgets its turns keeps it.
+        // A run announces this once. The machine keeps the announcement in the journal, even in a loop that
+        // discards its earlier turns.
         let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
         wakers.into_iter().for_each(std::task::Waker::wake);
@@ -108,7 +112,7 @@ impl<'a> Asking<'a> {
 
     fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
         let run = self.run;
-        // A task has no rounds to run out of.
+        // A task has no limit of rounds.
         let rounds_left = match run.persistence() {
             Some(_) => u32::MAX,
             None => run.runtime.limits.max_rounds.saturating_sub(state.machine().round()),
@@ -118,7 +122,7 @@ impl<'a> Asking<'a> {
         let pending = machine.pending_since();
         let unanswered: BTreeSet<&Key> =
             pending.iter().map(|(key, ..)| *key).filter(|key| machine.is_unanswered(key)).collect();
-        // What the tool no longer waits for is withdrawn: dropped, a request cancels itself.
+        // Dropping a request cancels it, so this withdraws the questions that the tool no longer awaits.
         let waits = |(key, since): &(Key, u64)| {
             pending.iter().any(|(waiting, asked, _)| *waiting == key && asked == since)
         };
@@ -161,12 +165,12 @@ impl<'a> Asking<'a> {
         decided
     }
 
-    /// Waits for the next answer and hands it to the tool. Never ends when nothing was asked.
+    /// Waits for the next answer and passes it to the tool. Never completes if no request is in flight.
     pub(super) async fn answered(&mut self) {
         let (id, answer) = std::future::poll_fn(|cx| {
             for (id, (_, request)) in &mut self.requests {
-                // A provider is somebody else's code, and a call that is never answered is worse than
-                // one that fails.
+                // A provider can be third-party code. A call without a response is worse than a failed call,
+                // so a panic becomes an error.
                 match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
                     Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
                     Ok(Poll::Pending) => {}
@@ -184,8 +188,7 @@ impl<'a> Asking<'a> {
         let Some((answerer, _)) = self.requests.remove(&id) else { return };
         let answer = match answer {
             Ok(answer) => answer,
-            // Perhaps somebody else can be asked; `start` finds out, and what nobody can answer ends
-            // there.
+            // Another answerer may be left. The next `start` selects one, or ends the question.
             Err(error) => {
                 self.tried.entry(id).or_default().push((answerer, error.to_failure()));
                 return;
@@ -202,7 +205,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Tells the operator, and the client that listens, that a provider is asked instead of it.
+    /// Logs that a provider is asked instead of the client, and sends a log message to the client if it
+    /// requested this level.
     fn say(&self, model: &str, because: FallbackReason) {
         let run = self.run;
         tracing::info!(run = run.id(), model, %because, "a provider is asked instead of the client");

@@ -1,4 +1,4 @@
-//! Steps that are taken at most once, whoever submits what how often.
+//! Steps that run at most once, even if a request is sent several times.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// What the store knows of a step.
+/// The stored state of a step.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Claim {
-    /// Somebody has begun it: nobody else may.
+    /// A process has started the step. No other process may start it.
     Begun(String),
     Done(Value),
-    /// It is done, and what came of it is elsewhere, because it is large.
+    /// The step is done. Its result is stored separately, because it is large.
     DoneApart(Pieces),
     Failed(Failure),
-    /// It was begun, and whoever began it has fallen silent.
+    /// The step was started, and its process stopped sending heartbeats.
     Indeterminate,
 }
 
@@ -34,22 +34,23 @@ impl Claim {
         Ok(serde_json::to_vec(self)?.into())
     }
 
-    /// What is known of it, once it is more than that it was begun.
+    /// Reads the stored state. Returns `None` while the step is only started.
     fn settled(bytes: &Bytes) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|claim| !matches!(claim, Self::Begun(_)))
     }
 }
 
-/// What fits in the record itself.
+/// The largest result in bytes that is stored in the record itself.
 const INLINE: usize = 64 * 1024;
 
-/// Takes a step unless it was taken before, in which case what came of it is given.
+/// Runs a step unless it ran before. In that case, returns the recorded result.
 ///
-/// The claim is there before the effect, and what came of the effect is there before anybody goes on. Between
-/// the two nobody can know: whoever finds a claim whose holder is silent says so and does nothing.
+/// The claim is stored before the effect, and the result is stored before the run continues. If the process
+/// stops between the two writes, the outcome is unknown. A later caller then returns
+/// `ErrorKind::Indeterminate` and does not run the step.
 ///
-/// In a task the run's own record holds the claim as well, for as long as there is a record: the claim in the store lasts
-/// only as long as a `requestState`.
+/// In a task, the run's record also holds the claim for as long as the record exists. The claim in the store
+/// expires like a `requestState`.
 pub(crate) async fn at_most_once<T, F, Fut>(
     run: Arc<Run>,
     step: String,
@@ -64,7 +65,7 @@ where
     let runtime = &run.runtime;
     let Some(store) = runtime.store() else {
         return Err(Error::misuse(format!(
-            "the step `{step}` is to be taken at most once, and there is no store to claim it in; give the server one with `ServerBuilder::with_backend`"
+            "the step `{step}` uses `.at_most_once()`, which needs a backend; configure one with `ServerBuilder::with_backend`"
         ))
         .terminal());
     };
@@ -79,7 +80,7 @@ where
             }
             None
         }
-        // If the run becomes a task meanwhile, its record says that the step was begun.
+        // If the run becomes a task during the step, `claiming` puts the started step into the task's record.
         None => Some(run.claiming(&idempotency_key, &step)),
     };
     let claim = Claim::Begun(random_id()).write()?;
@@ -97,7 +98,7 @@ where
         Err(error) => Ok(Claim::Failed(error.to_failure())),
     };
     let told = match settled {
-        // A verdict of "nobody can know" gives way to somebody who knows.
+        // This process has the result, so it replaces the verdict `Indeterminate` of another process.
         Ok(claim) => {
             held.settle(claim.write()?, ttl, |found| {
                 matches!(Claim::settled(found), Some(Claim::Indeterminate))
@@ -114,13 +115,13 @@ where
     match told {
         Ok(true) => {}
         Ok(false) => tracing::warn!(step, "a claim was gone before its step had ended"),
-        // The effect has happened and we know what came of it; others will find that they cannot.
+        // This process has the result of the effect. Other processes will find the step indeterminate.
         Err(error) => tracing::error!(step, %error, "what came of a step could not be kept"),
     }
     result
 }
 
-/// The leg is over: its driver sees that, too.
+/// Converts the reason why the leg stopped. The driver finds the same reason and ends the leg.
 fn stopped(stop: Stop) -> Error {
     match stop {
         Stop::Lost => Error::new(ErrorKind::Cancelled),
@@ -140,7 +141,7 @@ async fn done(
     Ok(Claim::DoneApart(Pieces::put(store, &json.into(), ttl).await?))
 }
 
-/// What came of a step that somebody else has begun.
+/// Waits for the result of a step that another process has started.
 async fn another_took<T: DeserializeOwned>(
     runtime: &Runtime,
     store: &dyn antiphon_store::Store,
@@ -159,7 +160,8 @@ async fn another_took<T: DeserializeOwned>(
         Watched::Settled(Claim::Failed(failure)) => Err(Error::from_failure(failure)),
         Watched::Settled(Claim::Begun(_) | Claim::Indeterminate) | Watched::Gone => Err(indeterminate()),
         Watched::Silent(revision) => {
-            // So that the next one need not wait for the silence again. Whoever lives after all writes over it.
+            // The next caller then does not need to wait for missing heartbeats. If the holder is still
+            // alive, it overwrites the verdict.
             let verdict = Claim::Indeterminate.write()?;
             if let Err(error) = store.update(key, verdict, Some(runtime.seals_last()), revision).await {
                 tracing::debug!(%error, "a verdict was not written");
@@ -173,7 +175,7 @@ async fn another_took<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// What earlier versions wrote, word for word.
+    /// Records of earlier versions, byte for byte.
     const STORED: [&str; 5] = [
         r#"{"begun":"9f3c"}"#,
         r#"{"done":null}"#,
@@ -209,7 +211,7 @@ mod tests {
         for record in claims.filter(|record| record["key"].as_str().unwrap().starts_with(STEPS)) {
             let value = record["value"].as_str().unwrap();
             let value = base64::engine::general_purpose::STANDARD.decode(value).unwrap();
-            // Every value in a store begins with the number of its write.
+            // Every stored value begins with its 16-byte write number.
             let claim = Claim::settled(&Bytes::from(value).slice(16..));
             assert!(matches!(claim, Some(Claim::Done(_))), "{claim:?}");
             read += 1;

@@ -1,4 +1,4 @@
-//! One request from a client, and the way back to it.
+//! One request from a client, and the connection back to that client.
 
 use std::{
     borrow::Cow,
@@ -29,32 +29,33 @@ use crate::{
     },
 };
 
-/// Remembers what the session was sent that a request belongs to.
+/// The session of a request, and the elicitations that were sent in it.
 pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
-    /// Remembers that the session is sent the URL elicitation `id`, so that it can be told of its completion. Call it
-    /// before the elicitation is sent.
+    /// Records that the URL elicitation `id` is sent in this session, so that the session can receive the
+    /// completion notification. Call it before you send the elicitation.
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
 }
 
-/// Who is at the other end.
+/// The origin of a request.
 #[derive(Debug)]
 enum Kind {
-    /// Boxed, because a client is moved into its run and this is most of it.
+    /// A client that waits for the response. Boxed, because a client is moved into its run and this is its
+    /// largest part.
     Remote(Box<RequestContext<RoleServer>>),
-    /// Nobody at this moment: it may ask for what comes of its task later.
+    /// No connected client. The client can request the result of its task later.
     Task { id: String, cancelled: CancellationToken, extensions: Extensions },
-    /// Nobody: the program that has the tool calls it.
+    /// No client. The program that owns the tool calls it.
     None { request_id: String, cancelled: CancellationToken, extensions: Extensions },
 }
 
-/// A request in hand.
+/// The request that a run answers.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: Kind,
     revision: Revision,
     capabilities: OnceLock<Box<ClientCapabilities>>,
     session_level: LoggingLevel,
-    /// The settings of the session it belongs to, if it does.
+    /// The session that the request belongs to, if any.
     session: Option<Arc<dyn SessionMemory>>,
 }
 
@@ -75,7 +76,8 @@ impl Client {
         self
     }
 
-    /// A call that came from no client: nobody can be asked, nobody hears of progress.
+    /// Creates the client of a call that the program itself makes. It cannot answer questions and receives no
+    /// progress.
     pub(crate) fn local(request_id: String) -> Self {
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
         Self {
@@ -87,7 +89,8 @@ impl Client {
         }
     }
 
-    /// A leg of a task: its client can be asked what it has declared, but not now.
+    /// Creates the client of a leg of a task. Questions respect the capabilities it declared, but it is not
+    /// connected now.
     pub(crate) fn of_task(id: &str, capabilities: &Value, revision: Revision) -> Self {
         let declared = serde_json::from_value(capabilities.clone()).unwrap_or_default();
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
@@ -100,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Whether a client can be sent notes now.
+    /// Returns whether notifications can be sent to a client now.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.kind, Kind::Remote(_))
     }
@@ -109,12 +112,12 @@ impl Client {
         matches!(self.kind, Kind::Task { .. })
     }
 
-    /// What the client has declared, as it is kept.
+    /// Returns the client's declared capabilities as JSON, as they are stored.
     pub(crate) fn declared(&self) -> Value {
         serde_json::to_value(self.capabilities()).unwrap_or_default()
     }
 
-    /// Whether the client has declared that it knows tasks, as 2026-07-28 has them.
+    /// Returns whether the client has declared the tasks extension of 2026-07-28.
     pub(crate) fn knows_tasks(&self) -> bool {
         self.revision == Revision::Rounds && self.capabilities().supports_tasks()
     }
@@ -158,7 +161,8 @@ impl Client {
         })
     }
 
-    /// `request` as this client can read it: one without `sampling.tools` is told of tools in words.
+    /// Returns `request` in a form that this client can read. For a client without `sampling.tools`, it
+    /// describes tools in text.
     pub(crate) fn adapt<'a>(&self, request: &'a Value) -> Cow<'a, Value> {
         let declared = self.capabilities();
         let plain =
@@ -172,14 +176,14 @@ impl Client {
         Cow::Owned(json!({"method": request["method"], "params": plain::without_tools(&read)}))
     }
 
-    /// The capability `request` needs and the client lacks.
+    /// Returns the capability that `request` needs and the client lacks.
     pub(crate) fn lacks(&self, request: &Value) -> Option<Capability> {
         let missing = guard(&self.adapt(request), self.capabilities())?;
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
-    /// A 2025-11-25 request over HTTP that belongs to no session: nothing sent to its peer would
-    /// ever arrive, and its capabilities are unknown.
+    /// Returns whether this is a 2025-11-25 request over HTTP without a session. Requests to its peer would
+    /// never arrive, and its capabilities are unknown.
     fn is_sessionless(&self) -> bool {
         let parts = self.extensions().get::<http::request::Parts>();
         self.revision == Revision::Session
@@ -200,11 +204,11 @@ impl Client {
         }
     }
 
-    /// Sends a request to the client and waits for the answer. Only on [`Revision::Session`].
+    /// Sends a request to the client and waits for the response. Works only on [`Revision::Session`].
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it tells the client that the request is cancelled.
+    /// If you drop the future, the client receives a cancellation of the request.
     pub(crate) fn ask(&self, request: &Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
         let mut request = self.adapt(request).into_owned();
         let sessions = self.revision == Revision::Session;
@@ -215,7 +219,7 @@ impl Client {
         let session = self.session.clone();
         async move {
             let Some(peer) = peer else {
-                return Err(Error::misuse("a request is sent in a session and nowhere else"));
+                return Err(Error::misuse("requests to a client need a session"));
             };
             if let (Some(session), Some(id)) = (session, request["params"]["elicitationId"].as_str()) {
                 session.elicited(id).await;
@@ -237,10 +241,10 @@ impl Client {
         }
     }
 
-    /// Shows a session that it is still in use. An HTTP session that nothing passes through for its
-    /// idle limit is closed, and a person who thinks for that long would find nobody waiting.
+    /// Sends a ping, so that the session does not become idle. The server closes an HTTP session without
+    /// traffic after its idle limit, and a slow user's answer would then arrive too late.
     ///
-    /// Says whether it was answered within that time, be it with an error.
+    /// Returns whether the client responded within the given time. An error response counts.
     pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
         let Some(peer) = self.context().map(|context| context.peer.clone()) else { return false };
         let Ok(ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) else {
@@ -250,10 +254,10 @@ impl Client {
         matches!(answered, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
-    /// Whether the client wants to hear of a log message of this level.
+    /// Returns whether the client requested log messages of this level.
     pub(crate) fn wants(&self, level: Level) -> bool {
         let least = self.context().and_then(|context| match self.revision {
-            // On 2026-07-28, only what this very request asks for.
+            // On 2026-07-28, each request sets its own log level.
             Revision::Rounds => context.meta.log_level(),
             Revision::Session => Some(self.session_level),
         });
@@ -265,11 +269,11 @@ impl Client {
     }
 
     pub(crate) fn has_progress_token(&self) -> bool {
-        // Of a task, it is how far it has come: whoever looks is told.
+        // A task stores its progress in its record, for every client that reads the task.
         self.is_of_task() || self.progress_token().is_some()
     }
 
-    /// Sends a note, or drops it: what it tells of goes on either way.
+    /// Sends a notification. An error is logged and does not stop the run.
     pub(crate) async fn send(&self, note: Note) {
         let Some(peer) = self.context().map(|context| &context.peer) else { return };
         let sent = match note {
@@ -295,8 +299,8 @@ impl Client {
     }
 }
 
-/// Tells the client, dropped, that a request is no longer waited for. The SDK does not: a model would
-/// go on, a form stay open, and the SDK keep waiting.
+/// Cancels a request at the client when dropped. The SDK does not do that: the model would keep working, the
+/// form would stay open, and the SDK would keep waiting.
 struct Withdraw {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -314,8 +318,8 @@ impl Drop for Withdraw {
     }
 }
 
-/// Decided by the request's own version, never by the connection's: over a plain stream a
-/// 2026-07-28 client has no session state, and the SDK would let a request through to it.
+/// Returns the protocol revision of the request itself, not of the connection. Over a plain stream, a
+/// 2026-07-28 client has no session state, and the SDK would not reject a request to it.
 pub(crate) fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::of(context.protocol_version().as_ref().map(ProtocolVersion::as_str))
 }

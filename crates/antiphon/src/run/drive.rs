@@ -1,9 +1,13 @@
-//! Obeys the replay machine over a connection.
+//! Runs a tool according to the replay machine.
 //!
-//! One loop serves all ways. It polls the tool until it is at rest, hands over what the journal
-//! holds, and then either asks the client and waits (live, on 2025-11-25) or gives the questions
-//! back to be asked in a round (on 2026-07-28) or by whoever looks at the task. What a provider is asked is asked here, either way.
-//! Of a task, a step's end is written down before the tool sees it.
+//! The same loop runs every kind of run. It polls the tool until the tool cannot progress, and passes on the
+//! results from the journal. Then it does one of two things:
+//!
+//! - In a 2025-11-25 session, it asks the client and waits.
+//! - In rounds (2026-07-28) and in tasks, it returns the questions to its caller.
+//!
+//! In both cases it sends the requests to providers itself. In a task, it stores the end of a step before the
+//! tool receives it.
 
 use std::{
     future::Future,
@@ -27,32 +31,32 @@ use crate::{
     protocol::Note,
 };
 
-/// Where the driver stopped.
+/// The reason why the driver stopped.
 #[derive(Debug)]
 pub(super) enum Driven<T> {
     /// The tool returned.
     Done(Result<T>),
-    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] has them. The tool of a task can also wait for
-    /// time only, and [`Run::next_due`] has that.
+    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] returns its questions. The tool
+    /// of a task can also wait for a point in time only, which [`Run::next_due`] returns.
     Suspended,
-    /// It must not go on: what it comes to cannot be written down.
+    /// The run must not continue, because its progress cannot be stored.
     Stopped(Stop),
 }
 
-/// What bounds a leg.
+/// The time limits of a leg.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How long I/O that is not a step may hold back a question.
+    /// How long I/O outside of steps can delay a question.
     pub(crate) grace: Duration,
-    /// How long the tool may work, not counting the time it waits for people.
+    /// How long the tool can work. The time in which it only waits for users does not count.
     pub(crate) limit: Option<Duration>,
-    /// The same once it is a task: whoever waits for it need not.
+    /// The value of `limit` after the run has become a task. The caller no longer waits for the result.
     pub(crate) task_limit: Option<Duration>,
-    /// How often to show an idle session that it is still in use.
+    /// How often to ping an idle session, so that it stays open.
     pub(crate) keep_alive: Option<Duration>,
 }
 
-/// Wakes the driver, and by its number of holders tells whether anybody else might.
+/// The driver's waker. Its reference count shows whether anything else can wake the driver.
 #[derive(Debug)]
 struct Root {
     woken: AtomicBool,
@@ -70,13 +74,14 @@ impl Wake for Root {
     }
 }
 
-/// The driver's own handle, the waker made of it, and the copy the run compares with.
+/// The driver's references to `Root`: its handle, the waker made from it, and the clone that the run compares
+/// with.
 const OWN_HOLDERS: usize = 3;
 
-/// How long the tool may still work.
+/// The working time that the tool has left.
 ///
-/// All time counts: in the tool, in notes on their way to the client, in writes to the store. Only the time in which
-/// nothing but people is waited for does not.
+/// Time in the tool, in sending notifications and in writing to the store counts. Time in which the run only
+/// waits for users does not count.
 struct Allowance {
     limit: Option<Duration>,
     left: Option<Duration>,
@@ -88,7 +93,7 @@ impl Allowance {
         Self { limit, left: limit, since: Instant::now() }
     }
 
-    /// Counts the time since this was last called, and returns what is left.
+    /// Counts the time since the last call, and returns the remaining time.
     fn left(&mut self) -> Option<Duration> {
         if let Some(left) = &mut self.left {
             let now = Instant::now();
@@ -98,7 +103,7 @@ impl Allowance {
         self.left
     }
 
-    /// Goes on after people were waited for: the time since the last count does not count.
+    /// Continues after a wait for users. The time since the last count does not count.
     fn resume(&mut self) {
         self.since = Instant::now();
     }
@@ -112,11 +117,12 @@ impl Allowance {
     }
 }
 
-/// Runs `tool` until it returns or waits for answers only.
+/// Runs `tool` until it returns or only waits for answers.
 ///
-/// Most tools return at once. This future is moved about before it begins, so what they do not need is boxed in it.
+/// Most tools return immediately. This future is moved before it starts, so the parts that such tools do not
+/// use are boxed.
 ///
-/// A panic in the tool becomes an error: a request that is never answered is worse than a wrong one.
+/// A panic in the tool becomes an error, because a request without a response is worse than a failed one.
 pub(super) async fn drive<T>(
     run: &Run,
     mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
@@ -150,18 +156,18 @@ pub(super) async fn drive<T>(
                 Ok(Poll::Pending) => {}
                 Err(_) => return Driven::Done(Err(Error::tool(describe_panic()).terminal())),
             }
-            // A tool that is ready whenever it is polled comes to no wait below.
+            // A tool that is always ready never reaches the waits below.
             if allowance.is_spent() {
                 return allowance.timed_out();
             }
-            // The coop budget, `yield_now` and combinators wake the root while it is being polled.
+            // The coop budget, `yield_now` and combinators wake the root during the poll.
             if !root.woken.load(Ordering::SeqCst) {
                 break;
             }
             tokio::task::consume_budget().await;
         }
         if run.has_notes() {
-            // A client that does not read must not hold the tool for longer than it may work.
+            // A client that does not read must not delay the tool beyond its time limit.
             tokio::select! {
                 biased;
                 () = flush(run) => {}
@@ -174,8 +180,8 @@ pub(super) async fn drive<T>(
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
             Ok(None) => continue,
-            // I/O that is not a step is done again in every leg, and the code cannot be where it was
-            // before that has ended.
+            // I/O outside of steps runs again in every leg. The code reaches its recorded position only after
+            // that I/O has completed.
             Err(Drift::Unexpected { .. })
                 if Arc::strong_count(&root) > OWN_HOLDERS || root.woken.load(Ordering::SeqCst) =>
             {
@@ -201,7 +207,8 @@ pub(super) async fn drive<T>(
             continue;
         }
         let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
-        // Counted first: whoever held our waker may have used it since the tool was polled, and let go of it.
+        // Read `woken` after the count: another holder may have woken the driver and dropped its waker since
+        // the poll.
         if root.woken.load(Ordering::SeqCst) {
             continue;
         }
@@ -211,7 +218,7 @@ pub(super) async fn drive<T>(
         if idle && blocked.asks == 0 && due.is_none() {
             return Driven::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
-        // What is about to ask need not become a task for that, unless it wants to.
+        // A run that is about to ask becomes a task only if the tool requested it.
         let asks = idle && blocked.asks > 0;
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
@@ -224,7 +231,8 @@ pub(super) async fn drive<T>(
             () if run.is_live() => {
                 let working = blocked.asks == 0 || running > 0;
                 if !working {
-                    // Whoever leaves a question unanswered must not keep others from being served.
+                    // A caller that leaves a question unanswered must not use up the capacity for other
+                    // requests.
                     run.rest();
                 }
                 let left = allowance.left().filter(|_| working);
@@ -245,9 +253,9 @@ pub(super) async fn drive<T>(
             }
             () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Driven::Suspended,
             () => {
-                // Somebody holds our waker: a timer, a socket, a combinator. With a question out and
-                // no step running it may be a mere `timeout` around the question, so it gets a
-                // moment and no more.
+                // Another holder has the waker: a timer, a socket or a combinator. If a question is pending
+                // and no step runs, it can be a `timeout` around the question, so it gets only the grace
+                // period.
                 let ambiguous = blocked.asks > 0 && running == 0;
                 tokio::select! {
                     biased;
@@ -267,15 +275,15 @@ pub(super) async fn drive<T>(
     }
 }
 
-/// A task that waits for less than this stays where it is.
+/// A task that waits for less than this is not suspended.
 const MIN_SUSPEND: Duration = Duration::from_millis(500);
 
-/// Whether the tool waits for time only, for long enough to let go of it.
+/// Returns whether the tool of a task only waits for a point in time, and long enough to suspend it.
 fn sleeps(run: &Run, due: Option<Duration>) -> bool {
     run.persistence().is_some() && due.is_some_and(|due| due > MIN_SUSPEND)
 }
 
-/// Something happened to the task that is run.
+/// Waits for a change of the task, for example a cancellation.
 async fn news(run: &Run) {
     match run.persistence() {
         Some(persistence) => persistence.news().await,
@@ -283,7 +291,7 @@ async fn news(run: &Run) {
     }
 }
 
-/// Writes down the next step of a task that has ended, and hands it over. Says whether there was one.
+/// Stores the next finished step of a task, and passes it to the tool. Returns whether there was one.
 async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
     let Some(persistence) = run.persistence() else { return Ok(false) };
     let (journal, waker) = {
@@ -296,7 +304,7 @@ async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
     Ok(true)
 }
 
-/// Writes down what led a task to the steps it is about to take.
+/// Stores the journal of a task before new steps start.
 async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
     let Some(persistence) = run.persistence() else { return Ok(()) };
     let journal = run.state().write_ahead();
@@ -306,14 +314,14 @@ async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
     }
 }
 
-/// Makes the run a task. If that cannot be done now, it goes on as it was.
+/// Makes the run a task. If that fails, the run continues as a plain call.
 async fn promote(run: &Run) {
     if let Err(error) = run.promote().await {
         tracing::warn!(%error, run = run.id(), "a run could not become a task");
     }
 }
 
-/// Hands the tool its next completion, or says that there is none.
+/// Passes the next completion to the tool. Returns the blocked state if there is none.
 fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     let wakers = {
         let mut state = run.state();
@@ -323,8 +331,8 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
             Advance::Blocked(blocked) => return Ok(Some(blocked)),
         }
     };
-    // Waking a combinator's child makes the combinator give back the root waker it holds. That is
-    // why the tool is polled again before anybody counts holders.
+    // A woken combinator releases the root waker that it holds. So the tool is polled again before the driver
+    // counts the holders.
     wakers.into_iter().for_each(Waker::wake);
     Ok(None)
 }
@@ -332,7 +340,8 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 async fn flush(run: &Run) {
     for note in run.take_notes() {
         match note {
-            // Nobody waits for a leg of a task at this moment: the session that asked the question is told.
+            // A leg of a task has no connected client, so the session that received the question gets the
+            // notification.
             Note::ElicitationComplete { id } if !run.client.is_remote() => {
                 run.runtime.changes.elicitation_complete(id);
             }
@@ -341,8 +350,7 @@ async fn flush(run: &Run) {
     }
 }
 
-/// Wakes the branches whose time is up: a combinator polls its children when they are woken and not
-/// before.
+/// Wakes the branches whose deadline has passed. A combinator polls only the children that were woken.
 fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();
@@ -350,7 +358,7 @@ fn wake_due(run: &Run) {
             return;
         }
         let now = now_millis();
-        // Who is cancelled waits for nothing.
+        // In a cancelled run, no branch waits for its deadline.
         let cancelled = run.persistence().is_some_and(Persistence::is_cancelled);
         let due: Vec<_> = state
             .deadlines
@@ -384,7 +392,8 @@ async fn keep_alive(run: &Run, every: Option<Duration>) {
     Box::pin(run.client.ping(every.unwrap_or_default())).await;
 }
 
-/// What it said is not repeated: it may be about the caller. The program's panic hook has said it, and where.
+/// Logs a panic without its message, which can contain the caller's data. The program's panic hook has
+/// printed message and location.
 pub(super) fn log_panic(what: &str) {
     tracing::error!("{what}; the panic hook says where");
 }

@@ -1,4 +1,4 @@
-//! One leg of a run, as every caller runs it.
+//! One leg of a run.
 
 use std::{future::Future, pin::Pin};
 
@@ -13,20 +13,20 @@ use crate::{
     output::Returned,
 };
 
-/// How a leg ended.
+/// The end of a leg.
 #[derive(Debug)]
 pub(crate) enum Leg<T> {
     /// The function returned or failed. An output that is too large or does not fit its schema is a failure too.
     Done(Result<T>),
-    /// The function waits. `due` is when to continue without an answer, in milliseconds since 1970.
+    /// The function waits. If no answer arrives, continue it at `due`, in milliseconds since 1970.
     Waits { suspension: Suspension, due: Option<u64> },
-    /// It must not continue: its result cannot be stored.
+    /// The run must not continue, because its result cannot be stored.
     Stopped(Stop),
 }
 
-/// Runs `function` until it returns or waits, or until `cancelled` completes. `check` says whether an output fits.
+/// Runs `function` until it returns or waits, or until `cancelled` completes. `check` validates the output.
 ///
-/// `function` must still exist when the leg has ended: when it is dropped, it withdraws its questions.
+/// Do not drop `function` before the leg has ended: when it is dropped, it withdraws its questions.
 pub(crate) async fn run_leg<T: Returned>(
     run: &Run,
     function: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
@@ -61,7 +61,7 @@ fn drifted(drift: Drift) -> Error {
     Error::new(ErrorKind::Drift(drift)).terminal()
 }
 
-/// Counts the bytes of an output for its caller's quota, and rejects an output that is larger than the limit.
+/// Counts the output's bytes for the caller's quota, and rejects an output that is larger than the limit.
 fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
     let (bytes, most) = (output.bytes(), run.runtime.limits.output_bytes);
     if let Some(place) = &run.place {

@@ -1,4 +1,4 @@
-//! One invocation, as its context and its driver share it.
+//! One run. Its context and its driver share this state.
 
 mod ask;
 mod at_most_once;
@@ -46,45 +46,46 @@ pub(crate) struct Run {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) principal: Option<String>,
-    /// Where it counts among the requests in hand. A leg of a task does not.
+    /// The run's slot among the in-flight requests. A leg of a task has none.
     pub(crate) place: Option<Admission>,
-    /// The keys the tool says it asks under; nothing else may be asked if it says so.
+    /// The question keys that the tool declared, if it did. It can then ask no other question.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
     state: Mutex<State>,
     trace: Option<Trace>,
-    /// What is told of the leg to whoever operates the server.
+    /// The telemetry of the leg.
     pub(crate) span: LegSpan,
-    /// The waker the driver polls with. See [`Run::park`].
+    /// The driver's waker. See [`Run::park`].
     root: OnceLock<Waker>,
-    /// Whoever writes down what the run comes to, if it is a task.
+    /// Stores the progress of the run if it is a task.
     persistence: OnceLock<Arc<dyn Persistence>>,
-    /// When it may become a task, and how.
+    /// Decides when the run becomes a task, and makes it one.
     promotion: Option<Arc<dyn Promote>>,
-    /// The steps under way that may be taken at most once, by their idempotency key, while the run is not a task.
+    /// The at-most-once steps in progress, by idempotency key, while the run is not a task. The value is the
+    /// step's key in the journal.
     claiming: Mutex<BTreeMap<String, String>>,
 }
 
 pub(crate) struct State {
-    /// Made when it is needed: many tools neither ask nor take a step.
+    /// Created on first use, because many tools neither ask nor run a step.
     machine: Option<Box<Machine>>,
-    /// Wakers of futures that are polled by something other than the driver itself.
+    /// Wakers of futures that a combinator polls.
     wakers: BTreeMap<Key, Waker>,
     outbox: Vec<Note>,
     dropped_notes: u64,
     last_progress: Option<f64>,
-    /// When which branch runs out of time, in milliseconds since 1970.
+    /// The deadline of each branch, in milliseconds since 1970.
     pub(crate) deadlines: BTreeMap<Key, u64>,
-    /// Steps of a task that have ended, and that the tool is told of when that is written down.
+    /// Finished steps of a task. The tool receives them after they are stored.
     finished: VecDeque<(Key, Result<Value, Failure>)>,
-    /// How much of what was recorded is written down.
+    /// The machine's count of recordings that is already stored.
     written: u64,
 }
 
-/// A tool that never yields could fill memory with log lines nobody has been sent yet.
+/// The most notifications that wait to be sent. A tool that never yields could otherwise fill the memory.
 const OUTBOX: usize = 4096;
 
 impl Run {
-    /// A run that goes on from `machine`, or begins.
+    /// Creates a run that continues from `machine`, or starts a new one.
     pub(crate) fn new(client: Client, runtime: Arc<Runtime>, machine: Option<Machine>) -> Self {
         let trace = runtime.traces.then(|| Trace::begin(&runtime.replica, machine.as_ref()));
         let state = State {
@@ -113,29 +114,29 @@ impl Run {
         }
     }
 
-    /// Lets the run become a task.
+    /// Sets the promotion, so that the run can become a task.
     pub(crate) fn with_promotion(mut self, promotion: Arc<dyn Promote>) -> Self {
         self.promotion = Some(promotion);
         self
     }
 
-    /// In how long the run becomes a task; `None` is never.
+    /// Returns the time until the run becomes a task. `None` means never.
     pub(crate) fn promotes_in(&self) -> Option<std::time::Duration> {
         self.promotion.as_ref()?.due()
     }
 
-    /// Whether the tool wants to be a task, and can be.
+    /// Returns whether the tool requested to become a task, and the run can do so now.
     pub(crate) fn wants_promotion(&self) -> bool {
         let is_due = |promotion: &Arc<dyn Promote>| promotion.due() == Some(std::time::Duration::ZERO);
         self.promotion.as_ref().is_some_and(|promotion| is_due(promotion) && promotion.is_wanted())
     }
 
-    /// Has the run become a task as soon as it rests, if it may.
+    /// Requests that the run becomes a task the next time it waits, if that is possible.
     pub(crate) fn want_promotion(&self) {
         self.promotion.iter().for_each(|promotion| promotion.want());
     }
 
-    /// Makes the run a task, if it is not one.
+    /// Makes the run a task, unless it is one already.
     pub(crate) async fn promote(&self) -> RunResult<()> {
         let Some(promotion) = &self.promotion else { return Ok(()) };
         if let Some(persistence) = promotion.promote(self).await? {
@@ -146,53 +147,54 @@ impl Run {
         Ok(())
     }
 
-    /// A step that may be taken at most once is under way, until what is returned is dropped.
+    /// Registers an at-most-once step as in progress, until the returned guard is dropped.
     pub(crate) fn claiming(self: &Arc<Self>, idempotency_key: &str, step: &str) -> Claiming {
         let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
         claiming.insert(idempotency_key.to_owned(), step.to_owned());
         Claiming { run: Arc::clone(self), idempotency_key: idempotency_key.to_owned() }
     }
 
-    /// The steps under way that may be taken at most once.
+    /// Returns the at-most-once steps in progress.
     pub(crate) fn claims_under_way(&self) -> BTreeMap<String, String> {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on the run is a task.
+    /// Makes the run a task that `persistence` stores.
     pub(crate) fn persist(&self, persistence: Arc<dyn Persistence>) {
         let _ = self.persistence.set(persistence);
     }
 
-    /// Who writes down what the run comes to, if it is a task.
+    /// Returns the persistence of the run if it is a task.
     pub(crate) fn persistence(&self) -> Option<&dyn Persistence> {
         self.persistence.get().map(|persistence| &**persistence)
     }
 
-    /// Only people are waited for: it is not worked on.
+    /// Marks the request as idle, because the run only waits for users.
     pub(crate) fn rest(&self) {
         self.place.iter().for_each(Admission::rest);
     }
 
-    /// There is something to do again.
+    /// Marks the request as active again.
     pub(crate) async fn resume(&self) {
         if let Some(place) = &self.place {
             place.resume().await;
         }
     }
 
-    /// It is over, or no longer its caller's. A tool may have given its context to somebody who goes on.
+    /// Releases the request's slot, because the run has ended or has become a task. A tool can pass its
+    /// context to a background task, so dropping the run can come much later.
     pub(crate) fn leave(&self) {
         self.place.iter().for_each(Admission::leave);
     }
 
-    /// Whether the client is asked while the tool waits.
+    /// Returns whether questions are sent to the client while the tool waits.
     pub(crate) fn is_live(&self) -> bool {
         self.client.revision() == Revision::Session
             && !self.client.is_of_task()
             && self.persistence.get().is_none()
     }
 
-    /// Whether whoever began the run has given up.
+    /// Returns whether the run was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         match self.persistence() {
             Some(persistence) => persistence.is_cancelled(),
@@ -200,7 +202,7 @@ impl Run {
         }
     }
 
-    /// What the run has seen so far.
+    /// Returns the journal so far, and marks it as stored.
     pub(crate) fn journal(&self) -> Journal {
         let mut state = self.state();
         state.id();
@@ -209,23 +211,25 @@ impl Run {
         journal
     }
 
-    /// When the run has to be looked at again, in milliseconds since 1970, whatever else happens.
+    /// Returns the earliest deadline, in milliseconds since 1970. The run must continue then, even without an
+    /// answer.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.state().deadlines.values().min().copied()
     }
 
-    /// The lock is never held while the tool's code runs, so it cannot be poisoned half-way.
+    /// Locks the state. The lock is never held while the tool's code runs, so a panic in the tool cannot
+    /// poison it.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the leg did that suspends here.
+    /// Returns the trace of a leg that suspends.
     pub(crate) fn trace_of(&self, suspension: &Suspension) -> Option<Value> {
         let trace = self.trace.as_ref()?;
         Some(trace.end(Some(&suspension.journal), suspension.asks.keys(), Ended::Suspended))
     }
 
-    /// What the leg did that returned or failed.
+    /// Returns the trace of a leg that returned or failed.
     pub(crate) fn trace_of_end(&self, returned: bool) -> Option<Value> {
         let trace = self.trace.as_ref()?;
         let state = self.state();
@@ -241,7 +245,7 @@ impl Run {
         machine
     }
 
-    /// Ends the leg: what it asks, and what to keep until the answers come.
+    /// Ends the leg. Returns its questions, and the journal to keep until the answers arrive.
     pub(crate) fn suspend(&self) -> Result<Suspension, Drift> {
         self.id();
         let mut suspension = self.take_machine().suspend()?;
@@ -249,7 +253,7 @@ impl Run {
         Ok(suspension)
     }
 
-    /// How the leg ended is certain.
+    /// Records the final outcome of the leg in the telemetry.
     pub(crate) fn ended(&self, how: How) {
         if let Some(machine) = &self.state().machine {
             self.span.leaving(machine);
@@ -257,12 +261,12 @@ impl Run {
         self.span.ended(how);
     }
 
-    /// Whether the tool, having returned, has seen all that its journal holds.
+    /// Checks that a tool that has returned has used its whole journal.
     pub(crate) fn check_complete(&self) -> Result<(), Drift> {
         self.state().machine.as_ref().map_or(Ok(()), |machine| machine.check_complete())
     }
 
-    /// The run's id. Most runs end without anybody asking for it, so it is drawn when somebody does.
+    /// Returns the run's ID. It is generated on first use, because most runs end without one.
     pub(crate) fn id(&self) -> String {
         self.state().id().to_owned()
     }
@@ -271,11 +275,11 @@ impl Run {
         let _ = self.root.set(waker);
     }
 
-    /// Remembers whom to wake when `key` is handed over.
+    /// Stores the waker to wake when `key` is delivered.
     ///
-    /// The root waker is never kept: the driver polls the root anyway, and so whoever else holds a
-    /// clone of it is real I/O. A combinator's own waker (`FuturesUnordered` has one a child) must
-    /// be kept, or it will not poll us again.
+    /// The root waker is never stored, because the driver polls the root in any case. So every other holder
+    /// of a clone is real I/O. A combinator's waker must be stored, or the combinator does not poll the
+    /// future again. `FuturesUnordered` has one waker per child.
     pub(crate) fn park(&self, state: &mut State, key: &Key, waker: &Waker) {
         if self.root.get().is_some_and(|root| root.will_wake(waker)) {
             return;
@@ -288,14 +292,14 @@ impl Run {
         }
     }
 
-    /// Tells the client something, unless it was told before.
+    /// Queues a notification for the client, unless the run is replaying.
     pub(crate) fn note(&self, note: Note) {
         let mut state = self.state();
         if state.machine().is_replaying() {
             return;
         }
         if let Note::Progress { progress, .. } = &note {
-            // Progress must increase; what does not is not news.
+            // MCP requires that progress increases, so other values are dropped.
             if state.last_progress.is_some_and(|last| *progress <= last) {
                 return;
             }
@@ -333,7 +337,7 @@ impl Run {
     }
 }
 
-/// A step under way that may be taken at most once.
+/// An at-most-once step in progress. Dropping it ends the registration.
 pub(crate) struct Claiming {
     run: Arc<Run>,
     idempotency_key: String,
@@ -363,12 +367,12 @@ impl State {
         machine.run()
     }
 
-    /// A step of a task has ended.
+    /// Queues the result of a step of a task.
     pub(crate) fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
         self.finished.push_back((key.clone(), outcome));
     }
 
-    /// The next step that has ended and that somebody still waits for: it is now in the journal.
+    /// Records the next finished step that the tool still awaits in the journal, and returns its key.
     pub(crate) fn deliver(&mut self) -> Option<Key> {
         while let Some((key, outcome)) = self.finished.pop_front() {
             if self.machine().deliver(&key, outcome) {
@@ -378,14 +382,14 @@ impl State {
         None
     }
 
-    /// The journal, which is written down now.
+    /// Returns the journal, and marks it as stored.
     pub(crate) fn written_now(&mut self) -> Journal {
         self.written = self.machine().recorded();
         self.machine().journal().clone()
     }
 
-    /// The journal, if a step is about to begin and what led there is not written down: an answer of a provider's is
-    /// another one when it is asked again.
+    /// Returns the journal if a new step is about to start and earlier recordings are not stored yet. A
+    /// provider that is asked again can give a different answer.
     pub(crate) fn write_ahead(&mut self) -> Option<Journal> {
         let begins = self.machine().begins_steps() && self.machine().recorded() != self.written;
         begins.then(|| self.written_now())
@@ -399,12 +403,12 @@ impl State {
         std::mem::take(&mut self.wakers).into_values().collect()
     }
 
-    /// A future was dropped.
+    /// Removes everything that belongs to a dropped future.
     pub(crate) fn leave(&mut self, key: &Key) {
         self.machine().leave(key);
         self.wakers.remove(key);
         self.deadlines.remove(key);
-        // A loop takes another step under the same key: what came of this one is not for that.
+        // In a loop, the next step uses the same key and must not receive this result.
         self.finished.retain(|(finished, _)| finished != key);
     }
 }

@@ -1,4 +1,4 @@
-//! Who writes down what a run comes to, where it is a task.
+//! Interfaces to tasks: how a run stores its progress, and how it becomes a task.
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -10,46 +10,46 @@ use crate::error::{Error, Result};
 
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why a leg stops in the middle.
+/// The reason why a leg stops before its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Another has the run now, or nobody: it is gone.
+    /// Another process has the run now, or the run was deleted.
     Lost,
-    /// It could not be written. Whoever gets the job next goes on from what was.
+    /// The write failed. The next worker continues from the last stored state.
     Failed(Error),
 }
 
-/// A step that may be taken at most once, and was begun.
+/// An at-most-once step that was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claimed {
-    /// Its key in the journal.
+    /// The step's key in the journal.
     pub(crate) step: String,
-    /// How it failed, if it did.
+    /// The step's failure, if it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<Failure>,
 }
 
-/// Writes down what a run comes to.
+/// Stores the progress of a run.
 pub(crate) trait Persistence: Send + Sync + fmt::Debug {
-    /// Whether the run was cancelled: the tool is told at its next question.
+    /// Returns whether the run was cancelled. The tool then receives an error at its next question.
     fn is_cancelled(&self) -> bool;
 
-    /// Whether somebody else has the run: nothing more is begun.
+    /// Returns whether another process has the run. The driver then starts nothing new.
     fn is_lost(&self) -> bool;
 
-    /// Ends when there is something the driver should look at.
+    /// Completes when the driver must check the state of the task.
     fn news(&self) -> Pending<'_, ()>;
 
-    /// How long the tool may clean up once it was cancelled.
+    /// Returns how long the tool can clean up after a cancellation.
     fn clean_up(&self) -> Duration;
 
-    /// Says how far the run has come.
+    /// Sets the progress message of the run.
     fn say(&self, message: String);
 
-    /// Writes down the journal: what is in it has happened.
+    /// Stores the journal.
     fn save<'a>(&'a self, journal: &'a Journal) -> Pending<'a, Result<(), Stop>>;
 
-    /// Claims a step that may be taken at most once. `None` if nobody has; else what is known of it.
+    /// Claims an at-most-once step. Returns `None` if it was not claimed before, else the earlier claim.
     fn claim<'a>(
         &'a self,
         idempotency_key: &'a str,
@@ -64,21 +64,22 @@ pub(crate) trait Persistence: Send + Sync + fmt::Debug {
     ) -> Pending<'a, Result<(), Stop>>;
 }
 
-/// Makes a task of a run that began as a plain call.
+/// Turns a plain call into a task.
 pub(crate) trait Promote: Send + Sync + fmt::Debug {
-    /// In how long the run becomes a task. `None`: never.
+    /// Returns the time until the run becomes a task. `None` means never.
     fn due(&self) -> Option<Duration>;
 
-    /// Whether the tool wants to be a task.
+    /// Returns whether the tool requested to become a task.
     fn is_wanted(&self) -> bool;
 
-    /// The tool wants to be a task.
+    /// Requests that the run becomes a task.
     fn want(&self);
 
-    /// Makes the run a task, unless it is one, or no worker is free for it. Then it is tried again later.
+    /// Makes the run a task. Returns `None` if it already is one, or if no worker is free. The driver then
+    /// tries again later.
     ///
     /// # Errors
     ///
-    /// Where the task cannot be created. The run goes on as it was.
+    /// Returns an error if the task cannot be created. The run continues as a plain call.
     fn promote<'a>(&'a self, run: &'a Run) -> Pending<'a, Result<Option<Arc<dyn Persistence>>>>;
 }

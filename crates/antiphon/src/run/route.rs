@@ -1,7 +1,8 @@
-//! Which model a request goes to: the client's, or a provider's.
+//! Model routing: sends a sampling request to the client's model or to a provider's.
 //!
-//! A policy says where to begin. A provider is asked when the client has no model, refuses or fails, or when its rounds are needed for questions only a person can answer. What was chosen is
-//! in the journal with the reply, so a run that is replayed never chooses again.
+//! The policy decides which one is asked first. A provider is asked if the client has no model, refuses or
+//! fails. It is also asked when the remaining rounds are reserved for questions that only a user can answer.
+//! The journal contains the reply, so replay never chooses again.
 
 use std::{fmt, sync::Arc};
 
@@ -16,62 +17,62 @@ use crate::{
     protocol::Revision,
 };
 
-/// Which model is asked first, and which else.
+/// The order in which a sampling request is sent to the client's model and to a provider's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SamplingPolicy {
-    /// The client's; a provider's where the client has none, refuses or fails, or where the rounds
-    /// run out. What is asked is then told to the provider, and the operator pays.
+    /// Asks the client first. Asks a provider if the client has no model, refuses or fails, or if the rounds
+    /// run out. The prompts are then sent to the provider, and the operator pays.
     #[default]
     ClientFirst,
-    /// A provider's; the client's where the provider fails.
+    /// Asks a provider first, and the client if the provider fails.
     ProviderFirst,
-    /// The client's and no other: nothing leaves for a provider.
+    /// Asks only the client. No prompt is sent to a provider.
     ClientOnly,
-    /// A provider's and no other: the client is never asked to sample.
+    /// Asks only a provider. The client never receives a sampling request.
     ProviderOnly,
 }
 
-/// Where a reply's `_meta` says which way it came. What came from the client says nothing.
+/// The `_meta` key of a reply that contains its [`Via`]. Replies from the client do not have it.
 pub const VIA_META: &str = "antiphon/via";
 
-/// The way a reply came: what [`VIA_META`] holds.
+/// The origin of a provider's reply, stored under [`VIA_META`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Via {
-    /// The provider's model, as the operator named it.
+    /// The provider's model, with the name that the operator gave it.
     pub provider: String,
-    /// Why it was asked.
+    /// The reason why the provider was asked.
     pub because: String,
 }
 
-/// A server's models, and when they are asked.
+/// A server's model and its sampling policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Models {
     pub(crate) policy: SamplingPolicy,
     pub(crate) model: Option<Arc<dyn Model>>,
 }
 
-/// Who is asked.
+/// The side that answers a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Answerer {
     Client,
     Provider,
 }
 
-/// Why a provider is asked.
+/// The reason why a provider is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FallbackReason {
-    /// The operator says so.
+    /// The operator's policy requires it.
     Policy,
-    /// The client has not declared what it takes.
+    /// The client has not declared the required capability.
     Capability(Capability),
     /// The client refused or failed.
     Failed,
-    /// The client left the question unanswered. A round has no other way to refuse.
+    /// The client did not answer the question. In a round, a client cannot refuse in another way.
     Unanswered,
-    /// The client's rounds are running out.
+    /// The client has few rounds left.
     Rounds,
 }
 
@@ -90,35 +91,35 @@ impl fmt::Display for FallbackReason {
     }
 }
 
-/// What to do about a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub(crate) enum Route {
     Client,
     Provider(Arc<dyn Model>, FallbackReason),
-    /// Nobody can be asked.
+    /// Neither the client nor a provider can be asked.
     Nobody(Capability),
-    /// Everybody was, and failed.
+    /// Every possible answerer was asked, and failed.
     Failed(Failure),
 }
 
-/// What is known when a way is chosen.
+/// The facts that the decision depends on.
 #[derive(Debug)]
 pub(crate) struct Situation<'a> {
     pub(crate) client: &'a Client,
-    /// How many rounds are left, and whether this one is needed anyway.
+    /// How many rounds are left, and whether other questions need this round in any case.
     pub(crate) rounds_left: u32,
     pub(crate) round_is_made: bool,
-    /// Whether the client was asked in the round before, and left it at that.
+    /// Whether the client received the question in the previous round and did not answer it.
     pub(crate) unanswered: bool,
-    /// What was tried, and what came of it.
+    /// The answerers that were tried, and their failures.
     pub(crate) tried: &'a [(Answerer, Failure)],
 }
 
-/// Rounds that are kept for people while there is a provider to ask instead.
+/// The number of rounds that are reserved for users, if a provider can be asked instead.
 const KEPT_FOR_PEOPLE: u32 = 3;
 
 impl Models {
-    /// Which way `request` goes.
+    /// Decides who answers `request`.
     pub(crate) fn route(&self, request: &Value, situation: &Situation<'_>) -> Route {
         let Situation { client, tried, .. } = *situation;
         let missing = client.lacks(request);
@@ -165,7 +166,8 @@ impl Models {
     }
 }
 
-/// Why nobody replied. Where only the client was asked, what it answered.
+/// Returns the error for a question without an answer. If only the client was asked, it is the client's
+/// error.
 fn nobody_left(tried: &[(Answerer, Failure)], missing: Option<Capability>) -> Failure {
     if let [(Answerer::Client, failure)] = tried {
         return failure.clone();
@@ -190,7 +192,7 @@ pub(crate) fn is_sampling(request: &Value) -> bool {
     request["method"] == "sampling/createMessage"
 }
 
-/// Asks a provider what a client would have been asked, if the caller may have it cost that.
+/// Sends a sampling request to a provider, within the caller's spending limit.
 pub(crate) async fn ask(
     run: &Run,
     model: Arc<dyn Model>,

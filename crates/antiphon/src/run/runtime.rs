@@ -1,4 +1,4 @@
-//! What all runs of a server share.
+//! State that all runs of a server share.
 
 use std::{
     any::{Any, TypeId},
@@ -18,50 +18,50 @@ use crate::{
     telemetry::Recorder,
 };
 
-/// What all runs of a server share. It knows neither the tools nor the way that requests come in.
+/// State that all runs of a server share. It depends neither on the tools nor on the transport.
 pub(crate) struct Runtime {
-    /// Whose state it is: what one audience has sealed and stored, no other reads.
+    /// The server's audience. Sealed and stored state can be read only by servers with the same audience.
     pub(crate) audience: String,
-    /// Who this is among its replicas, for people.
+    /// The name of this replica, for logs and traces.
     pub(crate) replica: String,
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
-    /// Who is let in.
+    /// The rate limits and the admission of requests.
     pub(crate) limiter: Limiter,
-    /// What callers have our model cost.
+    /// The spending of callers on the server's model.
     pub(crate) spend: Spend,
     pub(crate) models: Models,
-    /// What is shared with the other replicas.
+    /// The store, queue and bus that replicas share.
     pub(crate) backend: Option<Backend>,
     pub(crate) changes: Changes,
-    /// Whether answers tell what their runs did.
+    /// Whether responses contain the trace of their run.
     pub(crate) traces: bool,
-    /// Whoever is told what the server does.
+    /// Receives the telemetry.
     pub(crate) recorder: Recorder,
-    /// Is cancelled when the server begins to drain.
+    /// Cancelled when the server begins a graceful shutdown.
     pub(crate) shutdown: CancellationToken,
-    /// Replicas are told of changes for as long as there are runs.
+    /// Stops the announcements to other replicas when the last run is dropped.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
 }
 
-/// What tools were given to share, by type.
+/// The state values that tools share, by type.
 pub(crate) type States = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
 
 impl Runtime {
-    /// What tools were given of this type.
+    /// Returns the shared state of this type.
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// The store that replicas share, and somebody who removes what has expired in it.
+    /// Returns the store that replicas share, and starts the removal of expired records.
     pub(super) fn store(&self) -> Option<&dyn Store> {
         let backend = self.backend.as_ref()?;
         self.changes.begin();
         Some(&*backend.store)
     }
 
-    /// For how long a record must outlive now, so that no seal that is still good has lost what it needs.
+    /// Returns how long a record must be kept, so that every valid sealed state can still use it.
     pub(super) fn seals_last(&self) -> Duration {
         self.seal.ttl + 2 * self.seal.skew
     }

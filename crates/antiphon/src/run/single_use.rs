@@ -1,4 +1,4 @@
-//! Seals that are good for one use: who sends one again gets the reply it led to.
+//! Single-use sealed states. If a client sends one again, it receives the stored reply.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -18,17 +18,17 @@ const DIGEST: usize = 32;
 const BEGUN: u8 = 0;
 const REPLIED: u8 = 1;
 
-/// What to do with a request that brings a seal.
+/// The decision about a request with a sealed state.
 pub(crate) enum Entered {
-    /// It is the first: work, and tell the guard what came of it.
+    /// The first use. Do the work with this guard, which stores the reply.
     First(Guard),
-    /// It was answered before, with this.
+    /// A retry. The stored reply is returned.
     Answered(Value),
-    /// It was used before, with other answers.
+    /// The sealed state was used before, with different answers.
     Used,
 }
 
-/// The right to use a seal.
+/// The exclusive right to use a sealed state.
 pub(crate) struct Guard {
     runtime: Arc<Runtime>,
     backend: Backend,
@@ -37,9 +37,9 @@ pub(crate) struct Guard {
     revision: Revision,
 }
 
-/// Takes a seal into use, or finds out what came of it.
+/// Claims a sealed state, or returns the result of its earlier use.
 ///
-/// `answers` is what the request brings beside the seal: an honest retry brings the same.
+/// `answers` contains the other parts of the request. A correct retry sends the same answers.
 pub(crate) async fn enter(
     runtime: &Arc<Runtime>,
     backend: &Backend,
@@ -75,20 +75,20 @@ pub(crate) async fn enter(
                     None => Entered::Used,
                 });
             }
-            // Its user has died; what was not done is ours to do.
+            // The earlier holder has stopped without a reply, so this request does the work.
             Watched::Gone | Watched::Silent(_) => {}
         }
     }
 }
 
-/// A user of a seal who shows nothing for so long has died.
+/// Returns how long a claim is valid without a heartbeat.
 fn lease(runtime: &Runtime) -> Duration {
     4 * runtime.limits.claim_heartbeat
 }
 
 impl Guard {
-    /// Works, and keeps the reply for whoever sends the seal again. `None` from `reply` means that there is
-    /// none to keep, and that the seal may be used again.
+    /// Runs `work`, and stores the reply for retries. If `reply` returns `None`, nothing is stored and the
+    /// sealed state can be used again.
     pub(crate) async fn work<T>(
         self,
         work: impl Future<Output = T>,
@@ -108,13 +108,13 @@ impl Guard {
 
 async fn conclude(runtime: &Runtime, held: &Held<'_>, reply: Option<Value>) -> antiphon_store::Result<()> {
     let Some(reply) = reply else {
-        // Nothing is lost if this fails: the claim lapses.
+        // If this fails, the claim expires later.
         let _ = held.store.delete(held.key, held.revision).await;
         return Ok(());
     };
     let ttl = runtime.seals_last();
     let pieces = Pieces::put(held.store, &reply.to_string().into(), ttl).await?;
-    // The names of pieces are text and their number is one: this cannot fail.
+    // `Pieces` contains a name and a count, so this serialization cannot fail.
     let pieces = serde_json::to_vec(&pieces).unwrap_or_default();
     let replied = [&[REPLIED], &held.claim[1..=DIGEST], &pieces].concat();
     if !held.settle(replied.into(), ttl, |_| false).await? {

@@ -1,4 +1,5 @@
-//! Journals too large to travel stay here, sealed; the client carries a handle.
+//! Journals that are too large for the client. The store keeps them encrypted, and the client carries a
+//! handle.
 
 use std::time::SystemTime;
 
@@ -13,10 +14,10 @@ use crate::{
     seal::{Binding, Handle, OpenError, TooLarge},
 };
 
-/// Seals `journal`, or keeps it in the store and seals a handle to it if it is too large to travel.
+/// Seals `journal`. If it is too large, stores it and seals a handle to it.
 ///
-/// Every round keeps a journal of its own and changes none: a client whose connection broke may send the
-/// seal before last again, and it must still open.
+/// Every round stores a new journal and changes no earlier one. After a lost connection, a client can send an
+/// earlier sealed state again, which must still open.
 pub(crate) async fn seal(
     runtime: &Runtime,
     journal: &Journal,
@@ -34,7 +35,7 @@ pub(crate) async fn seal(
     Ok(Ok(runtime.seal.seal_handle(&handle, binding, now)))
 }
 
-/// The journal behind a handle.
+/// Returns the journal that a handle refers to.
 pub(crate) async fn load(
     runtime: &Runtime,
     handle: &Handle,

@@ -1,4 +1,4 @@
-//! JSON Schema: made from Rust types, and checked.
+//! JSON Schema: generation from Rust types, and validation.
 
 #[cfg(not(feature = "validate"))]
 mod unchecked;
@@ -19,12 +19,12 @@ pub(crate) use self::unchecked::Validator;
 #[cfg(feature = "validate")]
 pub(crate) use self::validator::Validator;
 
-/// The JSON Schema 2020-12 of `T`, as tools carry it.
+/// Returns the JSON Schema 2020-12 of `T`, as tools use it.
 pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     into_object(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>())
 }
 
-/// The input schema of a tool must be an object's. A tool without arguments takes `()`.
+/// Returns the input schema of a tool, which must describe an object. A tool without arguments takes `()`.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
     let mut schema = antiphon_llm::schema_of::<T>();
     if schema.get("type").is_some_and(|kind| kind == "null") {
@@ -46,8 +46,8 @@ fn into_object(schema: Schema) -> Map<String, Value> {
     }
 }
 
-/// What is asked of a person: the flat subset of JSON Schema that elicitation allows, and the test
-/// an answer must pass.
+/// The form of a question to a user: the flat subset of JSON Schema that elicitation allows, and the validator of the
+/// answer.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) key: String,
@@ -57,7 +57,7 @@ pub(crate) struct Form {
     pub(crate) validator: Validator,
 }
 
-/// The form of `T`, made once a type.
+/// Returns the form of `T`. It is made once for each type.
 pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     static FORMS: OnceLock<RwLock<HashMap<TypeId, Arc<Form>>>> = OnceLock::new();
     let forms = FORMS.get_or_init(RwLock::default);
@@ -75,7 +75,7 @@ pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
 }
 
 impl Form {
-    /// Brings a schema into the subset elicitation allows, or says why it cannot be.
+    /// Converts a schema into the subset that elicitation allows, or returns the reason why it cannot.
     pub(crate) fn new(key: String, mut schema: Map<String, Value>) -> Result<Self, String> {
         for unused in ["$schema", "title", "description", "$id", "$defs", "additionalProperties"] {
             schema.remove(unused);
@@ -91,7 +91,7 @@ impl Form {
         Self::raw(key, schema)
     }
 
-    /// Takes a schema as its author wrote it.
+    /// Uses a schema as its author wrote it.
     pub(crate) fn raw(key: String, schema: Map<String, Value>) -> Result<Self, String> {
         if schema.get("type").is_none_or(|kind| kind != "object") {
             return Err(format!("the form `{key}` must be an object with named fields"));
@@ -102,12 +102,12 @@ impl Form {
     }
 }
 
-/// A field of a form is a primitive or a choice of strings.
+/// Converts the schema of a field into a primitive or a choice of strings.
 fn flatten(property: &mut Value) -> Result<(), String> {
     let Value::Object(field) = property else {
         return Err("has no type; give it one".into());
     };
-    // An optional field is one that is not required; the form has no null.
+    // An optional field is a field that is not required. A form does not support null.
     if let Some(Value::Array(types)) = field.get("type") {
         let mut types = types.iter().filter(|kind| *kind != "null");
         if let (Some(only), None) = (types.next().cloned(), types.next()) {
@@ -134,7 +134,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
         }
         field.entry("type").or_insert_with(|| "string".into());
     }
-    // `uint8` and the like are schemars' own; elicitation knows four formats.
+    // `uint8` and similar formats are specific to schemars. Elicitation supports four formats.
     if field
         .get("format")
         .is_some_and(|format| !matches!(format.as_str(), Some("email" | "uri" | "date" | "date-time")))
@@ -166,7 +166,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
     }
 }
 
-/// `{const, description}` as schemars writes a documented variant becomes `{const, title}`.
+/// Converts `{const, description}`, the schema of a documented variant, into `{const, title}`.
 fn titled(option: &mut Map<String, Value>) {
     let title = option
         .remove("description")
@@ -178,7 +178,7 @@ fn titled(option: &mut Map<String, Value>) {
     }
 }
 
-/// `PickMove` becomes `pick_move`.
+/// Converts `PickMove` into `pick_move`.
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for (i, c) in name.char_indices() {

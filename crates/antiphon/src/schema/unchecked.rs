@@ -1,4 +1,4 @@
-//! The same names without the feature `validate`: a value is checked by its Rust type alone.
+//! The validator without the feature `validate`: only the Rust type checks a value.
 
 use serde_json::{Map, Value};
 

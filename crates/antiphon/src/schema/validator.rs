@@ -1,4 +1,4 @@
-//! Checks values against their whole schema.
+//! Validates values against their complete schema.
 
 use serde_json::{Map, Value};
 
@@ -8,11 +8,11 @@ pub(crate) struct Validator {
     compiled: jsonschema::Validator,
 }
 
-/// At most this many problems are named; the rest would not help anybody.
+/// The maximum number of problems in a message.
 const PROBLEMS: usize = 10;
 
 impl Validator {
-    /// Compiles `schema`, or says what is wrong with it.
+    /// Compiles `schema`, or returns its problem.
     pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
         jsonschema::options()
             .build(&Value::Object(schema.clone()))
@@ -20,7 +20,7 @@ impl Validator {
             .map_err(|error| error.to_string())
     }
 
-    /// One line a problem, each naming the field: `cell: 9 is greater than the maximum of 8`.
+    /// Returns one line for each problem, with the field: `cell: 9 is greater than the maximum of 8`.
     pub(crate) fn problems(&self, value: &Value) -> Vec<String> {
         if self.compiled.is_valid(value) {
             return Vec::new();
@@ -33,8 +33,8 @@ impl Validator {
         problems
     }
 
-    /// One line a problem, as a model is told: `cell: value is greater than the maximum of 8 (got 9)`.
-    /// What it wrote is at the end and cut off, so that a long value hides nothing.
+    /// Returns one line for each problem, as text for a model: `cell: value is greater than the maximum of 8 (got 9)`.
+    /// The value is at the end of the line and truncated, so that a long value does not hide the problem.
     pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
         if self.compiled.is_valid(value) {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Validator {
     }
 }
 
-/// How much of a wrong value a model is shown.
+/// The maximum length of an invalid value in a message, in characters.
 const GOT_CHARS: usize = 100;
 
 fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<String>) {
@@ -67,15 +67,16 @@ fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<Str
     });
 }
 
-/// Where in the value, as people write it: `/items/0/name` is `items.0.name`.
+/// Returns the path of the invalid value in dotted form: `/items/0/name` becomes `items.0.name`.
 fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
     let pointer = error.instance_path().to_string();
     let path = pointer.strip_prefix('/')?;
     Some(path.replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }
 
-/// A value that fits none of several schemas is at fault where it came closest: an optional object
-/// with a wrong field has a wrong field, and is not "neither this nor null".
+/// Calls `tell` with the errors to report. If a value matches none of several schemas, these are the errors of the
+/// closest schema. For example, an optional object with a wrong field has an error in that field, not "neither this nor
+/// null".
 fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
     use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
     if let AnyOf { context } | OneOfNotValid { context } = error.kind() {

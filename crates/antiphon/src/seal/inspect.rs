@@ -1,4 +1,4 @@
-//! Looks into a seal, for whoever has its key: operators, and authors who wonder what travels.
+//! Inspection of sealed state with its encryption key, for operators and tool authors.
 
 use antiphon_replay::Outcome;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 use super::{Binding, OpenError, STORED, SealConfig, TIMES};
 use crate::base::{now_millis, timestamp};
 
-/// The call that a seal belongs to: it opens for no other.
+/// The call that a sealed state belongs to. The state cannot be opened for another call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SealedCall {
-    /// The server's name, or what [`SealConfig::with_audience`] says.
+    /// The server's name, or the audience set with [`SealConfig::with_audience`].
     pub audience: String,
-    /// Who calls, where the server tells callers apart. Default: nobody in particular.
+    /// The principal, if the server authenticates callers. Default: empty.
     pub principal: String,
-    /// Default: `tools/call`.
+    /// The MCP method. Default: `tools/call`.
     pub method: String,
-    /// The tool's name; of a resource its URI.
+    /// The name of the tool or prompt, or the URI of the resource.
     pub name: String,
-    /// Default: `{}`.
+    /// The arguments of the call. Default: `{}`.
     pub arguments: Value,
 }
 
 impl SealedCall {
-    /// A call of a tool without arguments.
+    /// Creates a tool call without arguments.
     pub fn new(audience: impl Into<String>, tool: impl Into<String>) -> Self {
         Self {
             audience: audience.into(),
@@ -36,21 +36,21 @@ impl SealedCall {
         }
     }
 
-    /// Sets who calls.
+    /// Sets the principal. Default: empty.
     #[must_use]
     pub fn with_principal(mut self, principal: impl Into<String>) -> Self {
         self.principal = principal.into();
         self
     }
 
-    /// Sets another method: `prompts/get`, `resources/read`.
+    /// Sets the MCP method, for example `prompts/get` or `resources/read`. Default: `tools/call`.
     #[must_use]
     pub fn with_method(mut self, method: impl Into<String>) -> Self {
         self.method = method.into();
         self
     }
 
-    /// Sets the arguments.
+    /// Sets the arguments of the call. Default: `{}`.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Value) -> Self {
         self.arguments = arguments;
@@ -58,57 +58,59 @@ impl SealedCall {
     }
 }
 
-/// What is in a seal.
+/// The content of a sealed state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedRun {
-    /// The format of the seal.
+    /// The format version of the sealed state.
     pub version: u8,
-    /// The id of the key that opened it.
+    /// The ID of the encryption key.
     pub key: u8,
-    /// When it was sealed.
+    /// The time of sealing, in ISO 8601.
     pub issued: String,
-    /// Until when it can be used.
+    /// The expiry time, in ISO 8601.
     pub expires: String,
-    /// Whether that is over.
+    /// Whether the sealed state has expired.
     pub expired: bool,
-    /// Whether the journal is in the servers' store, and here only its name. Then nothing below is known.
+    /// Whether the journal is in the servers' store. The sealed state then contains only its name, and the fields below
+    /// are empty.
     pub apart: bool,
-    /// The run's id.
+    /// The run's ID.
     pub run: Option<String>,
-    /// How many rounds it has taken.
+    /// The number of rounds so far.
     pub round: u32,
-    /// What it has seen, oldest first.
+    /// The journal's entries, oldest first.
     pub entries: Vec<SealedEntry>,
-    /// The keys of what it waits for.
+    /// The keys of the questions that the run waits for.
     pub pending: Vec<String>,
 }
 
-/// What a run has seen once.
+/// An entry of the journal: one finished question or step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedEntry {
     /// The key of the question or step.
     pub key: String,
-    /// What it is.
+    /// A description of the operation.
     pub op: String,
     /// `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
     /// The shape of the value.
     pub shape: Value,
-    /// The value itself. It may be a secret of the caller's.
+    /// The value itself. It can be a secret of the caller.
     pub value: Value,
 }
 
-/// Why a seal was not opened.
+/// The reason why a sealed state could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// It is no seal, or one of a format that this version does not know.
+    /// The text is not sealed state, or it has a format that this version does not support.
     Malformed,
-    /// It was sealed with a key that is not there.
+    /// The state was sealed with an encryption key that is not in the key ring.
     UnknownKey(u8),
-    /// It does not open: the key, or some part of the call, is another, or the seal was damaged. Nobody can tell which.
+    /// Decryption failed: the encryption key or a part of the call differs, or the state was changed. The cause cannot
+    /// be determined.
     Closed,
 }
 
@@ -125,14 +127,15 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Looks into the seal of `call`, also after it has expired. Only the keys and the limits matter.
+    /// Returns the content of the sealed state of `call`, also after it has expired. Only the encryption keys and the
+    /// limits of this configuration are used.
     ///
-    /// For people who hold the keys. A server tells its callers nothing of this: to them every seal that is not taken
-    /// is the same error.
+    /// It is for operators who have the keys. Callers of a server receive the same error for every sealed state that
+    /// the server rejects.
     ///
     /// # Errors
     ///
-    /// When it does not open.
+    /// Returns [`InspectError`] if the state cannot be opened.
     pub fn inspect(&self, state: &str, call: &SealedCall) -> Result<SealedRun, InspectError> {
         let SealedCall { audience, principal, method, name, arguments } = call;
         let binding = Binding::new(audience, principal, method, name, arguments);
@@ -178,7 +181,7 @@ fn entry(entry: &antiphon_replay::Entry) -> SealedEntry {
     SealedEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape, value }
 }
 
-/// A value with everything in it hidden but its shape.
+/// Replaces all values in `value` by descriptions, and keeps its structure.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,

@@ -3,60 +3,61 @@ use std::{fmt, str::FromStr};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 use sha2::{Digest as _, Sha256};
 
-/// The secrets that protect suspended runs.
+/// The encryption keys of suspended runs.
 ///
-/// All replicas share one ring. The active key encrypts; every key in the ring decrypts. Rotate in three steps, so that
-/// no run is lost:
+/// All replicas share one ring. The active key encrypts, and every key in the ring decrypts. Rotate keys in three
+/// steps, so that no run is lost:
 ///
 /// 1. Give every replica the new key as a spare ([`with_decryption_key`](Self::with_decryption_key)).
 /// 2. Make the new key active on every replica, with the old one as a spare.
-/// 3. Remove the old key when nothing is encrypted with it any more: after [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl),
-///    and, if the server has tasks, after twice [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval) as well.
-///    The audit encrypts the records of sleeping runs anew.
+/// 3. Remove the old key when no data is encrypted with it: after
+///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice
+///    [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). The audit encrypts the records
+///    of sleeping runs with the new key.
 ///
 /// ```
 /// use antiphon::seal::KeyRing;
 ///
 /// let ring = KeyRing::new(2, [7; 32]).with_decryption_key(1, [3; 32]);
-/// // The same, as it stands in an environment variable: the first seals, all of them open.
+/// // The same as text, for an environment variable: the first key encrypts, all keys decrypt.
 /// let ring: KeyRing = format!("2={},1={}", "07".repeat(32), "03".repeat(32)).parse()?;
 /// # let _ = ring;
 /// # Ok::<(), antiphon::seal::KeyRingError>(())
 /// ```
 #[derive(Clone)]
 pub struct KeyRing {
-    /// Invariant: never empty; the first key is the active one.
+    /// Invariant: never empty. The first key is the active one.
     keys: Vec<(u8, [u8; 32])>,
-    /// Whether nobody else can have the key.
+    /// Whether the active key is random, so that no other process has it.
     random: bool,
 }
 
 impl KeyRing {
-    /// A ring whose active key is `secret`, known to its replicas as number `id`.
+    /// Creates a ring with the active key `secret`. Replicas identify the key by the number `id`.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
         Self { keys: vec![(id, derive(&secret))], random: false }
     }
 
-    /// A ring with a random key: good for one process, for as long as it lives.
+    /// Creates a ring with a random key, for one process during its lifetime.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
         Self { random: true, ..Self::new(0, secret) }
     }
 
-    /// Whether the active key is [random](Self::random), so that no other process has it.
+    /// Returns whether the active key is [random](Self::random), so that no other process has it.
     pub(crate) fn is_random(&self) -> bool {
         self.random
     }
 
-    /// A number that two keys of the ring share: the second would never be used.
+    /// Returns a key number that occurs twice. The second key would never be used.
     pub(crate) fn duplicate(&self) -> Option<u8> {
         let mut ids: Vec<u8> = self.keys.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// What tells keys apart without telling what they are, the active one first.
+    /// Returns the fingerprints of the keys, the active one first. A fingerprint does not reveal its key.
     pub(crate) fn fingerprints(&self) -> Vec<String> {
         let fingerprint = |(id, key): &(u8, [u8; 32])| {
             let mut hash = Sha256::new();
@@ -70,14 +71,14 @@ impl KeyRing {
         self.keys.iter().map(fingerprint).collect()
     }
 
-    /// Adds a key that opens seals but makes none.
+    /// Adds a key that decrypts but does not encrypt.
     #[must_use]
     pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }
 
-    /// Keys for signing links to result sets, made from these: what one signs, the other does not open.
+    /// Returns keys that sign links to result sets, derived from this ring. A link key cannot open sealed state.
     #[cfg(feature = "results")]
     pub fn link_keys(&self) -> antiphon_results::LinkKeys {
         let (id, key) = self.keys[0];
@@ -89,7 +90,7 @@ impl KeyRing {
         self.keys[0].0
     }
 
-    /// The key that seals, and its number.
+    /// Returns the active key and its number.
     pub(super) fn active(&self) -> (u8, XChaCha20Poly1305) {
         let (id, key) = &self.keys[0];
         (*id, XChaCha20Poly1305::new(key.into()))
@@ -107,7 +108,7 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// A secret may serve elsewhere too; what it does here must not be valid there.
+/// Derives the encryption key. The same secret can be used elsewhere, and both uses then have different keys.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon requestState v1\0");
@@ -115,7 +116,7 @@ fn derive(secret: &[u8; 32]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// `2=<64 hex digits>,1=<64 hex digits>`: the first key seals, all of them open.
+/// Reads `2=<64 hex digits>,1=<64 hex digits>`: the first key encrypts, and all keys decrypt.
 impl FromStr for KeyRing {
     type Err = KeyRingError;
 
@@ -147,11 +148,11 @@ fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
     Some((id.parse().ok()?, secret))
 }
 
-/// A text that is no key ring. It says where it is wrong and not what was there.
+/// The error for text that is not a key ring. It contains the position of the problem, not the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRingError {
     at: usize,
-    /// The number that another key has, too.
+    /// The number, if another key has the same one.
     taken: Option<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The journal inside `requestState`: sealed, so that a client can keep it and not read or change it.
+//! The journal inside `requestState`, encrypted and authenticated, so that the client cannot read or change it.
 
 mod inspect;
 mod keys;
@@ -24,7 +24,7 @@ pub use self::{
 };
 use crate::base::{millis, millis_since_1970};
 
-/// The format of a seal: `version | key id | nonce | ciphertext`, in URL-safe Base64.
+/// The format of sealed state: `version | key id | nonce | ciphertext`, in URL-safe Base64.
 const VERSION: u8 = 1;
 const HEADER: usize = 2;
 const NONCE: usize = 24;
@@ -32,7 +32,7 @@ const TAG: usize = 16;
 /// Issue time and expiry, before the compressed journal.
 const TIMES: usize = 16;
 
-/// How runs are sealed.
+/// The settings of sealed state.
 #[derive(Clone, Debug)]
 pub struct SealConfig {
     pub(crate) keys: KeyRing,
@@ -61,16 +61,16 @@ impl Default for SealConfig {
 }
 
 impl SealConfig {
-    /// Sets the keys. Default: a random one, which serves a single process until it ends.
+    /// Sets the encryption keys. Default: a random key, which only this process has and only until it ends.
     #[must_use]
     pub fn with_keys(mut self, keys: KeyRing) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Sets the audience of the seals. Default: the server's name.
+    /// Sets the audience of sealed state. Default: the server's name.
     ///
-    /// Servers that share keys and have different tools need different audiences.
+    /// Servers that share encryption keys and have different tools need different audiences.
     #[must_use]
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
@@ -91,25 +91,26 @@ impl SealConfig {
         self
     }
 
-    /// Sets the longest `requestState`, in bytes. Default: 64 KiB.
+    /// Sets the maximum length of a `requestState`, in bytes. Default: 64 KiB.
     #[must_use]
     pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.max_bytes = max_bytes;
         self
     }
 
-    /// Sets the longest journal in the store, in bytes, compressed and encrypted. Default: 16 MiB.
+    /// Sets the maximum length of a journal in the store, in bytes, compressed and encrypted. Default: 16 MiB.
     ///
-    /// A journal is in the store if it is too long for a `requestState`.
+    /// A journal that is too long for a `requestState` is written to the store.
     #[must_use]
     pub fn with_max_kept_bytes(mut self, max_kept_bytes: usize) -> Self {
         self.max_kept_bytes = max_kept_bytes;
         self
     }
 
-    /// Sets whether a `requestState` is for single use. Default: no. It needs a [backend](crate::ServerBuilder::with_backend).
+    /// Sets whether a `requestState` can be used only once. Default: no. It needs a
+    /// [backend](crate::ServerBuilder::with_backend).
     ///
-    /// Sent again with the same answers, it gets the same reply. Sent with other answers, it is rejected.
+    /// A second request with the same answers receives the same reply. A second request with other answers is rejected.
     #[must_use]
     pub fn with_single_use(mut self, single_use: bool) -> Self {
         self.single_use = single_use;
@@ -118,7 +119,8 @@ impl SealConfig {
 
     /// Sets whether journals are compressed before they are encrypted. Default: yes.
     ///
-    /// Turn it off if a caller who can put text into a run must not learn from the length of a seal what else is in it.
+    /// Compression makes the length depend on the content. Turn it off if callers can put text into runs and
+    /// must not learn other content from the length.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
         self.compress = compress;
@@ -127,7 +129,7 @@ impl SealConfig {
 }
 
 impl SealConfig {
-    /// What is wrong with it, one line each.
+    /// Returns the problems of the configuration, one line each.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
             (self.ttl.is_zero(), "`SealConfig::with_ttl` is 0; every question would have expired"),
@@ -137,22 +139,22 @@ impl SealConfig {
     }
 }
 
-/// Names a journal that stays with the servers.
+/// The name of a journal in the servers' store.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) name: [u8; 16],
-    /// How long it is, sealed.
+    /// The length of the sealed journal, in bytes.
     pub(crate) bytes: u32,
 }
 
-/// What a seal holds.
+/// The content of a sealed state.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Journal(Journal),
     Handle(Handle),
 }
 
-/// What a seal is bound to: it opens for the same caller, making the same call, and for no other.
+/// The caller and the call that a sealed state is bound to. It cannot be opened for another caller or another call.
 #[derive(Debug)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -168,7 +170,7 @@ impl Binding {
     }
 }
 
-/// Equal JSON has an equal digest, in whatever order its keys came.
+/// Updates the digest with a value. Equal JSON has an equal digest, independent of the order of its keys.
 fn digest(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Object(object) => digest_object(hash, object),
@@ -199,7 +201,8 @@ fn digest_object(hash: &mut Sha256, object: &serde_json::Map<String, Value>) {
     }
 }
 
-/// Why a seal was not opened. For the log only: the caller learns nothing but that it was not.
+/// The reason why a sealed state could not be opened. It is only logged. The caller receives the same error in all
+/// cases.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     TooLong,
@@ -209,12 +212,12 @@ pub(crate) enum OpenError {
     Expired,
     FromTheFuture,
     Journal,
-    /// The journal was kept in a store, and is not there.
+    /// The journal is not in the store, although the sealed state has its name.
     Spilled,
 }
 
 impl OpenError {
-    /// The reason in a word.
+    /// Returns the name of the reason, for logs.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::TooLong => "too_long",
@@ -229,17 +232,17 @@ impl OpenError {
     }
 }
 
-/// A journal too large to travel.
+/// A journal that is too large for the client.
 #[derive(Debug)]
 pub(crate) struct TooLarge {
     pub(crate) bytes: usize,
     pub(crate) max_bytes: usize,
 }
 
-/// How the journal in a seal is written.
+/// The encoding of the journal in a sealed state.
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
-/// It is not there: this is its name.
+/// The sealed state contains only the journal's name in the store.
 const STORED: u8 = 2;
 
 impl SealConfig {
@@ -256,7 +259,7 @@ impl SealConfig {
         if text.len() > self.max_bytes { Err(too_large(text.len())) } else { Ok(text) }
     }
 
-    /// Seals a journal that stays with the servers, and the name it is to be kept under.
+    /// Seals a journal for the store, and returns it with the handle that names it.
     pub(crate) fn seal_apart(
         &self,
         journal: &Journal,
@@ -275,7 +278,7 @@ impl SealConfig {
         }
     }
 
-    /// Seals the name of a journal: always the same length, however long that is.
+    /// Seals the name of a journal. The result has the same length for every journal.
     pub(crate) fn seal_handle(&self, handle: &Handle, binding: &Binding, now: SystemTime) -> String {
         let mut plain = self.times(now);
         plain.push(STORED);
@@ -312,8 +315,8 @@ impl SealConfig {
         }
     }
 
-    /// Opens a journal that was kept under `handle`. When it was sealed does not matter: the seal that
-    /// names it has said that its time is not over.
+    /// Opens a journal that is stored under `handle`. Its times are not checked, because the sealed state with the
+    /// handle was already checked.
     pub(crate) fn open_apart(
         &self,
         handle: &Handle,
@@ -324,9 +327,9 @@ impl SealConfig {
         Self::read(&plain[TIMES..], self.max_kept_bytes)
     }
 
-    /// Seals what stays with the servers under `name`, and opens under no other.
+    /// Seals data for the store under `name`. It cannot be opened under another name.
     pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
-        /// Below this, compressing costs more than it saves.
+        /// Compressing less than this costs more than it saves.
         const SMALL: usize = 4 * 1024;
         let mut body = self.times(SystemTime::now());
         if self.compress && plain.len() > SMALL {
@@ -339,7 +342,7 @@ impl SealConfig {
         self.encrypt(&body, &[b"kept", name].concat())
     }
 
-    /// Opens what was sealed under `name`. It has no time limit of its own: whoever keeps it has.
+    /// Opens data that was sealed under `name`. It has no expiry time here: the caller deletes it.
     pub(crate) fn open_kept(&self, sealed: &[u8], name: &[u8]) -> Result<Vec<u8>, OpenError> {
         let plain = self.decrypt(sealed, &[b"kept", name].concat())?;
         match plain[TIMES..].split_first() {
@@ -349,7 +352,7 @@ impl SealConfig {
         }
     }
 
-    /// Whether something kept is encrypted with the active key.
+    /// Returns whether stored data is encrypted with the active key.
     pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
         sealed.get(1) == Some(&self.keys.active_id())
     }
@@ -363,7 +366,7 @@ impl SealConfig {
         plain
     }
 
-    /// Writes a journal that is to fit in `max_bytes`, or says how long it is.
+    /// Writes a journal that must fit in `max_bytes`, or returns its length.
     fn write(&self, journal: &Journal, max_bytes: usize, plain: &mut Vec<u8>) -> Result<(), usize> {
         let json = journal.to_json();
         if json.len() as u64 > max_json(max_bytes) {
@@ -404,7 +407,7 @@ impl SealConfig {
         bytes
     }
 
-    /// What was encrypted: the times, and at least one byte more.
+    /// Decrypts the times and at least one more byte.
     fn decrypt(&self, bytes: &[u8], binding: &[u8]) -> Result<Vec<u8>, OpenError> {
         if bytes.len() < HEADER + NONCE + TAG + TIMES + 1 || bytes[0] != VERSION {
             return Err(OpenError::Malformed);
@@ -420,7 +423,7 @@ impl SealConfig {
     }
 }
 
-/// Anything at all, sealed as if it were a journal: for tests, and for fuzzing.
+/// Seals arbitrary bytes as if they were a journal, for tests and fuzzing.
 #[cfg(any(test, feature = "__fuzz"))]
 impl SealConfig {
     pub(crate) fn sealed_as_is(&self, body: &[u8], binding: &Binding, now: SystemTime) -> String {
@@ -428,19 +431,21 @@ impl SealConfig {
         URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0))
     }
 
-    /// The same for what stays with the servers under `name`.
+    /// Seals arbitrary bytes for the store under `name`.
     pub(crate) fn kept_as_is(&self, body: &[u8], name: &[u8], now: SystemTime) -> Vec<u8> {
         let plain = [&self.times(now)[..], body].concat();
         self.encrypt(&plain, &[b"kept", name].concat())
     }
 }
 
-/// The longest journal, uncompressed, that may be sealed in so many bytes: 64 MiB, for it is in memory whole.
+/// Returns the maximum size of an uncompressed journal that is sealed in `max_bytes`. It is at most 64 MiB, because the
+/// journal is in memory as a whole.
 fn max_json(max_bytes: usize) -> u64 {
     64 * (max_bytes as u64).min(1024 * 1024)
 }
 
-/// What was sealed was ours, but a few bytes can still unfold to gigabytes.
+/// Decompresses at most `cap` bytes. The data is authenticated, but a few compressed bytes can still expand to
+/// gigabytes.
 fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     let mut json = Vec::new();
     let mut decoder = zstd::stream::read::Decoder::new(compressed).map_err(|_| OpenError::Malformed)?;
@@ -448,7 +453,7 @@ fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     if json.len() as u64 > cap { Err(OpenError::TooLong) } else { Ok(json) }
 }
 
-/// A journal kept under one name does not open under another.
+/// Returns the binding of a journal in the store. A journal stored under one name cannot be opened under another.
 fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
     [&binding.0[..], b"apart", name].concat()
 }
@@ -463,7 +468,7 @@ mod tests {
         Binding::new("shop", "", "tools/call", "buy", &json!({}))
     }
 
-    /// So many zeros, which take next to nothing while they are compressed.
+    /// Returns a body of `bytes` zeros, which is very small when compressed.
     fn bomb(bytes: usize) -> Vec<u8> {
         let mut body = vec![COMPRESSED];
         body.extend(zstd::bulk::compress(&vec![0; bytes], 19).unwrap());
@@ -484,7 +489,7 @@ mod tests {
         assert_eq!(config.open(&large, &binding, now).unwrap_err(), OpenError::TooLong);
         let call = SealedCall::new("shop", "buy");
         assert_eq!(config.inspect(&large, &call), Err(InspectError::Malformed));
-        // The same for what stays with the servers, under a name or a handle.
+        // The same limit applies to data in the store, under a name or a handle.
         let kept = |bytes: usize| config.kept_as_is(&bomb(bytes), b"name", now);
         assert_eq!(config.open_kept(&kept(most), b"name").unwrap().len(), most);
         assert_eq!(config.open_kept(&kept(most + 1), b"name").unwrap_err(), OpenError::TooLong);
@@ -508,7 +513,7 @@ mod tests {
         for (sealed, name) in [(&one, "tasks/a/2"), (&other, "tasks/a/1"), (&one, "tasks/b/1")] {
             assert_eq!(config.open_kept(sealed, name.as_bytes()).unwrap_err(), OpenError::Forged, "{name}");
         }
-        // A task's record is no seal of a client's, and the other way round.
+        // A task's record cannot be used as a client's sealed state, and the reverse.
         let text = URL_SAFE_NO_PAD.encode(&one);
         let opened = config.open(&text, &binding(), SystemTime::now());
         assert_eq!(opened.unwrap_err(), OpenError::Forged);

@@ -1,7 +1,8 @@
-//! Who is calling over HTTP, and what they may do.
+//! Authentication and authorization over HTTP.
 //!
-//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP has it: it says where tokens for it are to be had
-//! (RFC 9728), takes those that were made for it and no others, and says which scopes a call lacks. It never makes a token.
+//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP requires. It publishes where clients get
+//! tokens for it (RFC 9728), and accepts only tokens that were issued for it. If a call lacks scopes, it
+//! reports them. It never issues tokens.
 //!
 //! ```no_run
 //! use antiphon::{
@@ -27,14 +28,19 @@
 //! # }
 //! ```
 //!
-//! Four things show who is calling, in any mixture: the signed tokens of an [`Issuer`], tokens that are asked about by
-//! [`Introspection`], an [`ApiKey`], and the word of a [`Proxy`] that has checked a certificate. They come to one
-//! [`Identity`], and its [`principal`](Identity::principal) is the name that seals, sessions, tasks, result sets and links
-//! are bound to.
+//! Callers can authenticate in four ways, which you can combine:
 //!
-//! Over standard input and output nobody is asked: whoever started the process is its user.
+//! - with a signed token of an [`Issuer`]
+//! - with an opaque token that [`Introspection`] checks
+//! - with an [`ApiKey`]
+//! - through a [`Proxy`] that has checked a client certificate
 //!
-//! The types are those of the crate `antiphon-http`, which also works before routers that have nothing to do with MCP.
+//! Each of them results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links are bound
+//! to its [`principal`](Identity::principal).
+//!
+//! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
+//!
+//! The types are from the crate `antiphon-http`, which also works with routers that do not serve MCP.
 
 use std::{any::Any, future::ready, sync::Arc};
 
@@ -62,9 +68,10 @@ use crate::{
 };
 
 impl ServerBuilder {
-    /// Has callers over HTTP show who they are, and holds them to scopes: the [tour](crate::auth) shows it.
+    /// Requires that callers over HTTP authenticate, and checks their scopes. The [module](crate::auth) has
+    /// an example. Default: no authentication.
     ///
-    /// It is also who is calling: there is no need for [`with_principal`](Self::with_principal).
+    /// The [`Auth`] also names the principal, so you do not need [`with_principal`](Self::with_principal).
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.auth = Some(Arc::new(auth));
         self
@@ -72,7 +79,7 @@ impl ServerBuilder {
 }
 
 impl Shared {
-    /// How callers show who they are, where they have to.
+    /// Returns the authentication of the server, if it has one.
     fn auth(&self) -> Option<&Auth> {
         let auth: &dyn Any = &**self.service.auth.as_ref()?;
         auth.downcast_ref()
@@ -85,7 +92,8 @@ impl From<BuildError> for crate::BuildError {
     }
 }
 
-/// Puts the auth before the endpoint, and its metadata among the other routes, where the server has one.
+/// Adds the authentication layer to the endpoint, and the metadata routes to `others`, if the server has an
+/// [`Auth`].
 pub(super) fn protect(
     shared: &Shared,
     path: &str,
@@ -99,7 +107,9 @@ pub(super) fn protect(
 }
 
 impl OperatorConfig {
-    /// For whoever the server's [`Auth`] knows and has granted `scope`, on this machine.
+    /// Creates a configuration for callers that the server's [`Auth`] has authenticated and that have
+    /// `scope`. Accepts only requests to loopback hosts, unless you set
+    /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn scope(scope: impl Into<String>) -> Self {
         let scope = scope.into();
         Self::protected(move |server, routes| with_scope(server, routes, &scope))
@@ -109,7 +119,7 @@ impl OperatorConfig {
 fn with_scope(server: &Server, routes: Router, scope: &str) -> Result<Router, crate::BuildError> {
     let auth = server.shared.auth().ok_or_else(|| {
         operators::refuse(
-            "nobody can be granted a scope: give the server an auth with `ServerBuilder::with_auth`".into(),
+            "a tool requires a scope, but the server does not authenticate callers; configure authentication with `ServerBuilder::with_auth`".into(),
         )
     })?;
     if let Some(problem) = scope_problem(scope) {
@@ -138,9 +148,11 @@ impl Authorize for Auth {
     }
 }
 
-/// The challenge to a request, if whoever sends it may not do what it asks for. `None` where nothing is to be asked.
+/// Returns the challenge for a request that its caller is not allowed to send. Returns `None` if there is
+/// nothing to check.
 ///
-/// That is looked at again where it is done, over every transport; here a request can still be answered with a challenge.
+/// Every transport checks this again when it processes the request. Here the server can still respond with a
+/// challenge.
 pub(super) fn challenge(
     shared: &Shared,
     request: &Received,
@@ -170,15 +182,15 @@ fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Respo
     Some(auth.respond(&refusal))
 }
 
-/// The same for a request about a task, which needs what the task's tool needs. What is read of the request is owned: its
-/// body cannot be kept while the store is asked.
+/// Checks a request about a task, which needs the scopes of the task's tool. The future owns its data,
+/// because the request body cannot be kept while the store is read.
 fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static, Option<Response>>> {
     let auth = shared.auth()?.clone();
     let service = Arc::clone(&shared.service);
     let TaskAsked { method, id, owner, identity } =
         service.has_scoped_tools().then(|| TaskAsked::of(shared, request)).flatten()?;
     Some(Box::pin(async move {
-        // If the store fails, whoever answers the request says so.
+        // If the store fails, the handler of the request returns that error.
         let view = service.tasks.as_ref()?.get(&owner, &id).await.ok()??;
         let registry = service.registry();
         let tool = registry.tool(&view.tool).map(|tool| &**tool);
@@ -187,7 +199,7 @@ fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static
     }))
 }
 
-/// Which task a request is about, and who sends it.
+/// The task that a request is about, and the caller.
 struct TaskAsked {
     method: String,
     id: String,
@@ -219,7 +231,7 @@ struct TaskId {
     task_id: Option<String>,
 }
 
-/// What a message asks for, as far as scopes go.
+/// The parts of a message that decide which scopes it needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Called {
     method: String,
@@ -227,13 +239,13 @@ struct Called {
 }
 
 impl Called {
-    /// What a request of 2026-07-28 says in its headers. The SDK refuses one whose body says otherwise.
+    /// Reads the headers of a 2026-07-28 request. The SDK rejects a request whose body differs from them.
     fn of_headers(headers: &HeaderMap) -> Option<Self> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
         Some(Self { method: text(&METHOD)?, name: text(&NAME) })
     }
 
-    /// What a message says in its body. `None` for what asks for nothing.
+    /// Reads the body of a message. Returns `None` for a message without a method.
     fn of_body(bytes: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Message {

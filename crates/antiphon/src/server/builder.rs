@@ -31,10 +31,10 @@ use crate::{
 #[cfg(feature = "results")]
 use antiphon_results::{DualResponseServer, Owner};
 
-/// How long requests in flight have to finish when the server ends.
+/// How long requests in flight can finish at shutdown, by default.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A server being put together. [`build`](Self::build) reports all that is wrong with it.
+/// A builder for a [`Server`]. [`build`](Self::build) reports all problems at once.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
     about: About,
@@ -100,53 +100,54 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a family of resources.
+    /// Adds a resource template.
     pub fn resource_template(mut self, template: ResourceTemplate) -> Self {
         self.registry.add_template(template);
         self
     }
 
-    /// Serves what an existing `rmcp` handler serves, too: its tools, prompts, resources and
-    /// completions, beside those added here. Where both have the same name, Antiphon's is served.
+    /// Also serves an existing `rmcp` handler: its tools, prompts, resources and completions. If both have
+    /// the same name, Antiphon's is served.
     pub fn handler(mut self, handler: impl ServerHandler) -> Self {
         self.inner = Some(Arc::new(Wrapped(handler)));
         self
     }
 
-    /// Sets the name people see.
+    /// Sets the title that users see.
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.about.title = Some(title.into());
         self
     }
 
-    /// Says what the server is for.
+    /// Sets the description of the server.
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.about.description = Some(description.into());
         self
     }
 
-    /// Says where to read about it.
+    /// Sets the URL of the server's website.
     pub fn with_website(mut self, url: impl Into<String>) -> Self {
         self.about.website = Some(url.into());
         self
     }
 
-    /// Sets its icons.
+    /// Sets the icons of the server.
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.about.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Tells the model how to use the server.
+    /// Sets the instructions for models that use the server.
     pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
         self.about.instructions = Some(instructions.into());
         self
     }
 
-    /// Gives tools something to share: a pool, a client, a configuration. They take it as a parameter,
-    /// [`State<T>`](crate::State), or read it with [`Ctx::state`](crate::Ctx::state).
+    /// Adds a value that tools share, for example a pool, a client or a configuration. A tool takes it as a
+    /// parameter, [`State<T>`](crate::State), or reads it with [`Ctx::state`](crate::Ctx::state).
     ///
-    /// There is one value of each type. [`build`](Self::build) reports a second one: wrap it in a type of its own.
+    /// A server has one value of each type. [`build`](Self::build) reports a second value: wrap it in a new
+    /// type.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         if self.states.insert(TypeId::of::<T>(), Box::new(state)).is_some() {
             let name = std::any::type_name::<T>();
@@ -157,37 +158,37 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets what bounds the server's work.
+    /// Sets the limits of the server. Default: [`Limits::default`].
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Sets how suspended runs are sealed. More than one replica needs a shared
-    /// [`KeyRing`](crate::seal::KeyRing); so does one that should survive a restart.
+    /// Sets how suspended runs are encrypted. With several replicas, all of them need the same
+    /// [`KeyRing`](crate::seal::KeyRing). A server also needs one if suspended runs must survive its restart.
     pub fn with_seal(mut self, seal: SealConfig) -> Self {
         self.seal = seal;
         self
     }
 
-    /// Gives the server a model of its own to sample with, where the client's will not do. When that
-    /// is, [`with_sampling`](Self::with_sampling) says.
+    /// Sets the server's model, for sampling without the client. [`with_sampling`](Self::with_sampling)
+    /// selects when it is used. Default: none.
     ///
-    /// Any [`Model`] will do; the crate `antiphon-llm` has those of the large providers and of every
-    /// server that speaks like one of them.
+    /// You can use any [`Model`]. The crate `antiphon-llm` has models for the large providers and for servers
+    /// with a compatible API.
     pub fn with_model(mut self, model: impl Model) -> Self {
         self.models.model = Some(Arc::new(model));
         self
     }
 
-    /// Says which model is asked first. Default: [`SamplingPolicy::ClientFirst`].
+    /// Sets which model is asked first. Default: [`SamplingPolicy::ClientFirst`].
     pub fn with_sampling(mut self, policy: SamplingPolicy) -> Self {
         self.models.policy = policy;
         self
     }
 
-    /// Gives the server a store, a queue and a bus to share with its replicas. Without it nothing has to be
-    /// run beside the server; what needs it says so when the server is built.
+    /// Sets the store, queue and bus that the replicas share. Default: none. Without a backend, the server
+    /// needs no other service, and [`build`](Self::build) reports the features that need one.
     ///
     /// ```
     /// use antiphon::Server;
@@ -205,40 +206,44 @@ impl ServerBuilder {
         self
     }
 
-    /// Lets runs become tasks: they outlive the request that began them, wait for people and for time without
-    /// anything in memory, and go on wherever there is a worker.
+    /// Enables tasks: runs that outlive the request that started them. They wait for users or for a point in
+    /// time without using memory, and continue on any worker. Default: no tasks.
     ///
-    /// With a [backend](Self::with_backend) tasks are its replicas' together and survive all of them. Without one they live
-    /// and die with this process.
+    /// With a [backend](Self::with_backend), replicas share their tasks, and a persistent backend keeps the
+    /// tasks when all replicas stop. Without a backend, tasks end with this process.
     pub fn with_tasks(mut self, tasks: TaskConfig) -> Self {
         self.tasks = Some(tasks);
         self
     }
 
-    /// Names this replica in traces and in what is shown to operators. Default: eight random letters.
+    /// Sets the name of this replica in traces and for operators. Default: eight random hexadecimal digits.
     pub fn with_replica(mut self, name: impl Into<String>) -> Self {
         self.replica = Some(name.into());
         self
     }
 
-    /// Tells callers what their runs did, in `_meta["antiphon/trace"]` of each answer: which replica ran the leg, which entries
-    /// were replayed and which are new, where it suspended. It names questions and steps, and has none of their
-    /// values. `antiphon studio` draws it. Default: no.
+    /// Sets whether responses contain a trace of their run, in `_meta["antiphon/trace"]`. Default: no.
+    ///
+    /// The trace contains the replica that ran the leg, the replayed and the new entries, and where the leg
+    /// suspended. It contains the names of questions and steps, but not their values. `antiphon studio`
+    /// displays it.
     pub fn with_traces(mut self, traces: bool) -> Self {
         self.traces = traces;
         self
     }
 
-    /// Sets how long requests in flight have to finish after [`Server::shut_down`]. Then the server answers them with an
-    /// error. [`Server::serve_listener`] uses the shorter of this and
-    /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain). Default: 30 seconds. With zero, nothing is waited for.
+    /// Sets how long requests in flight can finish after [`Server::shut_down`]. After that, the server
+    /// answers them with an error. Default: 30 seconds. With zero, the server does not wait.
+    ///
+    /// [`Server::serve_listener`] uses the shorter of this and
+    /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain).
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Says who is calling, from what a middleware has put into the HTTP request. A run that one
-    /// caller has begun opens for no other.
+    /// Sets a function that returns the principal of an HTTP request, from data that a middleware has added.
+    /// A run that one caller has started cannot be resumed by another. Default: none.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&http::request::Parts) -> Option<String> + Send + Sync + 'static,
@@ -247,12 +252,12 @@ impl ServerBuilder {
         self
     }
 
-    /// Puts the server together.
+    /// Builds the server.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, one line each: names taken twice, descriptions missing, schemas
-    /// that are none.
+    /// Returns a `BuildError` with all problems, one line for each, for example duplicate names, missing
+    /// descriptions and invalid schemas.
     pub fn build(self) -> Result<Server, BuildError> {
         let this = self;
         #[cfg(feature = "results")]
@@ -299,7 +304,7 @@ impl ServerBuilder {
         }
         let shutdown = CancellationToken::new();
         let drain = Drain::new(shutdown.clone());
-        // Of its own: when the server is dropped, answers that are being sent still go out.
+        // A separate token: when the server is dropped, responses that are being sent still complete.
         let stop = drain.stopped.child_token();
         let audience = self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone());
         let mut changes = Changes::default();
@@ -348,14 +353,14 @@ impl ServerBuilder {
 
 #[cfg(feature = "telemetry")]
 impl ServerBuilder {
-    /// Has the server tell what it does: spans and metrics, by OpenTelemetry's conventions for MCP and for generative AI.
-    /// Default: nothing, at no cost.
+    /// Enables telemetry: spans and metrics with OpenTelemetry's conventions for MCP and generative AI.
+    /// Default: off, without cost.
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.recorder = Recorder::new(telemetry);
         self
     }
 
-    /// Has the parts of the server tell, too.
+    /// Enables the telemetry of the server's parts.
     fn observe(mut self) -> Self {
         let Some(meter) = self.recorder.meter().cloned() else { return self };
         if let Some(model) = self.models.model.take() {
@@ -373,19 +378,20 @@ impl ServerBuilder {
 /// Result sets.
 #[cfg(feature = "results")]
 impl ServerBuilder {
-    /// Gives tools a place for result sets: [`Ctx::dual_response`](crate::Ctx::dual_response) makes them there, and their links
-    /// (`resource://…`) can be read as resources, within bounds.
+    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates them there,
+    /// and clients can read their links (`resource://…`) as resources, within limits.
     ///
-    /// The routes under which applications fetch all rows are `results.router()`, with the feature `rest` of
-    /// `antiphon-results`; merge them into the same application.
+    /// `results.router()` returns the routes under which applications fetch all rows. It needs the feature
+    /// `rest` of `antiphon-results`. Merge the routes into the same application.
     ///
-    /// A set belongs to the caller that [`with_principal`](Self::with_principal) names, if it names one.
+    /// A result set belongs to the principal of its caller, from [`with_principal`](Self::with_principal) or
+    /// from the server's authentication.
     pub fn with_results(self, results: DualResponseServer) -> Self {
         self.with_results_for(results, |principal| Owner::principal(principal))
     }
 
-    /// As [`with_results`](Self::with_results), for servers of several tenants: `owner` says to which owner a
-    /// principal belongs.
+    /// Sets the store for result sets of a server with several tenants. Use it like
+    /// [`with_results`](Self::with_results). `owner` returns the owner that a principal belongs to.
     pub fn with_results_for(
         self,
         results: DualResponseServer,
@@ -396,16 +402,16 @@ impl ServerBuilder {
         self.with_state(results).resource_template(template)
     }
 
-    /// Lets models go on from result sets that they never saw, and people look at them.
+    /// Adds tools with which models query result sets, and a viewer for users.
     ///
-    /// It needs a place for result sets ([`with_results`](Self::with_results)), before it or after it. Queries and what
-    /// the viewer shows of columns need sets whose rows are saved: `Source::snapshot`, and a store for them
+    /// It requires [`with_results`](Self::with_results), in any order. Queries and the column details of the
+    /// viewer require result sets with saved rows: `Source::snapshot`, and storage for them
     /// (`DualResponseServerOptions::with_snapshots`).
     pub fn with_result_tools(self, tools: ResultTools) -> Self {
         self.with_state(tools)
     }
 
-    /// Adds the tools on result sets, when all is known.
+    /// Adds the tools for result sets, after all settings are known.
     fn add_result_tools(mut self) -> Self {
         let tools = self.given::<ResultTools>().cloned();
         if !tools.as_ref().is_some_and(ResultTools::has_viewer) {
@@ -421,7 +427,7 @@ impl ServerBuilder {
         let Some(tools) = tools else { return self };
         let Some(results) = self.given::<Results>() else {
             self.problems.push(
-                "there are tools on result sets and no place for these; give one with `with_results`".into(),
+                "result tools are enabled, but the server has no result sets; add them with `ServerBuilder::with_results`".into(),
             );
             return self;
         };
@@ -433,17 +439,17 @@ impl ServerBuilder {
         }
     }
 
-    /// Something that tools were given to share.
+    /// Returns the shared state of this type.
     fn given<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
 }
 
-/// What cannot be kept without a store.
+/// Returns a problem for each feature that needs a backend.
 fn needs_backend(registry: &Registry, seal: &SealConfig) -> impl Iterator<Item = String> {
     let tools = registry.tools().iter().filter(|tool| tool.needs_backend);
     let tools = tools.map(|tool| format!("the tool `{}` takes steps at most once", tool.name()));
-    let seals = seal.single_use.then(|| "a `requestState` is to be good for one use".to_owned());
+    let seals = seal.single_use.then(|| "`SealConfig::with_single_use` is set".to_owned());
     tools.chain(seals).map(|what| format!("{what}, and there is no store; give one with `with_backend`"))
 }
 

@@ -1,4 +1,4 @@
-//! What an orchestrator asks a replica: whether it lives, whether it can work, and its figures.
+//! Health routes for orchestrators: liveness, readiness and metrics.
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +21,14 @@ use tokio::sync::Mutex;
 
 use super::{Server, Shared};
 
-/// How long an answer is good for: probes that come in a crowd ask the stores once.
+/// How long the results of the checks are cached. Concurrent probes then check the backend once.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Returns the figures, as Prometheus reads them.
+/// Returns the metrics in Prometheus format.
 type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// What a replica says of itself, for [`Server::health_router`].
+/// Configuration of the health checks, for [`Server::health_router`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,18 +53,18 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Sets how long each part may take to answer before it counts as gone. Less than the probe's own patience.
-    /// Default: 2 seconds.
+    /// Sets how long each check can take before it counts as failed. Use a shorter time than the timeout of
+    /// the probe. Default: 2 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Adds a check of your own. While it fails or takes too long, the replica is unready and gets no requests. Check
-    /// what this replica lacks, such as a licence or a loaded model. A service that all replicas share takes all of
-    /// them out when it fails.
+    /// Adds a check. While it fails or times out, the replica is unready and gets no requests. Check the
+    /// requirements of this replica only, such as a licence or a loaded model. If a service that all replicas
+    /// share fails, its check would take out all of them.
     ///
-    /// The check's error goes to the log; the response only says that the check failed.
+    /// The error of the check is logged. The response only contains that the check failed.
     pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -79,7 +79,7 @@ impl Health {
         self
     }
 
-    /// Serves these figures at `/metrics`.
+    /// Serves these metrics at `/metrics`.
     #[cfg(feature = "prometheus")]
     pub fn with_metrics(mut self, metrics: &crate::telemetry::Prometheus) -> Self {
         let metrics = metrics.clone();
@@ -99,18 +99,21 @@ impl fmt::Debug for Health {
 }
 
 impl Server {
-    /// Routes for whoever watches over the process. Merge them into an application of your own, best on a port that only
-    /// they reach: nobody is asked who they are.
+    /// Returns health routes for orchestrators and monitoring. Merge them into your application, preferably
+    /// on a separate internal port: they do not authenticate callers.
     ///
-    /// | route | what it says |
-    /// |---|---|
-    /// | `GET /livez` | 200 for as long as the process can answer at all. It asks nobody: a store that is gone is no reason to restart |
-    /// | `GET /readyz` | 200 `ready`, or 200 `degraded` if the store or the queue does not answer in time; 503 if one of your own checks fails, or if the server is shutting down |
-    /// | `GET /metrics` | the figures, as Prometheus reads them, with [`Health::with_metrics`] |
+    /// - `GET /livez`: 200 while the process can respond. It does not check the store, because a store outage
+    ///   is not a reason to restart the process.
+    /// - `GET /readyz`: 200 with `ready` or `degraded`, or 503. It is `degraded` if the store or the queue
+    ///   fails or times out, or if task records cannot be decrypted. It is 503 if one of your checks fails,
+    ///   or if the server is shutting down. It is also 503 until the replica's key ring fits the other
+    ///   replicas'.
+    /// - `GET /metrics`: the metrics in Prometheus format, with [`Health::with_metrics`].
     ///
-    /// All replicas share the store. If its failure made them unready, a failover of some seconds would take all of
-    /// them out at once, also for calls that need no store. So the replica reports `degraded` and keeps its place:
-    /// calls that need the store fail, the others succeed. Watch `antiphon_queue_depth` and the log for the rest.
+    /// All replicas share the store. If its failure made them unready, a short failover would take out all of
+    /// them, even for calls that do not need the store. So the replica reports `degraded` and stays in
+    /// service. Calls that need the store fail, and the others succeed. Monitor `antiphon_queue_depth` and
+    /// the log for the rest.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
@@ -146,7 +149,7 @@ struct Watched {
     seen: Mutex<Option<(Instant, Seen)>>,
 }
 
-/// What became of each check.
+/// The results of the checks, by name.
 type Seen = BTreeMap<String, &'static str>;
 
 const OK: &str = "ok";
@@ -178,7 +181,7 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
 }
 
 impl Watched {
-    /// Who comes while somebody looks waits for what they see.
+    /// Returns the results of the checks. Concurrent callers wait for the same results.
     async fn look(&self) -> Seen {
         let mut seen = self.seen.lock().await;
         if let Some((at, seen)) = &*seen
@@ -206,7 +209,8 @@ impl Watched {
         found
     }
 
-    /// The parts that all replicas share. Without the bus the server still answers: see the guide to deploying.
+    /// Returns the checks of the parts that all replicas share. The bus is not checked, because the server
+    /// responds without it: see the deployment guide.
     fn own(&self) -> Vec<(String, Check)> {
         let Some(backend) = &self.shared.service.runtime.backend else { return Vec::new() };
         let store = Arc::clone(&backend.store);

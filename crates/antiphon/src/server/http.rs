@@ -1,4 +1,4 @@
-//! Streamable HTTP: one endpoint for every revision.
+//! Streamable HTTP: one endpoint for every protocol revision.
 
 use std::{any::Any, future::Future, sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ impl Sessions for SharedSessions {
     }
 }
 
-/// Shares sessions over a backend.
+/// Creates the sessions that replicas share over a backend.
 pub(super) fn shared_sessions(
     backend: &Backend,
     drain: &Drain,
@@ -90,7 +90,7 @@ pub(super) fn shared_sessions(
 }
 
 impl Shared {
-    /// The sessions that replicas share, where there are replicas.
+    /// Returns the sessions that replicas share, if there are replicas.
     fn sessions(&self) -> Option<&SharedSessions> {
         let sessions: &dyn Any = self.replicas.as_ref()?.sessions()?;
         sessions.downcast_ref()
@@ -98,10 +98,11 @@ impl Shared {
 }
 
 impl Server {
-    /// The server as an axum router, to merge into an application of your own.
+    /// Returns the server as an axum router, to merge into your application.
     ///
-    /// Called within a tokio runtime, it also begins to work on tasks, unless
-    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Called outside of one, work begins with the first request.
+    /// If you call it within a Tokio runtime, the server also starts to run tasks, unless
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Outside of a runtime, this
+    /// starts with the first request.
     #[expect(clippy::needless_pass_by_value, reason = "every method here takes its configuration by value")]
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         self.shared.begin();
@@ -116,24 +117,25 @@ impl Server {
         Router::new().route(&path, endpoint).merge(metadata)
     }
 
-    /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process is asked to
-    /// end ([`shutdown_signal`]); then [drains](Self::drain).
+    /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process receives a
+    /// [`shutdown_signal`]. Then it [drains](Self::drain).
     ///
     /// # Errors
     ///
-    /// When the address cannot be listened on.
+    /// Returns an error if the server cannot listen on the address.
     pub async fn serve_http(&self, address: impl ToSocketAddrs) -> Result<(), ServeError> {
         let listener =
             TcpListener::bind(address).await.map_err(ServeError::new("the address cannot be listened on"))?;
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` ends; then [drains](Self::drain). Requests in flight have the
-    /// shorter of [`ServeConfig::with_drain`] and [`with_drain`](crate::ServerBuilder::with_drain) to finish.
+    /// Serves over HTTP on `listener` until `shutdown` completes. Then it [drains](Self::drain). Requests in
+    /// flight can finish within the shorter of [`ServeConfig::with_drain`] and
+    /// [`with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// # Errors
     ///
-    /// None today.
+    /// Currently returns no error.
     pub async fn serve_listener(
         &self,
         listener: TcpListener,
@@ -148,9 +150,9 @@ impl Server {
         Ok(())
     }
 
-    /// Serves a router of your own, of which [`router`](Self::router) is a part, until `shutdown` ends; then
-    /// [drains](Self::drain). Requests in flight have the shorter of [`ServeConfig::with_drain`] and
-    /// [`with_drain`](crate::ServerBuilder::with_drain) to finish.
+    /// Serves your router, which contains [`router`](Self::router), until `shutdown` completes. Then it
+    /// [drains](Self::drain). Requests in flight can finish within the shorter of [`ServeConfig::with_drain`]
+    /// and [`with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
@@ -170,7 +172,7 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let limit = serving.drain().min(self.shared.drain_limit);
-        // Connections outlive the requests that are cut off, so that those are answered.
+        // Connections outlive the requests that are cut off, so that these receive an error response.
         let serving = serving.with_drain(limit + CUT_OFF);
         let drain = &self.shared.drain;
         let ends = async {
@@ -178,14 +180,14 @@ impl Server {
                 () = shutdown => {}
                 () = drain.draining.cancelled() => {}
             }
-            // Open event streams would keep the server from ending for as long as their clients like.
+            // Open event streams would otherwise delay the shutdown until their clients close them.
             drain.begin(limit);
         };
-        // It tells where a connection comes from, too, which decides whether a proxy is believed.
+        // `serve` also records the peer address of each connection, which decides whether a proxy is trusted.
         serve(listener, router, serving, ends).await;
         self.drained().await;
     }
 }
 
-/// How much longer than requests connections last when a server ends.
+/// How much longer than requests connections stay open at shutdown.
 const CUT_OFF: Duration = Duration::from_secs(1);

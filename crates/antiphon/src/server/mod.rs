@@ -1,4 +1,4 @@
-//! Build a server, serve it.
+//! The server, its builder and its transports.
 
 #[cfg(feature = "auth")]
 pub mod auth;
@@ -36,9 +36,9 @@ use crate::{
     tool::{Tool, ToolCall, ToolResult},
 };
 
-/// A server: tools, prompts and resources, and how they are served.
+/// An MCP server with tools, prompts and resources.
 ///
-/// Cloning it clones the handle. The same server may be served over several transports at once.
+/// Cloning it clones the handle. You can serve the same server over several transports at the same time.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -56,18 +56,18 @@ pub struct Server {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the transports of a server share.
+/// State that the transports of a server share.
 pub(crate) struct Shared {
-    /// What answers requests.
+    /// State that answers requests.
     pub(crate) service: Arc<Service>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
     pub(crate) drain: Drain,
-    /// How long requests in flight have to finish when the server ends.
+    /// How long requests in flight can finish at shutdown.
     drain_limit: Duration,
 }
 
 impl Shared {
-    /// Begins what goes on beside the requests.
+    /// Starts the background work.
     fn begin(&self) {
         if let Some(replicas) = &self.replicas {
             replicas.begin();
@@ -79,34 +79,36 @@ impl Shared {
 }
 
 impl Server {
-    /// Begins a server with this name and version.
+    /// Creates a builder for a server with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(name.into(), version.into())
     }
 
-    /// Tells clients that something has changed.
+    /// Returns a handle that notifies clients of changes.
     pub fn changes(&self) -> &Changes {
         &self.shared.service.runtime.changes
     }
 
-    /// Tells the client that the user is done with the web page of a URL elicitation. Call it where that happens: in
-    /// the handler of an OAuth callback or of a payment page.
+    /// Notifies the client that the user has completed the web page of a URL elicitation. Call it where that
+    /// happens, for example in the handler of an OAuth callback or of a payment page.
     ///
-    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the one that you gave to
-    /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The notification
-    /// (`notifications/elicitation/complete`) goes to the 2025-11-25 session that was sent this elicitation, during a
-    /// call, in a `-32042` error or for a task. With a [backend](crate::ServerBuilder::with_backend) the session can be
-    /// at any replica. An ID that no session was sent is ignored, and so is one of a session that has ended.
+    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the one that
+    /// you gave to [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The server sends
+    /// `notifications/elicitation/complete` to the 2025-11-25 session that received this elicitation, during
+    /// a call, in a `-32042` error or for a task. With a [backend](crate::ServerBuilder::with_backend), any
+    /// replica can serve that session. The server ignores IDs that no session received, and IDs of sessions
+    /// that have ended.
     ///
-    /// A session keeps its 64 most recent elicitation IDs of up to 1,024 bytes each. The 2026-07-28 revision has no such
-    /// notification, and its clients are not told: the tool finds out for itself whether the page was completed.
+    /// A session stores its 64 most recent elicitation IDs of up to 1,024 bytes each. The 2026-07-28 revision
+    /// has no such notification, so its clients receive nothing. There, the tool must check whether the user
+    /// has completed the web page.
     ///
     /// # Examples
     ///
     /// ```
     /// # use antiphon::Server;
     /// async fn callback(server: Server, elicitation: String) {
-    ///     // Store the token first: the client calls the tool again as soon as it is told.
+    ///     // Store the token first: the client calls the tool again when it receives the notification.
     ///     server.elicitation_complete(elicitation);
     /// }
     /// ```
@@ -114,11 +116,11 @@ impl Server {
         self.shared.service.runtime.changes.elicitation_complete(id);
     }
 
-    /// Adds a tool while the server runs, and tells clients.
+    /// Adds a tool while the server runs, and notifies clients.
     ///
     /// # Errors
     ///
-    /// As [`ServerBuilder::build`].
+    /// Returns the same errors as [`ServerBuilder::build`].
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
         self.shared
             .service
@@ -134,7 +136,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes a tool away while the server runs, and tells clients. Says whether there was one.
+    /// Removes a tool while the server runs, and notifies clients. Returns whether the tool existed.
     pub fn remove_tool(&self, name: &str) -> bool {
         let removed = self
             .shared
@@ -148,20 +150,21 @@ impl Server {
         removed
     }
 
-    /// Runs a tool in this process, without a client: the same tool a client would call, for a
-    /// program that has a use for it itself. There is nobody to ask, so what it asks is refused.
+    /// Runs a tool in this process, without a client. Use it if your program itself needs a tool.
     ///
-    /// What goes wrong is in the result, as it would be for a model.
+    /// Sampling uses the server's model, if the server has one. All other questions of the tool fail.
+    ///
+    /// Errors are part of the result, like for a model.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
         crate::mcp::execute(&self.shared.service, call).await
     }
 
-    /// Serves one client over a stream of bytes: a socket, a pipe, a duplex. Ends when the client
-    /// goes.
+    /// Serves one client over a byte stream, such as a socket, a pipe or a duplex. Returns when the client
+    /// disconnects.
     ///
     /// # Errors
     ///
-    /// When the client speaks something else than MCP, or the stream fails.
+    /// Returns an error if the client does not use MCP, or if the stream fails.
     pub async fn serve_stream(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -169,17 +172,17 @@ impl Server {
         self.serve_transport(Lines::server(stream)).await
     }
 
-    /// Serves one client over a transport of the SDK's kind: for those that are neither a stream of
-    /// bytes nor HTTP. Ends when the client goes.
+    /// Serves one client over a transport of the SDK. Use it for transports that are neither a byte stream
+    /// nor HTTP. Returns when the client disconnects.
     ///
-    /// Such a transport hands over messages that the SDK has read, and the SDK drops the tasks of
-    /// 2025-11-25 when it reads them. They are carried if the transport revises messages before that, as
-    /// those of the crate `antiphon-transport` do when their configuration says `with_tasks(true)`;
-    /// otherwise a call with a task is a plain call.
+    /// Such a transport returns messages that the SDK has parsed, and the SDK drops the tasks of 2025-11-25.
+    /// To support these tasks, the transport must revise messages before they are parsed. The transports of
+    /// the crate `antiphon-transport` do so with `with_tasks(true)`. Otherwise, a call with a task is a plain
+    /// call.
     ///
     /// # Errors
     ///
-    /// When the client speaks something else than MCP, or the transport fails.
+    /// Returns an error if the client does not use MCP, or if the transport fails.
     pub async fn serve_transport<T, E, A>(&self, transport: T) -> Result<(), ServeError>
     where
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
@@ -201,13 +204,13 @@ impl Server {
                 running.waiting().await.map_err(ServeError::new("the connection ended badly"))?;
                 Ok(())
             }
-            // A client that leaves before it has said anything is not a failure of the server's.
+            // A client that disconnects before its first message is not a failure of the server.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(ServeError::new("the client does not speak MCP")(error)),
         }
     }
 
-    /// The runs of all callers, for whoever operates the server; `None` where it has no tasks.
+    /// Returns operator access to the runs of all callers, or `None` if the server has no tasks.
     ///
     /// ```
     /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
@@ -225,11 +228,11 @@ impl Server {
         self.shared.service.tasks.clone().map(Runs::new)
     }
 
-    /// Works on the tasks of this server's replicas without serving clients, until `shutdown` ends; then
+    /// Runs the tasks of this server without serving clients, until `shutdown` completes. Then it
     /// [drains](Self::drain).
     ///
-    /// A server that is served works on tasks by itself, unless its [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers)
-    /// is 0.
+    /// A server that serves clients also runs tasks, unless
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, stop: tokio::sync::oneshot::Receiver<()>) {
@@ -245,22 +248,23 @@ impl Server {
         self.drain().await;
     }
 
-    /// Begins to shut down, and returns at once. The server cannot be served again.
+    /// Begins a graceful shutdown, and returns immediately. You cannot serve the server again.
     ///
-    /// From now on the server rejects new sessions and requests, takes no more jobs of tasks, and ends streams that
-    /// have no request in flight. Requests in flight have the time of
-    /// [`with_drain`](ServerBuilder::with_drain) to finish; then the server answers them with an error and closes its
-    /// sessions and connections. [`drain`](Self::drain) waits until that is done.
+    /// From now on the server rejects new sessions and requests, leases no more jobs, and ends streams that
+    /// have no request in flight. Requests in flight can finish within
+    /// [`with_drain`](ServerBuilder::with_drain). After that, the server answers them with an error and
+    /// closes its sessions and connections. [`drain`](Self::drain) waits until that is done.
     pub fn shut_down(&self) {
         self.shared.drain.begin(self.shared.drain_limit);
     }
 
-    /// Shuts down, and returns when the server has ended: the requests in flight are answered, connections are
-    /// closed, and the legs of tasks have finished or are back in the queue for another replica.
+    /// Shuts down, and returns when the server has stopped. By then the requests in flight are answered,
+    /// connections are closed, and the legs of tasks have finished or are queued again for another replica.
     ///
-    /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router), [`serve_http`](Self::serve_http)
-    /// and [`run_workers`](Self::run_workers) drain by themselves. Call it at the end of a program that serves by other means: a
-    /// process that exits earlier loses what is in flight.
+    /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router),
+    /// [`serve_http`](Self::serve_http) and [`run_workers`](Self::run_workers) drain automatically. Call
+    /// `drain` at the end of a program that serves in another way. A process that exits earlier loses the
+    /// requests in flight.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server) -> std::io::Result<()> {
@@ -281,7 +285,7 @@ impl Server {
         self.drained().await;
     }
 
-    /// Waits for what [`shut_down`](Self::shut_down) began.
+    /// Waits for the end of the shutdown that [`shut_down`](Self::shut_down) began.
     async fn drained(&self) {
         let legs = async {
             if let Some(tasks) = &self.shared.service.tasks {
@@ -307,7 +311,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Why serving ended before it should.
+/// An error that ended serving early.
 #[derive(Debug)]
 pub struct ServeError {
     what: &'static str,

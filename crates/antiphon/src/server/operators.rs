@@ -1,4 +1,4 @@
-//! An HTTP endpoint for whoever operates the server.
+//! HTTP routes for operators.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
@@ -25,32 +25,33 @@ use crate::{
     task::{RunChanged, Runs, TaskStatus},
 };
 
-/// Who may operate a server, and by which names it is reached.
+/// Configuration of the operator routes: who can use them, and under which host names.
 #[derive(Clone)]
 pub struct OperatorConfig {
     protect: Protect,
     allowed_hosts: Vec<String>,
 }
 
-/// Puts a check of the operator before the routes.
+/// Adds the operator check to the routes.
 type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {
-    /// For operators who bring this as a bearer token, of 24 bytes or more, on this machine.
+    /// Creates a configuration for operators with this bearer token, of at least 24 bytes. Accepts only
+    /// requests to loopback hosts, unless you set [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn new(token: impl Into<String>) -> Self {
         let token = token.into();
         Self::protected(move |_, routes| with_token(routes, &token))
     }
 
-    /// For whoever `protect` lets through, on this machine.
+    /// Creates a configuration for requests that `protect` accepts, to loopback hosts.
     pub(super) fn protected(
         protect: impl Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync + 'static,
     ) -> Self {
         Self { protect: Arc::new(protect), allowed_hosts: loopback_hosts() }
     }
 
-    /// Sets the `Host` headers that are answered, so that no page can reach the routes under a name of its own; an empty
-    /// list answers all. Default: this machine's.
+    /// Sets the accepted `Host` headers. This prevents web pages from reaching the routes under their own
+    /// host names. An empty list accepts all. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -83,21 +84,23 @@ impl fmt::Debug for OperatorConfig {
 }
 
 impl Server {
-    /// Routes to list, inspect, retry, cancel and purge runs, for operators. Merge them into an application of your
-    /// own, best on a port that only operators reach.
+    /// Returns routes for operators to list, inspect, retry, cancel and purge runs. Merge them into your
+    /// application, preferably on a port that only operators can reach.
     ///
-    /// | route | what it does |
+    /// | route | effect |
     /// |---|---|
     /// | `GET /runs?status=&after=&limit=` | lists runs |
-    /// | `GET /runs/{owner}/{id}` | one run, with its timeline; no values |
-    /// | `POST /runs/{owner}/{id}/retry` | has it tried again |
-    /// | `POST /runs/{owner}/{id}/cancel` | cancels it |
-    /// | `DELETE /runs/{owner}/{id}` | removes it, if it has ended |
+    /// | `GET /runs/{owner}/{id}` | returns a run with its timeline, without values |
+    /// | `POST /runs/{owner}/{id}/retry` | retries the run |
+    /// | `POST /runs/{owner}/{id}/cancel` | cancels the run |
+    /// | `DELETE /runs/{owner}/{id}` | removes the run, if it has ended |
     ///
-    /// Each retry, cancellation and purge is logged under the target `antiphon::audit`: the operator (the principal, or
-    /// the first digits of the token's SHA-256), the action, the run, and the result.
+    /// Each retry, cancellation and purge is logged under the target `antiphon::audit`. The entry contains
+    /// the operator (the principal, or the first digits of the token's SHA-256), the action, the run, and the
+    /// result.
     ///
-    /// They are answered under this machine's names only, unless others are given, and to no web page:
+    /// The routes accept only loopback host names, unless you allow others, and reject requests from web
+    /// pages:
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, token: &str) -> Result<axum::Router, antiphon::BuildError> {
@@ -111,7 +114,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Where the server has no tasks, the token is shorter than 24 bytes, or a scope is asked for and there is no auth.
+    /// Returns an error if the server has no tasks, or if the token is shorter than 24 bytes. Also returns
+    /// one if the configuration names a scope that is invalid, or if the server has no `Auth` to check it.
     pub fn operator_router(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
         let OperatorConfig { protect, allowed_hosts } = config.into();
         let routes = protect(self, self.operator_routes()?)?;
@@ -132,7 +136,7 @@ impl Server {
     fn operator_routes(&self) -> Result<Router, BuildError> {
         let runs = self.runs().ok_or_else(|| {
             refuse(
-                "there are no runs to operate: give the server tasks with `ServerBuilder::with_tasks`".into(),
+                "this server has no tasks, so it has no runs to operate; add tasks with `ServerBuilder::with_tasks`".into(),
             )
         })?;
         Ok(Router::new()
@@ -155,7 +159,7 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
         )));
     }
     let expected: [u8; 32] = Sha256::digest(token).into();
-    // A token names nobody; its first digits say which of several it was.
+    // A token contains no name. The first digits of its digest identify it among several tokens.
     let digits = u32::from_be_bytes([expected[0], expected[1], expected[2], expected[3]]);
     let operator = Operator(format!("token {digits:08x}"));
     Ok(routes.layer(middleware::from_fn(move |mut request: Request, next: Next| {
@@ -174,18 +178,18 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
 fn admits(expected: &[u8; 32], headers: &HeaderMap) -> bool {
     let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = brought.and_then(|value| value.strip_prefix("Bearer "));
-    // Digests of equal length are compared, each from its first byte to its last: the time it takes tells nothing.
+    // Compares digests of equal length in constant time.
     token.is_some_and(|token| same(&<[u8; 32]>::from(Sha256::digest(token.trim())), expected))
 }
 
-/// Whether two digests are the same, in constant time.
+/// Returns whether two digests are equal, in constant time.
 fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differs = one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other));
     // The optimizer must not leave the loop early.
     std::hint::black_box(differs) == 0
 }
 
-/// Who operates the server, for the audit log.
+/// The operator's name, for the audit log.
 #[derive(Clone, Debug)]
 struct Operator(String);
 
@@ -204,7 +208,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
 }
 
 impl Operator {
-    /// Writes what was done, to which run, by whom, and with what result. Nothing of the run itself is in it.
+    /// Logs the action, the run, the operator and the result. The log entry contains no data of the run.
     fn audit<T: serde::Serialize>(&self, action: &'static str, run: &str, result: &Result<T>) {
         let operator = &*self.0;
         match result {
@@ -271,7 +275,7 @@ async fn purge(State(runs): State<Runs>, operator: Operator, name: Name) -> Resp
     let result = runs.purge(&run).await;
     operator.audit("purge", &run, &result);
     match result {
-        // It is in a state in which it cannot be.
+        // The run has not ended, so it cannot be purged.
         Err(error) if matches!(error.kind(), crate::ErrorKind::Tool(_)) => {
             (StatusCode::CONFLICT, Json(json!({"error": error.to_string()}))).into_response()
         }

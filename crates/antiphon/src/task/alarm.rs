@@ -1,11 +1,12 @@
-//! Finds runs that are due and that nobody works on, without a request of a client.
+//! Finds runs that are due but have no worker, without a client request.
 //!
-//! Every run that has not ended has an alarm: a record `due/<audience>/<owner>/<task>` that expires a little after the
-//! run's next job is due. The store hands out expired records by an index, so nothing is scanned. Whoever is given an
-//! alarm looks at the run: it queues a lost job again, ends a run that has waited for too long, and sets the alarm anew.
+//! Every run that has not ended has an alarm: a record `due/<audience>/<owner>/<task>`. It expires shortly
+//! after the run's next job is due. The store returns expired records by an index, so nothing is scanned. The
+//! replica that claims an alarm checks the run. It queues a lost job again, ends a run that has waited for
+//! too long, and sets the next alarm.
 //!
-//! An audit goes through all records once a day, slowly. It sets alarms that are missing or too late, and encrypts records
-//! with the active key.
+//! An audit reads all records once a day, slowly. It sets missing and late alarms, and encrypts records with
+//! the active key.
 
 use std::{
     sync::{Arc, Weak},
@@ -28,26 +29,28 @@ use crate::{
     telemetry::Outcome,
 };
 
-/// How long a look at one run may take before another replica repairs.
+/// How long a replica can take to handle an alarm before another replica can claim it.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How many alarms are taken at once, and how many of them are handled beside each other. Repairs leave most connections
-/// of a pool to the workers.
+/// How many alarms are claimed at once.
 const BATCH: usize = 128;
+/// How many alarms are handled concurrently. The number is low, so that workers can use most connections of a
+/// pool.
 const BESIDE: usize = 4;
 
-/// The longest time between two alarms of a run that waits for a worker, in repair intervals.
+/// The longest interval between the alarms of a run that waits for a worker, in repair intervals.
 const LONGEST_WAIT: u32 = 2;
 
-/// How many records the audit reads at once, and how long it rests then. A page of a listing on NATS costs as much as there
-/// are records, so pages are large.
+/// How many records the audit reads at once. On NATS, one page of a listing costs as much as listing all
+/// records, so pages are large.
 const PAGE: usize = 256;
+/// How long the audit waits between two pages.
 const REST: Duration = Duration::from_millis(400);
 
-/// How long an audit counts as under way without a sign of life.
+/// How long an audit counts as in progress without a heartbeat.
 const AUDIT_LEASE: Duration = Duration::from_secs(300);
 
-/// How often a run is checked that waits for people, in milliseconds.
+/// The longest interval between the checks of a run that waits for users, in milliseconds.
 const DAILY: u64 = 24 * 3600 * 1000;
 
 impl Tasks {
@@ -55,19 +58,20 @@ impl Tasks {
         Some(format!("due/{}/{}", self.audience, key.strip_prefix(RECORDS)?))
     }
 
-    /// Sets the alarm of a run that has none, before the run is written. An alarm without a run does no harm.
+    /// Sets the alarm of a new run, before the run is written. If the run is then not written, the alarm has
+    /// no effect.
     pub(super) async fn set_alarm(&self, key: &str, due: u64) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(due);
         match self.backend.store.create(&alarm, Bytes::new(), Some(ttl)).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
-            // The audit sets it.
+            // The audit sets the alarm later.
             Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
         }
     }
 
-    /// Sets the alarm of a run to now: it was set for a time until which the run would wait for people. Callers choose the
-    /// key, so a key without a run gets no alarm.
+    /// Sets the alarm of a run to now, because a run that waited for users is about to continue. Callers
+    /// choose the key, so no alarm is created if the run does not exist.
     pub(super) async fn set_alarm_to_now(&self, key: &str) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(now_millis());
@@ -80,7 +84,7 @@ impl Tasks {
             }
         };
         match set.await {
-            // Somebody else has set it just now.
+            // Another process has just set it.
             Ok(()) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
         }
@@ -90,7 +94,7 @@ impl Tasks {
         Duration::from_millis(due.saturating_sub(now_millis())) + self.config.repair_interval
     }
 
-    /// Handles alarms that are due, for as long as the server lives.
+    /// Handles due alarms until the server stops.
     pub(super) async fn watch_alarms(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -136,7 +140,7 @@ impl Tasks {
         let key = format!("{RECORDS}{name}");
         let next = match self.repair(&key).await {
             Ok(next) => next,
-            // The alarm can be claimed again when its lease is over, by a replica that may be able to.
+            // After the lease expires, a replica that can read the run may claim the alarm.
             Err(Unloaded::Unreadable(_)) => return,
             Err(Unloaded::Failed(error)) => {
                 tracing::warn!(%error, key, "an overdue run could not be repaired");
@@ -144,7 +148,7 @@ impl Tasks {
             }
         };
         let told = match next {
-            // It takes the place of the expired one.
+            // The new alarm replaces the expired one.
             Some(due) => {
                 let ttl = self.alarm_ttl(due);
                 self.backend.store.create(&alarm.key, Bytes::new(), Some(ttl)).await.map(drop)
@@ -157,7 +161,8 @@ impl Tasks {
         }
     }
 
-    /// Gives a run that cannot go on a job. Returns the time of its next alarm, or `None` when the run has ended.
+    /// Queues a job for a run that cannot continue without one. Returns the time of the next alarm, or `None`
+    /// if the run has ended.
     async fn repair(&self, key: &str) -> Result<Option<u64>, Unloaded> {
         let Some((record, _)) = self.try_load(key).await? else { return Ok(None) };
         if record.status.is_final() && !record.cleaning {
@@ -169,13 +174,14 @@ impl Tasks {
             return Ok(None);
         }
         if record.job.is_none() && record.held.is_none() && record.asks.is_empty() {
-            // Nothing leads on from here. It should not be, so it is told.
+            // Nothing would continue this run. This state is unexpected, so `revive` logs it.
             self.revive(key).await.map_err(Unloaded::Failed)?;
             return Ok(Some(now));
         }
         let was_lost = self.heal(key, &record).await;
         Ok(Some(match record.due() {
-            // The longer a run waits for a worker, the rarer its alarms: many waiting runs must not keep the store busy.
+            // The longer a run waits for a worker, the rarer its alarms. Many waiting runs must not overload
+            // the store.
             Some(due) if due < now && !was_lost => {
                 now + (now - due).min(millis(LONGEST_WAIT * self.config.repair_interval))
             }
@@ -187,8 +193,8 @@ impl Tasks {
         }))
     }
 
-    /// Whether a run has waited for people for longer than `TaskConfig::with_max_wait`. A run that has a job does not wait for
-    /// people.
+    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. A run that has
+    /// a job does not wait for users.
     fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
         let Some(limit) = self.config.max_wait else { return false };
         record.job.is_none()
@@ -196,7 +202,7 @@ impl Tasks {
             && record.waits_since().saturating_add(millis(limit)) < now
     }
 
-    /// Ends a run that nobody has come back to.
+    /// Ends a run whose questions were not answered in time.
     async fn expire(&self, key: &str) -> Result<()> {
         let message = "the task waited for longer than the server lets one wait, and was ended";
         let ended = self
@@ -234,7 +240,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Gives a run a job that has none and waits for nothing.
+    /// Queues a job for a run that has none and waits for nothing.
     async fn revive(&self, key: &str) -> Result<()> {
         let revived = self
             .change(key, |record| {
@@ -254,7 +260,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Goes through all records from time to time, one replica for all.
+    /// Reads all records periodically. One replica does this for all.
     pub(super) async fn audit(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -270,7 +276,8 @@ impl Tasks {
             }
             let name = format!("audit/{}", this.audience);
             let store = Arc::clone(&this.backend.store);
-            // Whoever creates this does it; it is gone when the next audit is due, or when its holder has died.
+            // The replica that creates this record runs the audit. The record expires when the next audit is
+            // due, or when its holder has stopped.
             let Ok(mut held) = store.create(&name, Bytes::new(), Some(AUDIT_LEASE)).await else { continue };
             let mut after = None;
             loop {
@@ -294,31 +301,31 @@ impl Tasks {
         }
     }
 
-    /// Looks at one page of records, and says where the next begins.
+    /// Audits one page of records. Returns the cursor of the next page.
     async fn audit_page(&self, after: Option<&str>) -> Result<Option<String>> {
         let (records, next) = self.records(RECORDS, after, PAGE).await?;
         for (key, mut record, revision) in records {
             let ours = record.audience == self.audience;
             if ours && (!record.status.is_final() || record.cleaning) {
                 self.set_alarm(&key, record.due().unwrap_or_default()).await;
-                // The page may be older than what a worker has done since.
+                // A worker may have changed the run since the page was read.
                 let is_overdue = record.due().is_some_and(|due| Self::is_overdue(due, now_millis()));
                 if is_overdue
                     && let Ok(Some((record, _))) = self.load(&key).await
                     && self.heal(&key, &record).await
                 {
-                    // The alarm of the run was set too late.
+                    // The alarm was set too late.
                     self.set_alarm_to_now(&key).await;
                 }
             }
-            // An earlier version wrote the end of a run that this one began, and no life.
+            // An earlier version ended this run without setting its TTL.
             let is_over = record.status.is_final() && !record.cleaning;
             let lacks_life = record.audience.is_empty() && is_over && record.ttl.is_none();
             if lacks_life {
                 record.retention = record.retention.or(self.config.ttl.map(millis));
             }
             if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
-                // If somebody writes it meanwhile, it is written with their active key.
+                // If another process writes the record first, it uses its active key.
                 if let Err(error) = self.write(&key, &mut record, revision).await {
                     tracing::warn!(%error, key, "a task record could not be written anew");
                 }
@@ -327,7 +334,7 @@ impl Tasks {
         Ok(next)
     }
 
-    /// A run without a note of whose server it is gets one.
+    /// Sets the audience of a record that has none.
     pub(super) fn sign(&self, record: &mut TaskRecord) {
         if record.audience.is_empty() {
             record.audience.clone_from(&self.audience);

@@ -1,4 +1,4 @@
-//! What a task's owner may do to it.
+//! Operations of a task's owner: answer and cancel.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,16 +7,17 @@ use serde_json::Value;
 use super::{Ended, Owner, TaskStatus, TaskView, Tasks, record::TaskRecord, store::Change};
 use crate::{base::now_millis, error::Result, protocol::fits, telemetry::Outcome};
 
-/// What became of a wish to cancel.
+/// The result of a cancellation.
 #[derive(Debug)]
 pub(crate) enum Cancelled {
     Now(TaskView),
-    /// It had ended before.
+    /// The task had already ended.
     Before(TaskView),
 }
 
 impl Tasks {
-    /// Brings answers. Keys that are not asked, or no longer, are ignored. `None` where there is no such task.
+    /// Adds answers to a task. Ignores the keys of questions that are not open. Returns `None` if the task
+    /// does not exist.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         owner: &Owner,
@@ -25,7 +26,8 @@ impl Tasks {
     ) -> Result<Option<TaskView>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
-        // Before the answer counts: if this process dies then, another finds that the run is due.
+        // Set the alarm before the answer is stored. If this process then dies, another replica finds that
+        // the run is due.
         self.set_alarm_to_now(&key).await;
         let changed = self
             .change(&key, |record| {
@@ -33,7 +35,7 @@ impl Tasks {
                 if !take(record, answers) {
                     return Change::Leave(None);
                 }
-                // Whoever works on the run looks for answers before it lets go.
+                // A running leg checks for answers before it suspends.
                 let awake = record.is_awake(now);
                 Change::Write((!awake).then(|| record.next_job(now)))
             })
@@ -51,7 +53,8 @@ impl Tasks {
         Ok(Some(record.view(revision.0)))
     }
 
-    /// Cancels a task: at once for whoever looks, and at its next step for whoever works on it.
+    /// Cancels a task. Its status changes at once. A running leg receives the cancellation at its next
+    /// question or timer, and can then clean up.
     pub(crate) async fn cancel(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<Cancelled>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
@@ -89,7 +92,7 @@ impl Tasks {
     }
 }
 
-/// Takes over the answers to what is asked, and says whether there were any.
+/// Stores the answers to open questions. Returns whether the record changed.
 fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
     if record.status.is_final() {
         return false;
@@ -102,7 +105,8 @@ fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
             record.answers.insert(asked.key, answer.clone());
             taken.push(wire.clone());
         } else {
-            // It has been answered, so its key is used up; the question is not.
+            // This wire key has been answered and cannot be used again. The question stays open under a new
+            // one.
             record.ask(&asked.key, asked.request);
             misfits = true;
         }

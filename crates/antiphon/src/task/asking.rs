@@ -1,4 +1,4 @@
-//! Which questions of tasks a client is being asked at this moment.
+//! The questions of tasks that clients of this process are answering.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,11 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::Tasks;
 
-/// The questions that clients of this process have before them, by task and key.
+/// The open questions at clients of this process, by task and key.
 ///
-/// Whoever waits for a task asks what it asks, and several may wait for one: a form is shown once all the same.
-/// Whoever asks is told when somebody else would, and has to make sure that its client is still there.
+/// Every request that waits for a task's result asks the task's questions. Several requests can wait for the
+/// same task, but only one of them shows a form. If another request also wants to ask, it notifies the first
+/// one, which must then check that its client still responds.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     claimed: Mutex<HashMap<(String, String), Arc<Notify>>>,
@@ -24,7 +25,7 @@ impl Asking {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends when somebody lets go of a question after this was called.
+    /// Completes when a claim is released after this call.
     pub(crate) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -38,7 +39,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// `None`: somebody else is asking, and is told through its `wanted` that this one would.
+    /// Claims a question. Returns `None` if another request is asking it, and notifies that request through
+    /// its `wanted`.
     pub(crate) fn of(tasks: &Arc<Tasks>, task: &str, key: &str, wanted: &Arc<Notify>) -> Option<Self> {
         let question = (task.to_owned(), key.to_owned());
         let mut claimed = tasks.asking.claimed();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::tool::RetryPolicy;
 
-/// How a server keeps and runs tasks.
+/// Configuration of tasks: how a server stores and runs them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,17 +66,18 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
-    /// Sets how long a task and its result are kept after the run has ended, if the client does not say. Default: 24 hours.
+    /// Sets how long a task and its result are kept after the run has ended, if the client requests no TTL.
+    /// Default: 24 hours.
     ///
-    /// A run that has not ended is kept, however long it sleeps: see [`with_max_wait`](Self::with_max_wait). `None` keeps tasks
-    /// until somebody purges them.
+    /// A run that has not ended does not expire, even if it sleeps for a long time: see
+    /// [`with_max_wait`](Self::with_max_wait). With `None`, tasks are kept until you purge them.
     #[must_use]
     pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.ttl = ttl.into();
         self
     }
 
-    /// Sets the longest [`ttl`](Self::with_ttl) that a client can ask for. Default: 7 days.
+    /// Sets the longest [`ttl`](Self::with_ttl) that a client can request. Default: 7 days.
     #[must_use]
     pub fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
@@ -85,25 +86,27 @@ impl TaskConfig {
 
     /// Sets how long a run can wait for an answer. Default: 30 days.
     ///
-    /// Time that it sleeps, or waits for a worker, does not count. Then the run ends as failed, with an event in its timeline,
-    /// a log line and the metric `antiphon.runs.expired`. `None` lets runs wait for ever.
+    /// The time in which it sleeps or waits for a worker does not count. After this time the run fails. It
+    /// then has an event in its timeline, a log line, and a count in the metric `antiphon.runs.expired`. With
+    /// `None`, runs can wait forever.
     #[must_use]
     pub fn with_max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
         self.max_wait = max_wait.into();
         self
     }
 
-    /// Sets how long a run waits for a replica that has its tool, before it is dead. Default: 24 hours.
+    /// Sets how long a run waits for a replica that has its tool, before it is marked as dead. Default: 24
+    /// hours.
     #[must_use]
     pub fn with_tool_wait(mut self, tool_wait: Duration) -> Self {
         self.tool_wait = tool_wait;
         self
     }
 
-    /// Sets how soon the servers find a run whose job was lost, or was never queued. Default: 10 seconds.
+    /// Sets how soon the servers find a run whose job was lost or never queued. Default: 10 seconds.
     ///
-    /// They find it after at most twice this time, without any request. A run that waits for a worker is checked less often the
-    /// longer it waits, up to every third interval.
+    /// They find it within about twice this time, without any request. The longer a run waits for a worker,
+    /// the less often it is checked, down to every third interval.
     #[must_use]
     pub fn with_repair_interval(mut self, repair_interval: Duration) -> Self {
         self.repair_interval = repair_interval;
@@ -112,7 +115,7 @@ impl TaskConfig {
 
     /// Sets how often one of the replicas reads the records of all tasks, slowly. Default: 24 hours.
     ///
-    /// It finds runs that nobody watches over, and encrypts records with the active key of the
+    /// This audit finds runs without an alarm, and encrypts records with the active key of the
     /// [`KeyRing`](crate::seal::KeyRing).
     #[must_use]
     pub fn with_audit_interval(mut self, audit_interval: Duration) -> Self {
@@ -120,7 +123,7 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how long clients are told to wait between two requests for the state of a task. Default: 1 second.
+    /// Sets the poll interval that the server recommends to clients. Default: 1 second.
     #[must_use]
     pub fn with_poll_interval(mut self, poll_interval: Duration) -> Self {
         self.poll_interval = poll_interval;
@@ -129,44 +132,46 @@ impl TaskConfig {
 
     /// Sets how many legs this process runs at the same time. Default: 16.
     ///
-    /// With 0, it creates tasks and leaves the work to other replicas.
+    /// With 0, the process only creates tasks, and other replicas run them.
     #[must_use]
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how many legs of one tool this process runs at the same time. Default: as many as there are workers.
+    /// Sets how many legs of one tool this process runs at the same time. Default: the number of workers.
     #[must_use]
     pub fn with_per_tool(mut self, per_tool: usize) -> Self {
         self.per_tool = per_tool;
         self
     }
 
-    /// Sets how many legs of one caller's runs this process runs at the same time. Default: as many as there are workers.
+    /// Sets how many legs of one caller's runs this process runs at the same time. Default: the number of
+    /// workers.
     #[must_use]
     pub fn with_per_caller(mut self, per_caller: usize) -> Self {
         self.per_caller = per_caller;
         self
     }
 
-    /// Sets the number of queues among which runs are spread by tool and caller. Default: 4.
+    /// Sets the number of queues. Runs are distributed over them by tool and caller. Default: 4.
     ///
-    /// A caller who begins ten thousand runs then delays few others. All replicas must have the same number.
+    /// A caller who starts ten thousand runs then delays few others. All replicas must use the same number.
     #[must_use]
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Sets how many legs can wait, for a worker or for their time, before no more tasks are created. Default: 1,000,000.
+    /// Sets how many legs can wait for a worker or for their time before the server rejects new tasks.
+    /// Default: 1,000,000.
     #[must_use]
     pub fn with_max_queued(mut self, max_queued: u64) -> Self {
         self.max_queued = max_queued;
         self
     }
 
-    /// Sets how often a worker shows that it is alive. Default: 5 seconds.
+    /// Sets the interval between two heartbeats of a worker. Default: 5 seconds.
     ///
     /// It must be less than a third of the [lease](antiphon_store::QueueConfig::lease) of the queue.
     #[must_use]
@@ -175,7 +180,7 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how often a leg is begun again whose worker died, before the run is dead. Default: 8.
+    /// Sets how many workers can die during one leg before the run is marked as dead. Default: 8.
     ///
     /// It must be less than the [limit](antiphon_store::QueueConfig::max_attempts) of the queue.
     #[must_use]
@@ -184,7 +189,7 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how runs are tried again after errors that are not terminal. Default: 3 attempts.
+    /// Sets how runs are retried after errors that are not terminal. Default: 3 attempts.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
@@ -198,33 +203,39 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how long a leg can go on after the server begins to shut down. Default: 10 seconds.
+    /// Sets how long a leg can continue after the server begins to shut down. Default: 10 seconds.
     ///
-    /// Then it stops, and its job goes back to the queue: another worker continues from the last step that was written.
+    /// After that the leg stops and its job returns to the queue. Another worker continues from the last
+    /// stored step.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Sets after which time of work a run becomes a task, if its tool lets it and the client knows tasks. Default: 10 seconds.
+    /// Sets how long a call can run before it becomes a task. Default: 10 seconds. `None` disables this.
+    ///
+    /// It requires that the tool allows tasks and that the client supports them.
     #[must_use]
     pub fn with_promote_after(mut self, promote_after: impl Into<Option<Duration>>) -> Self {
         self.promote_after = promote_after.into();
         self
     }
 
-    /// Sets how many rounds before the last one a run becomes a task. Default: 1.
+    /// Sets the number of remaining rounds below which a run becomes a task at its next question. Default: 1.
+    ///
+    /// The server counts the remaining rounds from
+    /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds).
     #[must_use]
     pub fn with_promote_rounds_left(mut self, promote_rounds_left: u32) -> Self {
         self.promote_rounds_left = promote_rounds_left;
         self
     }
 
-    /// Sets whether a caller of whom nothing is known can list the tasks of all such callers. Default: no.
+    /// Sets whether unauthenticated callers can list the tasks of all unauthenticated callers. Default: no.
     ///
-    /// Allow it only if all of them trust each other. Over a stream of a server without a backend, they can list them without
-    /// this.
+    /// Allow it only if all of them trust each other. Over stdio or another stream, a caller can always list
+    /// them if the server has no backend.
     #[must_use]
     pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
         self.anonymous_list = anonymous_list;
@@ -233,7 +244,7 @@ impl TaskConfig {
 }
 
 impl TaskConfig {
-    /// What is wrong with it, one line each.
+    /// Returns the problems of the configuration, one line for each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let is_wrong = [
             (self.shards == 0, "`TaskConfig::with_shards` is 0; runs need at least 1 queue"),

@@ -1,9 +1,12 @@
-//! Whether this replica and the others can read what each of them writes.
+//! Checks that all replicas can read each other's records.
 //!
-//! Each replica registers the fingerprints of its encryption keys: `rings/<audience>/<replica>`, for as long as it lives.
-//! A replica is established when its key ring fits those of all established replicas. Until then it leases no jobs and
-//! creates no tasks. So a wrong key ring stops the replica that was started with it, and not the ones that work, also when
-//! those restart. Where no replica is established, the one that started first is.
+//! Each replica registers the fingerprints of its encryption keys as `rings/<audience>/<replica>`, for as
+//! long as it runs. A replica becomes established when its key ring fits the key rings of all established
+//! replicas. Until then, it leases no jobs and creates no tasks.
+//!
+//! So a wrong key ring stops only the replica that was started with it. It does not stop the working
+//! replicas, even if they restart. If no replica is established, the replica that started first becomes
+//! established.
 
 use std::{
     collections::BTreeSet,
@@ -18,35 +21,37 @@ use super::{Tasks, store::Unreadable};
 use crate::base::now_millis;
 use antiphon_transport::jitter;
 
-/// How often a replica shows its key ring, and how long one counts that was shown.
+/// How often a replica registers its key ring.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// How long a registered key ring is valid.
 const LIVES: Duration = Duration::from_secs(20);
 
-/// How often an established replica looks at the key rings of the others. Listing is expensive on some backends, and a
-/// replica that starts compares its own ring first.
+/// How often an established replica compares its key ring with the others. Listing is expensive on some
+/// backends, and a starting replica compares its ring first.
 const ESTABLISHED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long the creation of a task waits for the first comparison.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How many runs in a row can have another key before this replica pauses.
+/// How many unreadable runs in a row make this replica pause.
 const IN_A_ROW: usize = 3;
 
-/// The longest pause between two looks whether runs can be read again.
+/// The longest pause before the replica tries to read runs again.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What keeps a replica from working on tasks.
+/// The reasons why a replica does not work on tasks.
 #[derive(Debug, Default)]
 pub(super) struct WorkBlockers {
     /// Whether the key rings were compared.
     compared: bool,
     /// How the key ring differs from another replica's.
     ring: Option<String>,
-    /// The last runs in a row whose key this replica does not have, how often they were tried, the reason, and until when
-    /// no jobs are leased.
+    /// The last runs in a row whose key this replica does not have.
     unreadable: BTreeSet<String>,
+    /// How often the replica has paused in a row.
     tries: u32,
     reason: Option<Unreadable>,
+    /// The end of the pause. Until then, no jobs are leased.
     until: Option<Instant>,
 }
 
@@ -55,15 +60,15 @@ pub(super) struct WorkBlockers {
 struct Ring {
     since: u64,
     replica: String,
-    /// The active key first.
+    /// The fingerprints of the keys, the active key first.
     keys: Vec<String>,
-    /// Since when the replica works on tasks, if it does.
+    /// The time since when the replica works on tasks, if it does.
     #[serde(default)]
     established: Option<u64>,
 }
 
 impl Ring {
-    /// Why this ring does not fit one that was there before; `None` if it does.
+    /// Returns why this ring does not fit an earlier one, or `None` if it does.
     fn misfit(&self, earlier: &Self) -> Option<String> {
         let (ours, theirs) = (self.keys.first()?, earlier.keys.first()?);
         if !self.keys.contains(theirs) {
@@ -81,13 +86,14 @@ impl Ring {
         None
     }
 
-    /// Why this ring does not fit those of the other replicas, by their keys; `None` if it does.
+    /// Returns why this ring does not fit the rings of the other replicas, or `None` if it does. `key` and
+    /// the strings in `others` are store keys.
     fn misfits(&self, key: &str, others: &[(String, Self)]) -> Option<String> {
         let any_established = is_any_established(others);
         let counts = |(other_key, other): &&(String, Self)| match (other.established, self.established) {
             (Some(_), None) => true,
             (Some(theirs), Some(ours)) => (theirs, other_key.as_str()) < (ours, key),
-            // A replica that is not established does not count where others are.
+            // Replicas that are not established do not count if any other is.
             (None, None) => !any_established && (other.since, other_key.as_str()) < (self.since, key),
             (None, Some(_)) => false,
         };
@@ -99,16 +105,16 @@ fn is_any_established(key_rings: &[(String, Ring)]) -> bool {
     key_rings.iter().any(|(_, ring)| ring.established.is_some())
 }
 
-/// What a replica remembers between two comparisons.
+/// The state of a replica between two comparisons.
 #[derive(Debug, Default)]
 struct Comparison {
-    /// The revision of the ring that it shows.
+    /// The revision of the registered ring.
     held: Option<Revision>,
     established: Option<u64>,
     looked: Option<Instant>,
-    /// Why its ring did not fit when it was last compared with that of an established replica.
+    /// Why the ring did not fit in the last comparison with an established replica.
     misfit: Option<String>,
-    /// Since when no replica is established.
+    /// The time since when no replica is established.
     alone: Option<Instant>,
 }
 
@@ -117,7 +123,7 @@ impl Tasks {
         self.blockers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this replica leases no jobs.
+    /// Returns whether this replica must not lease jobs.
     pub(super) fn is_blocked(&self) -> bool {
         let blockers = self.blockers();
         (self.is_shared && !blockers.compared)
@@ -125,13 +131,13 @@ impl Tasks {
             || blockers.until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Whether this replica creates no tasks, because others could not read them.
+    /// Returns whether this replica must not create tasks, because others could not read them.
     pub(super) fn is_unfit(&self) -> bool {
         let blockers = self.blockers();
         (self.is_shared && !blockers.compared) || blockers.ring.is_some()
     }
 
-    /// Waits until the key rings were compared for the first time, for a moment at most.
+    /// Waits until the key rings were compared for the first time, for at most [`FIRST`].
     pub(super) async fn wait_for_comparison(&self) {
         let compared = self.compared.notified();
         if self.is_shared && !self.blockers().compared {
@@ -139,7 +145,7 @@ impl Tasks {
         }
     }
 
-    /// Why this replica does not work on tasks, for whoever asks about its health.
+    /// Returns why this replica does not work on tasks, for the readiness check.
     #[cfg(feature = "http")]
     pub(crate) fn problem(&self) -> Option<String> {
         let blockers = self.blockers();
@@ -149,7 +155,8 @@ impl Tasks {
         blockers.ring.clone()
     }
 
-    /// Why this replica pauses. The other replicas may not be able to read the runs either, so requests still come here.
+    /// Returns why this replica pauses. It stays ready, because the other replicas may not be able to read
+    /// the runs either.
     #[cfg(feature = "http")]
     pub(crate) fn pause(&self) -> Option<String> {
         let blockers = self.blockers();
@@ -157,15 +164,17 @@ impl Tasks {
         Some(format!("task records cannot be read ({}): {}", reason.name(), reason.advice()))
     }
 
-    /// A run was read.
+    /// Records that a run could be read.
     pub(super) fn readable(&self) {
         let mut blockers = self.blockers();
         blockers.unreadable.clear();
         (blockers.tries, blockers.reason, blockers.until) = (0, None, None);
     }
 
-    /// A run could not be read. If the keys of several runs in a row are missing, this replica leases no jobs for a while:
-    /// other replicas may have the keys. One run that nobody can read, or a newer format, stops nothing.
+    /// Records that a run could not be read.
+    ///
+    /// If the keys of several runs in a row are missing, this replica leases no jobs for a while, because
+    /// others may have them. A single unreadable run or a newer record format does not cause a pause.
     pub(super) fn unreadable(&self, key: &str, reason: Unreadable) {
         if !matches!(reason, Unreadable::UnknownKey | Unreadable::WrongKey) {
             return;
@@ -182,7 +191,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until this replica may work on tasks. `false` when the server ends first.
+    /// Waits until this replica can work on tasks. Returns `false` if the server stops first.
     pub(super) async fn unblocked(tasks: &Weak<Self>) -> bool {
         loop {
             let Some(this) = tasks.upgrade() else { return false };
@@ -200,7 +209,7 @@ impl Tasks {
         }
     }
 
-    /// Shows this replica's key ring and compares it with the others', for as long as there is a server.
+    /// Registers this replica's key ring and compares it with the others, until the server stops.
     pub(super) async fn compare_rings(tasks: Weak<Self>) {
         let since = now_millis();
         let mut comparison = Comparison::default();
@@ -221,7 +230,7 @@ impl Tasks {
                     drop(blockers);
                     this.compared.notify_waiters();
                 }
-                // What was known stays so; the queue is not to be had either.
+                // Keep the earlier result. In such an outage the queue is usually unavailable too.
                 Err(error) => tracing::warn!(%error, "the key rings of the replicas could not be compared"),
             }
             drop(this);
@@ -230,7 +239,8 @@ impl Tasks {
                 () = tokio::time::sleep(jitter::around(INTERVAL)) => {}
             }
         }
-        // The replica that takes its place may have the next key ring, which need not fit this one.
+        // Remove the ring, because the replica's successor may have the next key ring, which need not fit
+        // this one.
         if let (Some(this), Some(revision)) = (tasks.upgrade(), comparison.held)
             && let Err(error) = this.backend.store.delete(&this.ring_key(), revision).await
         {
@@ -238,12 +248,12 @@ impl Tasks {
         }
     }
 
-    /// Where this replica shows its key ring.
+    /// Returns the store key of this replica's key ring.
     fn ring_key(&self) -> String {
         format!("rings/{}/{}", self.audience, self.instance)
     }
 
-    /// Shows the key ring, and returns how it differs from those of the other replicas if it is time to look.
+    /// Registers the key ring. If a comparison is due, returns how the ring differs from the others.
     async fn compare(
         &self,
         mut ring: Ring,
@@ -258,15 +268,16 @@ impl Tasks {
         if is_any_established(&others) {
             (seen.misfit, seen.alone) = (misfit.clone(), None);
         } else {
-            // The key rings of all others may only have expired in an outage: they get the time to show them again.
+            // In an outage, the key rings of all other replicas can expire. Wait until they are registered
+            // again.
             let alone = seen.alone.get_or_insert_with(Instant::now).elapsed();
             misfit = misfit.or_else(|| seen.misfit.clone().filter(|_| alone < LIVES + INTERVAL));
         }
-        // Two replicas that begin at the same moment may not have seen each other: both look once more, soon.
+        // Two replicas that start at the same time may have missed each other. Both compare again soon.
         seen.looked = (ring.established.is_some() && misfit.is_none()).then(Instant::now);
         if ring.established.is_some() != misfit.is_none() {
             ring.established = misfit.is_none().then(now_millis);
-            // Before this replica begins to work, or as soon as it stops.
+            // Register the change before this replica starts to work, or as soon as it stops.
             self.show(&ring, &mut seen.held).await?;
         }
         seen.established = ring.established;
@@ -282,7 +293,7 @@ impl Tasks {
         };
         *held = match shown {
             Ok(revision) => Some(revision),
-            // It has expired, or a write whose answer was lost came first.
+            // The record has expired, or an earlier write succeeded and its response was lost.
             Err(StoreError::Conflict { .. }) => Some(match store.get(&key).await? {
                 Some(found) => store.update(&key, value, Some(LIVES), found.revision).await?,
                 None => store.create(&key, value, Some(LIVES)).await?,
@@ -319,7 +330,7 @@ mod tests {
         Ring { since: 0, replica: "a".into(), keys, established: None }
     }
 
-    /// A ring that was shown as `key` at a time, by a replica that works on tasks or not.
+    /// Creates a ring that a replica registered as `key` at the time `since`.
     fn shown(key: &str, since: u64, established: Option<u64>, keys: &[&str]) -> (String, Ring) {
         (key.to_owned(), Ring { since, established, ..ring(keys) })
     }
@@ -340,7 +351,7 @@ mod tests {
 
     #[test]
     fn of_two_rings_the_earlier_one_is_established() {
-        // Of two that work, the one that began to work first, whenever it was started.
+        // Of two established replicas, the one that was established first wins, regardless of its start time.
         for (since, established) in [([50, 100], [None, None]), ([100, 50], [Some(60), Some(70)])] {
             let a = shown("a", since[0], established[0], &["1"]);
             let b = shown("b", since[1], established[1], &["9"]);
@@ -353,11 +364,11 @@ mod tests {
     fn rings_fit_when_each_replica_reads_what_the_other_writes() {
         for (later, earlier, fits) in [
             (&["1"][..], &["1"][..], true),
-            // The three steps of a rotation, in order.
+            // The three steps of a key rotation, in order.
             (&["1", "2"], &["1"], true),
             (&["2", "1"], &["1", "2"], true),
             (&["2"], &["2", "1"], true),
-            // Another ring, an older one, and one that is ahead.
+            // A different ring, an older ring, and a newer ring.
             (&["9"], &["1"], false),
             (&["1"], &["2", "1"], false),
             (&["2", "1"], &["1"], false),

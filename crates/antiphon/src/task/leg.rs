@@ -1,4 +1,4 @@
-//! One leg of a run, by whoever leased its job.
+//! Runs one leg of a task in the worker that leased its job.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,38 +22,40 @@ use crate::{
     tool::{Tool, ToolOutput},
 };
 
-/// What becomes of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
-    /// It is done.
+    /// The job is done.
     Done,
-    /// It is tried again after a while: nothing could be written.
+    /// The leg could not be stored. The job is retried after this time.
     Later(Duration),
-    /// This replica cannot read the run. Others may, and so may this one later.
+    /// This replica cannot read the run. Other replicas may be able to, or this one later.
     Unreadable,
-    /// Somebody else has it.
+    /// Another worker has the run.
     Lost,
 }
 
-/// How long to wait for a store that has failed.
+/// How long to wait after the store has failed.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// How long to wait for a replica that has the tool: at first, and at most.
+/// The first wait for a replica that has the tool.
 const MISSING: Duration = Duration::from_secs(2);
+/// The longest wait for a replica that has the tool.
 const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
-    /// Goes on with a run until it waits or ends.
+    /// Continues a run until it waits or ends.
     pub(super) async fn leg(self: &Arc<Self>, payload: &JobPayload, job: &Job) -> JobOutcome {
         let (attempt, lease) = (job.attempt, &job.lease);
         let key = payload.key.as_str();
-        // A store that is slow to answer must not cost the lease: two legs would be at the run.
+        // Extend the lease during the load. If a slow store cost the lease, two legs would run at the same
+        // time.
         let (mut record, revision) = match self.while_held(lease, self.try_load(key)).await {
             Some(Ok(Some(loaded))) => loaded,
-            // It was purged, or its time was over after it had ended.
+            // The run was purged, or it had ended and expired.
             Some(Ok(None)) => return JobOutcome::Done,
             Some(Err(Unloaded::Failed(_))) => return JobOutcome::Later(FAILED),
-            // Not the same as gone: the run waits in the store for a replica that can read it.
+            // The run still exists. It waits in the store for a replica that can read it.
             Some(Err(Unloaded::Unreadable(reason))) => {
                 self.unreadable(key, reason);
                 return JobOutcome::Unreadable;
@@ -62,7 +64,8 @@ impl Tasks {
         };
         self.readable();
         let Some(job) = record.job.filter(|job| job.number == payload.number) else {
-            // Whoever named the next job may have died before it was pushed. If it was pushed, this adds nothing.
+            // A process can die after it has named the next job and before it has queued the job. If the job
+            // is already queued, this push has no effect.
             return match record.job {
                 Some(due) if !self.push(key, &record, due, now_millis()).await => JobOutcome::Later(FAILED),
                 _ => JobOutcome::Done,
@@ -73,14 +76,15 @@ impl Tasks {
         }
         let now = now_millis();
         if let Some(until) = record.held.filter(|until| *until > now) {
-            // The process in which it became a task is still at it. A job of its own keeps attempts from adding up.
+            // The process in which the run became a task is still running it. A separate job keeps the
+            // attempts from accumulating.
             let due = super::record::Due { at: until + 100, ..job };
             let again = format!("{}~{until}", Self::job_id(&record.id, job.number));
             let pushed = self.push_as(&again, key, &record, due, now).await;
             return if pushed { JobOutcome::Done } else { JobOutcome::Later(FAILED) };
         }
-        // The run's own job may be pushed again while another one runs its leg: that must not begin a second leg. A job that
-        // is overdue can be the one that was pushed again.
+        // While another job runs this leg, the run's first job can be queued again, and must not start a
+        // second leg. An overdue job can be such a duplicate.
         let holds = record.held.is_some()
             || lease.id != Self::job_id(&record.id, job.number)
             || Self::is_overdue(job.at, now);
@@ -101,7 +105,7 @@ impl Tasks {
         });
         let worked = tokio::select! {
             worked = work => worked,
-            // Dropped where it is: nothing it came to could be written.
+            // The leg is dropped here, because its results can no longer be stored.
             () = writer.beat(Some(lease)) => Err(Stop::Lost),
         };
         match worked {
@@ -136,7 +140,7 @@ impl Tasks {
             .await
     }
 
-    /// Brings the tool back to where it was, and lets it go on.
+    /// Replays the tool to its last position, and continues it.
     pub(crate) async fn work(self: &Arc<Self>, writer: &Arc<TaskWriter>) -> Result<(), Stop> {
         loop {
             let record = writer.begin().await;
@@ -176,7 +180,7 @@ impl Tasks {
         }
     }
 
-    /// Writes down how a leg ended, and says whether another may begin at once.
+    /// Stores the result of a leg. Returns whether another leg can start at once.
     pub(crate) async fn conclude(
         &self,
         writer: &Arc<TaskWriter>,
@@ -185,7 +189,7 @@ impl Tasks {
         leg: Leg<ToolOutput>,
     ) -> Result<bool, Stop> {
         let written = self.write_down(writer, run, tool, leg).await;
-        // Only what is written counts: a leg that has lost its run is another's.
+        // Only stored results count. If this leg has lost its run, another leg has it.
         run.ended(written.as_ref().map_or(How::Lost, |(how, _)| *how));
         written.map(|(_, more)| more)
     }
@@ -208,7 +212,7 @@ impl Tasks {
             }
         };
         let record = writer.record().await;
-        // That the run was cancelled was told when it was.
+        // The cancellation was already recorded when it happened.
         let over = |outcome: Outcome| if writer.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
         if let Err(error) = &result {
             if writer.is_cancelled() {
@@ -234,7 +238,7 @@ impl Tasks {
             let policy = tool.retry.unwrap_or(self.config.retry);
             if is_retryable(error) && record.failures + 1 < policy.attempts {
                 let journal = run.take_machine().into_journal().without_last_failures();
-                // Runs that failed together need not come back together.
+                // The jitter spreads the retries of runs that failed at the same time.
                 let wait = jitter::around(policy.wait(record.failures + 1));
                 writer.retry(&journal, wait, &error.to_string()).await?;
                 return Ok((How::Again, false));
@@ -243,13 +247,15 @@ impl Tasks {
         let outcome = Outcome::of(&result);
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = Ended::of(result, record.revision());
-        // Whoever looks at it sees all of it, and if it failed and is tried again, nobody is asked twice.
+        // The complete journal lets operators see the whole run. If the run is retried later, it does not ask
+        // its questions again.
         let journal = run.take_machine().into_journal();
         writer.finish(&journal, &ended, message.as_deref()).await?;
         Ok((over(outcome), false))
     }
 
-    /// This replica does not have the tool: it may be an older one, or a newer.
+    /// Waits for another replica, because this one does not have the tool. It can run an older or a newer
+    /// version.
     async fn missing(&self, writer: &TaskWriter, record: &TaskRecord) -> Result<(), Stop> {
         let (now, since) = (now_millis(), record.toolless);
         let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
@@ -267,7 +273,7 @@ impl Tasks {
     }
 }
 
-/// Whether it may go better next time.
+/// Returns whether a retry can succeed.
 fn is_retryable(error: &Error) -> bool {
     !error.is_terminal()
         && matches!(

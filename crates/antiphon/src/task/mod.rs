@@ -1,25 +1,26 @@
-//! Tasks: runs that outlive the request that began them.
+//! Tasks: runs that outlive the request that started them.
 //!
-//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) turns them on with a [`TaskConfig`]. [`TaskPolicy`] says
-//! which tools they are for. [`Runs`] is for operators.
+//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) enables them with a [`TaskConfig`].
+//! [`TaskPolicy`] selects the tools that can become tasks. [`Runs`] is for operators.
 
-// | where | name | what |
+// | kind | name | content |
 // |---|---|---|
-// | record | `tasks/<owner>/<task>` | a run, whole and sealed (`record`) |
-// | record | `pieces/<random>/<n>` | a run too large for one record |
-// | queue | `tasks:<audience>:<lane>` | one job for the next leg of a run |
+// | record | `tasks/<owner>/<task>` | a complete run, encrypted (`record`) |
+// | record | `pieces/<random>/<n>` | a part of a run that is too large for one record |
+// | queue | `tasks:<audience>:<lane>` | one job for the next leg of each run |
 // | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
-// | record | `rings/<audience>/<replica>` | which keys a replica has (`key_rings`) |
-// | record | `audit/<audience>` | who goes through all records, or when it was done last |
-// | topic | `tasks/<audience>` | a task has changed |
+// | record | `rings/<audience>/<replica>` | fingerprints of a replica's keys (`key_rings`) |
+// | record | `audit/<audience>` | the lease of the audit, or the time until the next one |
+// | topic | `tasks/<audience>` | notifications that a task has changed |
 //
-// A leg is a leased job: it loads the record, brings the tool back to where it was, and lets it go on until it
-// returns or waits for people or for time. Then the record is written, conditionally, and nothing of the run is
-// in memory. What a step returned is written before the tool sees it.
+// A leg runs in a leased job. It loads the record, replays the tool, and continues it until the tool returns
+// or waits for an answer or a point in time. Then it writes the record conditionally, and the run no longer
+// occupies memory. The result of a step is stored before the tool receives it.
 //
-// A run has one job at a time, named in its record. Whoever changes the record so that there is something to do
-// names the next job in the same write and pushes it after. If it dies in between, or the queue loses the job, the run's
-// alarm rings (`alarm`), and a server pushes the job again: a queue takes a job of one id once.
+// A run has one job at a time, named in its record. A process that creates work for the run names the next
+// job in the same write, and queues the job afterwards. If the process dies in between, or the queue loses
+// the job, the run's alarm expires (`alarm`). A server then queues the job again. This is idempotent, because
+// a queue accepts each job ID once.
 
 mod alarm;
 mod answer;
@@ -78,50 +79,51 @@ use crate::{
 pub(crate) struct Tasks {
     pub(crate) config: TaskConfig,
     runtime: Arc<Runtime>,
-    /// The tools that runs are of.
+    /// The tools that the runs call.
     catalog: Arc<Catalog>,
     backend: Backend,
-    /// A digest of the audience: servers of one name share their tasks.
+    /// A digest of the audience. Servers with the same name share their tasks.
     audience: String,
     watchers: Watchers,
-    /// What is asked live.
+    /// The questions that are open at clients of this process.
     pub(crate) asking: Asking,
-    /// The legs this process works on, by task.
+    /// The legs that run in this process, by task.
     working: Mutex<HashMap<String, Weak<TaskWriter>>>,
     slots: Slots,
     rollback: RollbackDetector,
     /// Whether other processes may share the backend.
     is_shared: bool,
-    /// Whether this removes what has expired: no replicas do it.
+    /// Whether this process removes expired records itself, because it has no replicas.
     sweeps: bool,
-    /// This process, among those that share the backend.
+    /// A random ID of this process among those that share the backend.
     instance: String,
-    /// What keeps this replica from working on tasks.
+    /// The reasons why this replica does not work on tasks.
     blockers: Mutex<WorkBlockers>,
-    /// Told when the key rings were compared.
+    /// Notified after each comparison of the key rings.
     compared: Arc<Notify>,
     begun: AtomicBool,
     stopped: CancellationToken,
 }
 
-/// Whose tasks: a name that nobody can guess from the outside and that is the same on every replica.
+/// The owner of tasks: a digest of the principal, which is the same on every replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
-/// A task to be.
+/// The data of a task that is about to be created.
 #[derive(Debug)]
 pub(crate) struct NewTask {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) principal: Option<String>,
     pub(crate) revision: Revision,
-    /// What the client can be asked, as it declared it.
+    /// The client's declared capabilities.
     pub(crate) capabilities: Value,
-    /// For how long the client wants it kept, in milliseconds. `None`: it does not say.
+    /// The TTL that the client requested, in milliseconds.
     pub(crate) ttl: Option<u64>,
-    /// What the run has seen before it became a task.
+    /// The journal so far, if the run started as a plain call.
     pub(crate) journal: Option<Journal>,
-    /// What it waits for, by the question's own key; with them there is nothing to do before they are answered.
+    /// The questions that the run waits for, by question key. If there are any, no leg starts before an
+    /// answer arrives.
     pub(crate) asks: Vec<(String, Value)>,
 }
 
@@ -151,7 +153,7 @@ impl Tasks {
         })
     }
 
-    /// The owner a caller is: everybody of whom nothing is known is the same one.
+    /// Returns the owner for a principal. All unauthenticated callers have the same owner.
     pub(crate) fn owner(principal: Option<&str>) -> Owner {
         Owner(match principal {
             Some(principal) => digest(&["owner", principal]),
@@ -164,11 +166,12 @@ impl Tasks {
         named.then(|| format!("{RECORDS}{}/{id}", owner.0))
     }
 
-    /// Makes a task. When this returns, any replica can tell of it.
+    /// Creates a task. After this returns, every replica can read it.
     ///
     /// # Errors
     ///
-    /// Where too many wait already, or the store cannot be reached.
+    /// Returns an error if too many tasks wait, if this replica cannot create tasks, or if the store cannot
+    /// be reached.
     pub(crate) async fn create(self: &Arc<Self>, new: NewTask) -> Result<TaskView> {
         self.begin();
         self.check_able().await?;
@@ -233,7 +236,7 @@ impl Tasks {
             apart: None,
             stale: false,
         };
-        // The run's id is what idempotency keys begin with: if it has none yet, it is the task's.
+        // Idempotency keys begin with the run's ID. A run without an ID uses the task's ID.
         if record.journal.run.is_empty() {
             record.journal.run.clone_from(&record.id);
         }
@@ -247,7 +250,7 @@ impl Tasks {
         format!("{RECORDS}{}/{}", Self::owner(record.principal.as_deref()).0, record.id)
     }
 
-    /// A task of this owner; `None` where there is none, or none of theirs.
+    /// Returns a task of this owner, or `None` if this owner has no such task.
     pub(crate) async fn get(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<TaskView>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
@@ -256,7 +259,7 @@ impl Tasks {
         Ok(Some(record.view(revision.0)))
     }
 
-    /// Some of an owner's tasks, and where the rest begins.
+    /// Returns one page of an owner's tasks, and the cursor of the next page.
     pub(crate) async fn list(
         self: &Arc<Self>,
         owner: &Owner,
@@ -267,7 +270,8 @@ impl Tasks {
         Ok((records.into_iter().map(|(_, record, revision)| record.view(revision.0)).collect(), next))
     }
 
-    /// Waits until a task is other than `seen`, and shows it. `None` when it is gone.
+    /// Waits until the version of a task differs from `seen`, and returns the task. Returns `None` if it no
+    /// longer exists.
     pub(crate) async fn changed(
         self: &Arc<Self>,
         owner: &Owner,
@@ -277,22 +281,22 @@ impl Tasks {
         self.begin();
         let news = self.watchers.watch(id);
         loop {
-            // Registered first: what happens from here on is heard.
+            // Register before the read, so that a later change is not missed.
             let heard = news.notified();
             match self.get(owner, id).await? {
                 Some(view) if view.version == seen => {}
                 found => return Ok(found),
             }
-            // Nobody relies on an announcement alone.
+            // Notifications can be lost, so poll as well.
             let _ = tokio::time::timeout(WATCH, heard).await;
         }
     }
 }
 
-/// How often what is waited for is looked at where nothing is heard of it.
+/// How often a watched task is read if no notification arrives.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// The store failed: nobody's fault, and worth another try.
+/// Converts an error of the store to an error for the caller, who can try again.
 fn unavailable(error: &antiphon_store::Error) -> Error {
     tracing::error!(%error, "the store of tasks failed");
     Error::new(ErrorKind::Protocol {

@@ -1,4 +1,4 @@
-//! What an operator may see of runs and do to them.
+//! Operations for operators: list, inspect, retry, cancel and purge runs.
 
 use std::{fmt, sync::Arc};
 
@@ -14,85 +14,86 @@ use crate::{
     trace,
 };
 
-/// The runs of all callers, for whoever operates the server. From [`Server::runs`](crate::Server::runs).
+/// Operator access to the runs of all callers. From [`Server::runs`](crate::Server::runs).
 ///
-/// It shows what a run has done and waits for, and none of its values: those are its caller's. What a tool says when it
-/// fails, or of its progress, is shown as it is.
+/// It shows the progress of a run and its open questions, but not its values, which belong to the caller.
+/// Error messages and progress messages of tools are shown unchanged.
 #[derive(Clone)]
 pub struct Runs {
     tasks: Arc<Tasks>,
 }
 
-/// One page of runs.
+/// A page of runs.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunPage {
-    /// The runs, in the store's own order.
+    /// The runs, in the order of the store.
     pub runs: Vec<RunSummary>,
-    /// Where the next page begins; none after the last.
+    /// The cursor of the next page. `None` on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A run in one line.
+/// The summary of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// Its name: whose it is, as a digest, and the id of its task.
+    /// The name of the run: a digest of its owner, and the ID of its task.
     pub run: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Where it stands.
+    /// The status of the run.
     pub status: TaskStatus,
-    /// How far it has come, or what went wrong.
+    /// The progress or the error, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it was created.
+    /// The time of creation.
     pub created: String,
-    /// When its status last changed.
+    /// The time of the last status change.
     pub updated: String,
-    /// When it is removed.
+    /// The time at which the run is removed, if it has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// How many legs were begun.
+    /// How many legs were started.
     pub legs: u64,
-    /// How often it ended with an error since it last came further.
+    /// How often the run failed since it last made progress.
     pub failures: u32,
-    /// Whether it was given up, and somebody has to look.
+    /// Whether the run was given up and needs an operator.
     pub dead: bool,
-    /// The keys of the questions it waits for.
+    /// The keys of the open questions.
     pub waits_for: Vec<String>,
-    /// When its next leg is due, if it waits for time or for a worker.
+    /// The time at which the next leg is due, if the run waits for a point in time or for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
 }
 
-/// A run from its beginning to now.
+/// A run with its timeline and its journal.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunReport {
-    /// The run in one line.
+    /// The summary of the run.
     #[serde(flatten)]
     pub summary: RunSummary,
-    /// The shape of its arguments; their values are not shown.
+    /// The shape of the arguments, without the values.
     pub arguments: Value,
-    /// What happened to it.
+    /// The events of the run.
     pub timeline: Vec<RunEvent>,
-    /// What its journal holds, in the order in which the tool saw it.
+    /// The entries of the journal, in the order in which the tool received them.
     pub journal: Vec<RunEntry>,
 }
 
-/// Something that happened to a run.
+/// An event in the timeline of a run.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunEvent {
-    /// When.
+    /// The time of the event.
     pub at: String,
-    /// What: `created`, `leg`, `asked`, `answered`, `waits`, `retried`, `cancelled`, `ended`, `died`, `drifted`, `revived`.
+    /// The kind of event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`,
+    /// `revived`, `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub what: String,
-    /// Which replica, which keys, which words.
+    /// Details such as the replica, question keys or a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -103,24 +104,24 @@ pub struct RunEvent {
 pub struct RunEntry {
     /// The key of the question or step.
     pub key: String,
-    /// What it is.
+    /// The kind of entry.
     pub op: String,
     /// `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The shape of the value; the value itself is not shown. Of a failure, its words.
+    /// The shape of the value, without the value. For a failure, the error message.
     pub shape: Value,
 }
 
-/// What became of a wish of an operator's.
+/// The effect of an operator's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RunChanged {
-    /// It was done.
+    /// The operation was applied.
     Done,
-    /// There was nothing to do: it is so already, or it can no longer be.
+    /// The run was not changed: it is already in this state, or it can no longer change.
     Unchanged,
-    /// There is no such run.
+    /// The run does not exist.
     Unknown,
 }
 
@@ -129,9 +130,9 @@ impl Runs {
         Self { tasks }
     }
 
-    /// Some runs: those with this status, where one is given.
+    /// Returns a page of runs, filtered by `status` if given.
     ///
-    /// A page may hold fewer than `limit` and still not be the last.
+    /// A page can contain fewer than `limit` runs and still not be the last one.
     pub async fn list(
         &self,
         status: Option<TaskStatus>,
@@ -147,7 +148,7 @@ impl Runs {
         Ok(RunPage { runs, next })
     }
 
-    /// A run with its timeline; `None` where there is none of this name.
+    /// Returns a run with its timeline, or `None` if it does not exist.
     pub async fn inspect(&self, run: &str) -> Result<Option<RunReport>> {
         let Some(key) = key(run) else { return Ok(None) };
         let Some((record, _)) = self.tasks.load(&key).await? else { return Ok(None) };
@@ -168,7 +169,8 @@ impl Runs {
         }))
     }
 
-    /// Has a run tried again that failed or was given up, from where it was; or one looked at that seems to be stuck.
+    /// Retries a run that failed or was given up, from its last stored state. For a run that has not ended,
+    /// it queues a lost job again.
     pub async fn retry(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let now = now_millis();
@@ -180,7 +182,7 @@ impl Runs {
                     return Change::Leave(None);
                 }
                 if !record.status.is_final() && (record.is_awake(now) || !record.asks.is_empty()) {
-                    // A leg is under way, or people are waited for; a lost job is pushed again below.
+                    // A leg is running, or the run waits for users. A lost job is queued again below.
                     return Change::Leave(record.job);
                 }
                 record.journal = std::mem::replace(&mut record.journal, antiphon_replay::Journal::new(""))
@@ -203,7 +205,7 @@ impl Runs {
         Ok(RunChanged::Done)
     }
 
-    /// Cancels a run, as its caller could.
+    /// Cancels a run, like a cancellation by its caller.
     pub async fn cancel(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         self.tasks.begin();
@@ -214,11 +216,11 @@ impl Runs {
         })
     }
 
-    /// Removes a run that has ended, with its result.
+    /// Removes a run that has ended, and its result.
     ///
     /// # Errors
     ///
-    /// Where it has not ended: cancel it first.
+    /// Returns an error if the run has not ended. Cancel it first.
     pub async fn purge(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let Some((record, revision)) = self.tasks.load(&key).await? else {
@@ -236,7 +238,7 @@ impl Runs {
 }
 
 impl Tasks {
-    /// What a run has done, for its owner.
+    /// Returns the trace of a run for its owner.
     pub(crate) async fn trace(&self, owner: &Owner, id: &str) -> Result<Option<Value>> {
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
         let Some((record, _)) = self.load(&key).await? else { return Ok(None) };
@@ -259,7 +261,7 @@ fn timeline(record: &TaskRecord) -> Vec<RunEvent> {
     shown.collect()
 }
 
-/// The record of a run, if `run` can be the name of one.
+/// Returns the store key of a run, or `None` if `run` is not a valid name.
 fn key(run: &str) -> Option<String> {
     let (owner, id) = run.split_once('/')?;
     let named = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Runs that become tasks on their way.
+//! Runs that become tasks while they run.
 
 use std::{
     collections::BTreeMap,
@@ -20,23 +20,23 @@ use crate::{
     run::{Claimed, Pending, Persistence, Promote, Run},
 };
 
-/// For how many beats a leg counts as alive that no job runs.
+/// How many heartbeat intervals a hold lasts. A hold shows that a leg without a job is alive.
 pub(super) const HOLD: u32 = 3;
 
-/// After which time a run tries again to become a task that could not.
+/// How long a run waits after it could not become a task, before it tries again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// A run that may become a task.
+/// A run that can become a task.
 pub(crate) struct Promotion {
     tasks: Arc<Tasks>,
     when: Promoting,
-    /// The task to be and whoever waits for the answer, until somebody makes it one.
+    /// The future task, and the sender to the waiting request. `None` after one of them was used.
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
 }
 
-/// When a run becomes a task.
+/// The conditions under which a run becomes a task.
 #[derive(Debug)]
 struct Promoting {
     begun: Instant,
@@ -51,7 +51,7 @@ impl Promoting {
         Self { begun: Instant::now(), after, wanted, postponed }
     }
 
-    /// The tool wants to be one.
+    /// Records that the tool requested to become a task.
     fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
@@ -60,7 +60,7 @@ impl Promoting {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// In how long; `None` is never.
+    /// Returns the time until the run becomes a task. `None` means never.
     fn due(&self) -> Option<Duration> {
         let due = match self.after {
             _ if self.is_wanted() => Duration::ZERO,
@@ -72,14 +72,14 @@ impl Promoting {
         Some(due.max(until))
     }
 
-    /// It cannot be now.
+    /// Delays the next attempt.
     fn postpone(&self) {
         *lock(&self.postponed) = Some(Instant::now() + RETRY_DELAY);
     }
 }
 
 impl Promotion {
-    /// `reply` is told of the task, if it becomes one.
+    /// Creates a promotion. `reply` receives the task, if the run becomes one.
     pub(crate) fn new(tasks: &Arc<Tasks>, new: NewTask, reply: oneshot::Sender<TaskView>) -> Arc<Self> {
         Arc::new(Self {
             when: Promoting::new(tasks.config.promote_after),
@@ -90,17 +90,17 @@ impl Promotion {
         })
     }
 
-    /// The task to be, taken by whoever makes it one: the run does not.
+    /// Takes the data of the future task. After that, the run itself can no longer become a task.
     pub(crate) fn take(&self) -> Option<NewTask> {
         lock(&self.pending).take().map(|(new, _)| new)
     }
 
-    /// The writer, if the run has become a task.
+    /// Returns the task writer, if the run has become a task.
     pub(crate) fn writer(&self) -> Option<&Arc<TaskWriter>> {
         self.writer.get()
     }
 
-    /// The writer, when the run has become a task.
+    /// Waits until the run has become a task, and returns the task writer.
     pub(crate) async fn kept(&self) -> &Arc<TaskWriter> {
         loop {
             if let Some(writer) = self.writer() {
@@ -113,12 +113,13 @@ impl Promotion {
     async fn make_task(&self, run: &Run) -> Result<Option<Arc<dyn Persistence>>> {
         let Some(pending) = lock(&self.pending).take() else { return Ok(None) };
         let Ok(place) = self.tasks.place() else {
-            // All who work on tasks are busy. Until one is not, it stays what it is.
+            // All workers are busy. The run stays a plain call until one is free.
             *lock(&self.pending) = Some(pending);
             self.when.postpone();
             return Ok(None);
         };
-        // By itself: whoever waits for it may go away at any time, and nobody goes on with half a task then.
+        // Spawned, because the waiting request can be dropped at any time and must not leave a half-created
+        // task.
         let write =
             Self::write(Arc::clone(&self.tasks), pending, run.journal(), run.claims_under_way(), place);
         let written = tokio::spawn(write).await;
@@ -128,8 +129,8 @@ impl Promotion {
         Ok(Some(writer))
     }
 
-    /// Makes a task of a run that goes on in this process. What it has seen so far is written down, and so is all
-    /// that it comes to from now on.
+    /// Creates the task of a run that continues in this process. Stores its journal so far. Later results are
+    /// stored by the returned task writer.
     async fn write(
         tasks: Arc<Tasks>,
         (mut new, reply): (NewTask, oneshot::Sender<TaskView>),
@@ -152,10 +153,10 @@ impl Promotion {
         let key = Tasks::key_of(&record);
         tasks.set_alarm(&key, until).await;
         let revision = tasks.insert(&key, &record).await?;
-        // If this process dies, whoever gets this job goes on.
+        // If this process dies, the worker that leases this job continues the run.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
         if reply.send(record.view(revision)).is_err() {
-            // Nobody will ever know of it.
+            // The request was dropped, so the client will never receive the task ID.
             tasks.remove(&key, record, Revision(revision)).await?;
             return Err(Error::new(ErrorKind::Cancelled));
         }

@@ -1,4 +1,4 @@
-//! What the store keeps of a run.
+//! The stored record of a run.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,16 @@ use super::{
 };
 use crate::{base::now_millis, protocol::Revision, run::Claimed, telemetry};
 
-/// The format this version writes.
+/// The record format that this version writes.
 pub(super) const FORMAT: u32 = 1;
 
-/// How many events a run remembers of itself, the oldest ones and the newest.
+/// How many events a record keeps: the oldest and the newest ones.
 const EVENTS: usize = 128;
 
-/// A run, whole: its head, its journal, what it waits for and what came of it.
+/// A complete run: its metadata, its journal, its open questions and its result.
 ///
-/// It is one record, so that every change is one conditional write. Whoever lost a race knows it by that.
+/// It is a single record, so that every change is a single conditional write. A conflict on that write means
+/// that another process changed the run first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are stored, each under its name")]
 pub(crate) struct TaskRecord {
@@ -31,9 +32,9 @@ pub(crate) struct TaskRecord {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) principal: Option<String>,
-    /// Which revision its client speaks.
+    /// Whether the client uses 2026-07-28 (rounds).
     pub(crate) rounds: bool,
-    /// What its client can be asked.
+    /// The client's declared capabilities.
     pub(crate) capabilities: Value,
     pub(crate) status: TaskStatus,
     pub(crate) message: Option<String>,
@@ -42,79 +43,84 @@ pub(crate) struct TaskRecord {
     pub(crate) ttl: Option<u64>,
     pub(crate) poll: u64,
     pub(crate) journal: Journal,
-    /// How often the record was written, by whomever. Sealed with it, so that one that was put back is known by it.
+    /// How often the record was written, by any process. It is encrypted with the record, so that a rollback
+    /// can be detected.
     #[serde(default)]
     pub(super) serial: u64,
-    /// How often the journal was written: only legs write it, so a leg that finds another number is not alone.
+    /// How often the journal was written. Only legs write it, so a different number means that another leg is
+    /// running.
     pub(super) written: u64,
-    /// The questions that are out, by their key on the wire.
+    /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Asked>,
-    /// Answers no leg has seen yet, by the question's own key.
+    /// Answers that no leg has used yet, by question key.
     pub(super) answers: BTreeMap<String, Value>,
-    /// How often each question was put. On the wire, a key is used once.
+    /// How often each question was sent. A wire key is used only once.
     pub(super) put: BTreeMap<String, u32>,
-    /// The job that runs the next leg, or is running it.
+    /// The job that runs or will run the next leg.
     pub(super) job: Option<Due>,
-    /// How many jobs there have been.
+    /// The number of jobs so far.
     pub(super) jobs: u64,
-    /// A leg that no job runs: it began before there was a task.
+    /// The time until which a leg without a job, or with another job, holds the run. In milliseconds since
+    /// 1970.
     pub(super) held: Option<u64>,
-    /// How many legs were begun.
+    /// How many legs were started.
     pub(crate) legs: u64,
-    /// How often it ended with an error since it last came further.
+    /// How often the run failed since it last made progress.
     pub(crate) failures: u32,
     pub(crate) ended: Option<Ended>,
-    /// Whether it was cancelled and has not cleaned up yet.
+    /// Whether the run was cancelled and has not cleaned up yet.
     pub(super) cleaning: bool,
-    /// Whether it was given up: a person has to look.
+    /// Whether the run was given up and needs an operator.
     pub(crate) dead: bool,
-    /// What happened to it, for people.
+    /// The events of the run, for operators.
     pub(crate) events: Vec<TaskEvent>,
-    /// The server it belongs to, as a digest. Empty in records of version 0.1.0.
+    /// The digest of the server's audience. Empty in records of version 0.1.0.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) audience: String,
-    /// How long the record is kept after the run has ended, in milliseconds. `None`: until somebody purges it.
+    /// How long the record is kept after the run has ended, in milliseconds. `None` means until it is purged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retention: Option<u64>,
-    /// Whether the client asked for that time.
+    /// Whether the client requested that time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) requested: bool,
-    /// Since when no replica that took the run had its tool.
+    /// The time since when no replica that leased the run had its tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolless: Option<u64>,
-    /// The steps that may be taken at most once and were begun, by their idempotency key. What a step returned is in the
-    /// journal, and then it is no longer here.
+    /// The at-most-once steps that were started, by idempotency key. A step that has returned is removed,
+    /// because the journal contains its result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) claims: BTreeMap<String, Claimed>,
-    /// Where it is, if it is too large for one record.
+    /// The pieces of the record, if it is too large for a single record.
     #[serde(skip)]
     pub(super) apart: Option<Pieces>,
-    /// Whether it should be written again: its key is no longer the active one, or an older version limited its life.
+    /// Whether the record must be written again: its encryption key is not the active one, or an older
+    /// version limited its lifetime.
     #[serde(skip)]
     pub(super) stale: bool,
 }
 
-/// A question that is out.
+/// An open question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) key: String,
     pub(crate) request: Value,
 }
 
-/// A job, and when it is due.
+/// A job and the time at which it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Due {
     pub(super) number: u64,
     pub(super) at: u64,
 }
 
-/// Something that happened to a run.
+/// An event in the timeline of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TaskEvent {
     pub(crate) at: u64,
-    /// `created`, `leg`, `asked`, `answered`, `waits`, `retried`, `cancelled`, `ended`, `died`, `drifted`, `revived`.
+    /// `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`, `revived`,
+    /// `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub(crate) what: String,
-    /// Which replica, keys, words: never a value of the run's.
+    /// The replica, question keys or a message. Never a value of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
 }
@@ -131,14 +137,15 @@ impl TaskRecord {
             journal: Version,
         }
         let damaged = |_| Unreadable::Damaged;
-        // The versions first: a newer record may parse as one of ours and lose what we do not know when it is written.
+        // Check the versions first. A newer record could parse as an older one, and its unknown fields would
+        // be lost at the next write.
         if serde_json::from_slice::<Version>(json).map_err(damaged)?.v > FORMAT
             || serde_json::from_slice::<Inside>(json).map_err(damaged)?.journal.v > antiphon_replay::FORMAT
         {
             return Err(Unreadable::NewerFormat);
         }
         let mut record: Self = serde_json::from_slice(json).map_err(damaged)?;
-        // Version 0.1.0 counted the life of a run from its creation, and removed runs that had not ended.
+        // Version 0.1.0 counted the lifetime of a run from its creation, and removed runs that had not ended.
         if !record.status.is_final()
             && let Some(ttl) = record.ttl.take()
         {
@@ -148,7 +155,7 @@ impl TaskRecord {
         Ok(record)
     }
 
-    /// The life of the record, whenever it is written: it ends some time after the run has.
+    /// Sets the record's TTL before a write. It begins when the run ends.
     pub(super) fn settle_ttl(&mut self) {
         self.ttl = match self.ttl {
             _ if !self.status.is_final() || self.cleaning => None,
@@ -159,7 +166,7 @@ impl TaskRecord {
 
     pub(crate) fn note(&mut self, what: &str, detail: impl Into<Option<String>>) {
         if self.events.len() >= EVENTS {
-            // The beginning says where it came from; the end, where it is.
+            // The first events show the origin of the run, and the last ones its current state.
             self.events.remove(EVENTS / 4);
         }
         self.events.push(TaskEvent { at: now_millis(), what: what.to_owned(), detail: detail.into() });
@@ -169,13 +176,14 @@ impl TaskRecord {
         if self.rounds { Revision::Rounds } else { Revision::Session }
     }
 
-    /// What the client is told: how long after its creation the task is gone. Before the run has ended nobody knows; a
-    /// client that asked for a time is told that it gets at least that.
+    /// Returns the TTL that the client receives, counted from the task's creation. Before the run has ended,
+    /// the TTL is unknown. A client that requested a TTL then receives that TTL, because the task is kept at
+    /// least that long.
     fn shown_ttl(&self) -> Option<u64> {
         if self.status.is_final() { self.ttl } else { self.retention.filter(|_| self.requested) }
     }
 
-    /// When its next leg is due.
+    /// Returns the time at which the next leg is due.
     pub(super) fn due(&self) -> Option<u64> {
         self.job.map(|job| job.at)
     }
@@ -185,7 +193,7 @@ impl TaskRecord {
         self.updated = now_millis().max(self.updated + 1);
     }
 
-    /// Puts a question: under a key the wire has not seen.
+    /// Adds an open question under a new wire key.
     pub(super) fn ask(&mut self, key: &str, request: Value) -> String {
         let count = self.put.entry(key.to_owned()).or_default();
         *count += 1;
@@ -194,7 +202,7 @@ impl TaskRecord {
         wire
     }
 
-    /// The next job, due at `at`.
+    /// Sets and returns the next job, due at `at`.
     pub(super) fn next_job(&mut self, at: u64) -> Due {
         self.jobs += 1;
         let due = Due { number: self.jobs, at };
@@ -202,17 +210,19 @@ impl TaskRecord {
         due
     }
 
-    /// Whether a leg is under way, or about to be.
+    /// Returns whether a leg runs, or is due.
     pub(super) fn is_awake(&self, now: u64) -> bool {
         self.job.is_some_and(|job| job.at <= now) || self.held.is_some_and(|until| until > now)
     }
 
-    /// When the run was last known to come further, or is next expected to: from then on it waits.
+    /// Returns the time since when the run waits: its last progress, or the time at which it is expected to
+    /// continue.
     pub(super) fn waits_since(&self) -> u64 {
         self.updated.max(self.due().unwrap_or_default()).max(self.held.unwrap_or_default())
     }
 
-    /// A question as it goes out. What is kept is the question alone, so that it is known again in another leg.
+    /// Returns a question with the trace context added. The record stores it without that context, so that a
+    /// later leg recognizes the question.
     fn traced(&self, request: &Value) -> Value {
         let mut request = request.clone();
         telemetry::put_place(&mut request, &self.journal);
@@ -242,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    /// A record as version 0.1.0 wrote it.
+    /// Returns a record as version 0.1.0 wrote it.
     fn record() -> Value {
         json!({
             "v": 1, "id": "1", "tool": "onboard", "arguments": {}, "principal": null, "rounds": true,
@@ -264,7 +274,7 @@ mod tests {
         journal["journal"]["v"] = json!(2);
         assert_eq!(read(&newer).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&journal).unwrap_err(), Unreadable::NewerFormat);
-        // One that cannot be parsed otherwise still says its version.
+        // A record that does not parse otherwise still has a version.
         assert_eq!(read(&json!({"v": 2, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&json!({"v": 1})).unwrap_err(), Unreadable::Damaged);
     }

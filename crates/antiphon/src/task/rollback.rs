@@ -1,29 +1,30 @@
-//! Whether a run is what it was last.
+//! Detects records that were rolled back to an earlier version.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
-/// How many runs are remembered, at least.
+/// The smallest number of runs that the detector remembers.
 const REMEMBERED: usize = 4096;
 
-/// The latest writing of each run that this process has seen.
+/// The latest write count of each run that this process has seen.
 ///
-/// A record is sealed, so whoever can write to the store can neither read nor change one; but they can put back what was
-/// there before. Nothing in the store can tell of that. Whoever has seen the later one can.
+/// Records are encrypted, so an attacker with write access to the store can neither read nor change them. But
+/// the attacker can restore an earlier record. The store itself cannot show this, but a process that has seen
+/// the later record detects it.
 #[derive(Debug, Default)]
 pub(super) struct RollbackDetector(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When it is full it becomes the other, and what only that one had is forgotten.
+    /// When this map is full, it replaces `before`, and the entries of the old `before` are dropped.
     lately: HashMap<String, u64>,
     before: HashMap<String, u64>,
 }
 
 impl RollbackDetector {
-    /// This process has written, or read, a run for the so manieth time.
+    /// Records that this process has written or read the run with this write count.
     pub(super) fn saw(&self, key: &str, serial: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.lately.len() >= REMEMBERED && !seen.lately.contains_key(key) {
@@ -32,14 +33,15 @@ impl RollbackDetector {
         seen.lately.insert(key.to_owned(), serial);
     }
 
-    /// The latest that was seen. To be asked before the store is: what is written meanwhile may be later than what is read.
+    /// Returns the latest write count that was seen. Call it before you read the store, because a concurrent
+    /// write can be later than the record you read.
     pub(super) fn known(&self, key: &str) -> Option<u64> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.lately.get(key).or_else(|| seen.before.get(key)).copied()
     }
 
-    /// Whether a run that was read is earlier than the one that was `known` before. It is what was seen from then on: once
-    /// is enough to tell of it.
+    /// Returns whether the record that was read is older than `known`. It then counts as the latest record,
+    /// so that each rollback is reported once.
     pub(super) fn is_put_back(&self, key: &str, serial: u64, known: Option<u64>) -> bool {
         let is_back = known.is_some_and(|known| serial < known);
         if is_back || self.known(key).is_none_or(|seen| seen < serial) {

@@ -1,4 +1,4 @@
-//! Runs in the store: sealed, written conditionally, and gone when their time is over.
+//! Task records in the store: encrypted, written conditionally, and removed after their TTL.
 
 use std::time::Duration;
 
@@ -16,48 +16,50 @@ use crate::{
     seal::OpenError,
 };
 
-/// The record itself follows, or where its pieces are.
+/// The value contains the whole record.
 const WHOLE: u8 = 0;
+/// The value contains the location of the record's pieces.
 const IN_PIECES: u8 = 1;
 
-/// A job that was to be there for so long, and is still waited for, is pushed again.
+/// How late a job can be, in milliseconds, before it is queued again.
 const OVERDUE: u64 = 3_000;
 
-/// How long the pieces of a run are kept that is kept until somebody removes it.
+/// How long the pieces of a run without a TTL are kept.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What to do with a record that somebody else has changed meanwhile.
+/// The decision of a function that changes a record.
 pub(super) enum Change<T> {
-    /// Write it.
+    /// Write the changed record.
     Write(T),
-    /// Leave it as it is.
+    /// Do not write.
     Leave(T),
 }
 
-/// Why a run that is in the store is not in hand.
+/// The reason why a stored run could not be loaded.
 #[derive(Debug)]
 pub(super) enum Unloaded {
     /// The store failed.
     Failed(Error),
-    /// The record is there, and this replica cannot read it. Another may: it is never taken for one that is gone.
+    /// The record exists, but this replica cannot read it. Another replica may be able to, so it never counts
+    /// as removed.
     Unreadable(Unreadable),
 }
 
-/// Why this replica cannot read a record.
+/// The reason why this replica cannot read a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It is encrypted with a key that is not in the `KeyRing`.
+    /// The record is encrypted with a key that is not in the `KeyRing`.
     UnknownKey,
-    /// It does not open with the key of that number: the key differs, or the record was changed.
+    /// The record does not open with the key of that number: the key differs, or the record was changed.
     WrongKey,
-    /// A newer version wrote it.
+    /// A newer version wrote the record.
     NewerFormat,
-    /// It is not a record, or a part of it is missing.
+    /// The value is not a record, or a part of it is missing.
     Damaged,
 }
 
 impl Unreadable {
-    /// The reason as a metric label.
+    /// Returns the reason as a metric label.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::UnknownKey => "unknown_key",
@@ -67,7 +69,7 @@ impl Unreadable {
         }
     }
 
-    /// What an operator can do about it.
+    /// Returns advice for the operator.
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Self::UnknownKey | Self::WrongKey => "give every replica the same `KeyRing`",
@@ -100,20 +102,20 @@ impl From<Unloaded> for Error {
     }
 }
 
-/// How often a record is read again whose pieces are being replaced.
+/// How often a record is read again while its pieces are being replaced.
 const REREADS: usize = 16;
 
 impl Tasks {
-    /// A run as it is now; `None` where there is none.
+    /// Loads a run. Returns `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// Where the store fails, or the record is there and cannot be read.
+    /// Returns an error if the store fails, or if the record cannot be read.
     pub(super) async fn load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
         Ok(self.try_load(key).await?)
     }
 
-    /// As [`load`](Self::load), for those who treat an unreadable record in another way than a store that fails.
+    /// Loads a run like [`load`](Self::load), and distinguishes an unreadable record from a failed store.
     pub(super) async fn try_load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
         let known = self.rollback.known(key);
         let mut before = None;
@@ -123,7 +125,8 @@ impl Tasks {
                 return Ok(None);
             };
             let opened = match self.open(key, &found.value).await {
-                // A writer replaces the pieces and then removes the old ones: a reader in between looks again.
+                // A writer stores new pieces and then removes the old ones. A concurrent reader must read the
+                // record again.
                 Err(Unloaded::Unreadable(Unreadable::Damaged)) if before != Some(found.revision) => {
                     before = Some(found.revision);
                     continue;
@@ -132,7 +135,8 @@ impl Tasks {
             };
             let record = opened.inspect_err(|unloaded| self.tell_unreadable(key, unloaded))?;
             if self.rollback.is_put_back(key, record.serial, known) {
-                // A store that lost its latest writes does the same, and then the run must go on from what is there.
+                // A store that lost its latest writes looks the same. The run must then continue from the
+                // stored record.
                 tracing::error!(
                     key,
                     "a task is as it was before: the store lost a write, or somebody put an earlier one back"
@@ -183,7 +187,7 @@ impl Tasks {
         Ok(record)
     }
 
-    /// A run as it is kept, and its pieces if it has any.
+    /// Encrypts a record for the store. Returns the value, and the pieces if the record has any.
     async fn seal(&self, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
         let json = serde_json::to_vec(record)?;
         let sealed = self.runtime.seal.seal_kept(&json, key.as_bytes());
@@ -205,7 +209,7 @@ impl Tasks {
         Ok(([&[IN_PIECES], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
-    /// How long the store is to keep a record: one that has not ended has no end, one that has is kept as long as was said.
+    /// Returns how long the store must keep a record. `None` if the run has not ended, or has no TTL.
     fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
         let left = record.created.saturating_add(ttl).saturating_sub(now_millis());
@@ -223,7 +227,8 @@ impl Tasks {
         Ok(revision.0)
     }
 
-    /// Writes a run over what it was. `None` if it is no longer that.
+    /// Replaces the record of a run. Returns `None` if another process has changed the record since
+    /// `revision`.
     pub(super) async fn write(
         &self,
         key: &str,
@@ -242,7 +247,7 @@ impl Tasks {
                 Ok(Some(revision))
             }
             Err(StoreError::Conflict { .. }) => {
-                // Nobody names them.
+                // No record refers to these pieces.
                 self.forget(pieces).await;
                 Ok(None)
             }
@@ -250,7 +255,7 @@ impl Tasks {
         }
     }
 
-    /// Changes a run, however often somebody else gets there first. `None` where there is none.
+    /// Changes a run, and retries after write conflicts. Returns `None` if the run does not exist.
     pub(super) async fn change<T>(
         &self,
         key: &str,
@@ -269,7 +274,7 @@ impl Tasks {
         }
     }
 
-    /// Runs under `prefix`, and where the rest begins.
+    /// Returns a page of runs under `prefix`, and the cursor of the next page.
     pub(super) async fn records(
         &self,
         prefix: &str,
@@ -288,7 +293,8 @@ impl Tasks {
             match self.open(&item.key, &item.value).await {
                 Ok(record) => records.push((item.key, record, item.revision)),
                 Err(Unloaded::Failed(error)) => return Err(error),
-                // Its pieces may have been replaced since the page was read. If it stays unreadable, the others are shown.
+                // The pieces may have been replaced since the page was read. If a record stays unreadable,
+                // the listing omits it.
                 Err(Unloaded::Unreadable(_)) => match self.try_load(&item.key).await {
                     Ok(Some((record, revision))) => records.push((item.key, record, revision)),
                     Ok(None) | Err(Unloaded::Unreadable(_)) => {}
@@ -299,7 +305,7 @@ impl Tasks {
         Ok((records, page.next.map(|Cursor(next)| next)))
     }
 
-    /// Removes pieces that nobody names any more. If that fails, they expire.
+    /// Deletes pieces that no record refers to. If that fails, they expire.
     async fn forget(&self, pieces: Option<Pieces>) {
         if let Some(pieces) = pieces
             && let Err(error) = pieces.delete(&*self.backend.store).await
@@ -319,7 +325,7 @@ impl Tasks {
         }
     }
 
-    /// The queue of a run: those of one tool and caller share one.
+    /// Returns the name of a queue. Runs of the same tool and caller share a queue.
     pub(super) fn lane(&self, number: u32) -> String {
         format!("tasks:{}:{number}", self.audience)
     }
@@ -330,12 +336,13 @@ impl Tasks {
         self.lane(number % self.config.shards)
     }
 
-    /// The id of a run's job. One that is tried again as another job has another.
+    /// Returns the ID of a run's job. A job that is queued again uses a different ID.
     pub(super) fn job_id(id: &str, number: u64) -> String {
         format!("{id}~{number}")
     }
 
-    /// Pushes a run's job, and says whether it is there. If not, whoever looks at the task next does it.
+    /// Queues a run's job. Returns whether it is queued. If not, the next read of the task or its alarm
+    /// queues it.
     pub(super) async fn push(&self, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
         self.push_as(&Self::job_id(&record.id, due.number), key, record, due, now).await
     }
@@ -357,19 +364,19 @@ impl Tasks {
         }
     }
 
-    /// Whether a job that was due at `at` should have been done for a while.
+    /// Returns whether a job that was due at `at` is late by more than [`OVERDUE`].
     pub(super) fn is_overdue(at: u64, now: u64) -> bool {
         at + OVERDUE < now
     }
 
-    /// Queues the next leg of a run whose job should have been done for a while: whoever named it may have died before
-    /// it was pushed. If it was pushed, this adds nothing.
+    /// Queues the overdue job of a run again, because the process that named it may have died before queuing
+    /// it. If the job is already queued, this has no effect.
     ///
     /// Returns whether the job was lost.
     pub(super) async fn heal(&self, key: &str, record: &TaskRecord) -> bool {
         let now = now_millis();
         if let Some(due) = record.job.filter(|due| Self::is_overdue(due.at, now))
-            // Whoever waits for the end of a hold goes first.
+            // The job that waits for the end of the hold runs first.
             && record.held.is_none_or(|until| until + OVERDUE < now)
             && self.queue(&Self::job_id(&record.id, due.number), key, record, due, now).await
                 == Some(Pushed::Added)
@@ -385,8 +392,8 @@ impl Tasks {
         false
     }
 
-    /// Refuses to create tasks that other replicas could not read. A replica that has just started compares its key ring
-    /// first, and the caller waits for that.
+    /// Rejects new tasks if other replicas could not read them. On a replica that has just started, it first
+    /// waits for the comparison of the key rings.
     pub(super) async fn check_able(&self) -> Result<()> {
         self.wait_for_comparison().await;
         if !self.is_unfit() {
@@ -399,7 +406,7 @@ impl Tasks {
         }))
     }
 
-    /// Refuses more work where too much of it waits.
+    /// Rejects new tasks if too many jobs wait.
     pub(super) async fn check_backlog(&self) -> Result<()> {
         let waiting = self.slots.backlog(self).await;
         if waiting <= self.config.max_queued {
@@ -415,7 +422,7 @@ impl Tasks {
     }
 }
 
-/// What a job says: its number, whose it is, and which tool it is for.
+/// The payload of a job: its number, the record's key, and the tool.
 pub(super) struct JobPayload {
     pub(super) number: u64,
     pub(super) key: String,
@@ -429,7 +436,7 @@ impl JobPayload {
         Some(Self { number, key: parts.next()?.to_owned(), tool: parts.next()?.to_owned() })
     }
 
-    /// Whose it is.
+    /// Returns the owner part of the record's key.
     pub(super) fn owner(&self) -> &str {
         self.key.split('/').nth(1).unwrap_or_default()
     }

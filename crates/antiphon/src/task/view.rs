@@ -11,30 +11,30 @@ use crate::{
     protocol::{Revision, reply::error_output},
 };
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// It is being worked on, or waits for its turn or its time.
+    /// The task is running, or waits for a worker or a point in time.
     Working,
-    /// It waits for answers.
+    /// The task waits for answers.
     InputRequired,
-    /// It has a result. That the tool failed is in the result.
+    /// The task has a result. An error of the tool is part of the result.
     Completed,
-    /// It ended with a JSON-RPC error.
+    /// The task ended with a JSON-RPC error.
     Failed,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// Whether it stays so.
+    /// Returns whether the status is final.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// As it is written in MCP.
+    /// Returns the name of the status in MCP.
     pub fn name(self) -> &'static str {
         match self {
             Self::Working => "working",
@@ -46,30 +46,32 @@ impl TaskStatus {
     }
 }
 
-/// A task as its owner sees it.
+/// A task as its owner can read it.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) id: String,
-    /// The tool that it runs.
+    /// The name of the tool.
     pub(crate) tool: String,
     pub(crate) status: TaskStatus,
-    /// How far it has come, or what went wrong, in words.
+    /// The progress or the error, as text.
     pub(crate) message: Option<String>,
-    /// Milliseconds since 1970.
+    /// The time of creation, in milliseconds since 1970.
     pub(crate) created: u64,
+    /// The time of the last status change, in milliseconds since 1970.
     pub(crate) updated: u64,
-    /// Milliseconds from its creation on; `None` is for ever.
+    /// The time from creation to removal, in milliseconds. `None` means that the task does not expire, or
+    /// that the time is not known yet.
     pub(crate) ttl: Option<u64>,
-    /// Milliseconds.
+    /// The recommended poll interval, in milliseconds.
     pub(crate) poll: u64,
-    /// The requests it waits for answers to, by their key on the wire.
+    /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Value>,
     pub(crate) ended: Option<Ended>,
-    /// Another number whenever anything of this is another.
+    /// A number that changes with every change of the task.
     pub(crate) version: u64,
 }
 
-/// How a task ended.
+/// The end of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ended {
@@ -84,7 +86,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// How a task ends whose tool has returned this.
+    /// Returns the end of a task whose tool has returned `result`.
     pub(crate) fn of(result: Result<ToolOutput>, revision: Revision) -> Self {
         match result.or_else(|error| error_output(&error, revision)) {
             Ok(output) => Self::Output(output.into()),
@@ -95,7 +97,7 @@ impl Ended {
     }
 }
 
-/// What a tool returned, to be written for whichever revision asks.
+/// A tool's output, stored independently of the protocol revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptOutput {
     content: Vec<ContentBlock>,

@@ -1,4 +1,4 @@
-//! Hears of tasks that have changed, on whichever replica.
+//! Notifications about changed tasks, from any replica.
 
 use std::{
     collections::HashMap,
@@ -11,22 +11,23 @@ use tokio::sync::Notify;
 
 use super::{Tasks, record::TaskRecord};
 
-/// Who waits for which task.
+/// The waiters of each task.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
     tasks: HashMap<String, Weak<Notify>>,
-    /// At how many those are forgotten that nobody waits for.
+    /// The number of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
-/// How many tasks are watched before any is forgotten.
+/// The smallest number of entries at which unused ones are removed.
 const SWEEP: usize = 64;
 
 impl Watchers {
-    /// Is notified whenever the task may have changed, for as long as somebody keeps it.
+    /// Returns a handle that is notified when the task may have changed. The entry exists while the handle is
+    /// in use.
     pub(super) fn watch(&self, id: &str) -> Arc<Notify> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(notify) = watched.tasks.get(id).and_then(Weak::upgrade) {
@@ -56,17 +57,18 @@ impl Watchers {
     }
 }
 
-/// What replicas tell each other of a task.
+/// The message that replicas publish about a task.
 #[derive(Debug, Serialize, Deserialize)]
 struct News {
     id: String,
-    /// Whether it was cancelled.
+    /// Whether the task was cancelled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     cancelled: bool,
 }
 
 impl Tasks {
-    /// Is notified whenever something is heard of a task. What is not heard is not told: whoever must know looks.
+    /// Returns a handle that is notified when a change of the task is announced. Announcements can be lost,
+    /// so poll as well.
     pub(crate) fn news(&self, id: &str) -> Arc<Notify> {
         self.watchers.watch(id)
     }
@@ -75,9 +77,10 @@ impl Tasks {
         format!("tasks/{}", self.audience)
     }
 
-    /// Tells every replica that a task has changed: whoever waits for it, and if it was cancelled, whoever works on it.
+    /// Announces a changed task to its waiters on every replica, and a cancellation also to the running leg.
     ///
-    /// A client of 2026-07-28 looks, and nobody waits on its behalf: that is not worth an event for every leg.
+    /// Clients of 2026-07-28 poll, so no replica waits on their behalf. For their tasks, other replicas
+    /// receive only cancellations.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });
@@ -86,7 +89,7 @@ impl Tasks {
         }
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
         if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
-            // Whoever waits looks by itself from time to time.
+            // Waiters also poll.
             tracing::debug!(%error, "that a task has changed was not told");
         }
     }
@@ -100,7 +103,7 @@ impl Tasks {
         }
     }
 
-    /// Listens to the other replicas until the server is gone.
+    /// Receives announcements of the other replicas until the server stops.
     pub(super) async fn listen(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };

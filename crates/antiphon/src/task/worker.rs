@@ -1,4 +1,4 @@
-//! Who works on legs: in turn for every lane, and on no more of one kind than is its share.
+//! Workers: lease jobs from all queues in turn, within the limits for each tool and caller.
 
 use std::{
     collections::HashMap,
@@ -12,31 +12,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use super::{Tasks, config::TaskConfig, leg::JobOutcome, store::JobPayload};
 use crate::{base::random_id, durable::remove_all, telemetry::Recorder};
 
-/// How long a worker waits for a job before it asks again.
+/// How long a worker waits for a job before it sends the next lease request.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// How long to wait after the queue has failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a number of waiting jobs is good for.
+/// How long a count of waiting jobs is cached.
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// How long a leg waits in hand for its share before others of its lane are let past.
+/// How long a leased job waits for the limit of its tool or caller, before other jobs of its queue can pass
+/// it.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// How often a server without replicas looks for what has expired.
+/// How often a server without a backend removes expired records.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// How much longer than a leg a server waits when it ends, so that the leg's job is back in the queue by then.
+/// How much longer than `TaskConfig::with_drain` a shutdown waits, so that the jobs of stopped legs return to
+/// the queue.
 const HANDED_OVER: Duration = Duration::from_secs(5);
 
-/// How many kinds of legs are remembered before those are forgotten that nobody works on.
+/// The smallest number of kinds at which unused kinds are removed.
 const SWEEP_KINDS: usize = 1024;
 
-/// The places to work at.
+/// The slots for running legs.
 pub(super) struct Slots {
     all: Arc<Semaphore>,
-    /// The places of each kind, and at how many kinds those are removed that nobody uses.
+    /// The slots of each kind of leg, and the number of kinds at which unused ones are removed.
     kinds: Mutex<(HashMap<String, Arc<Semaphore>>, usize)>,
     counted: Mutex<Option<(Instant, u64)>>,
 }
@@ -47,7 +49,7 @@ impl Slots {
         Self { all, kinds: Mutex::new((HashMap::new(), SWEEP_KINDS)), counted: Mutex::default() }
     }
 
-    /// The places for one kind of leg, of which there are so many.
+    /// Returns the slots for one kind of leg. There are `places` of them.
     fn of(&self, kind: String, places: usize) -> Arc<Semaphore> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let (kinds, sweep_at) = &mut *kinds;
@@ -62,7 +64,7 @@ impl Slots {
         )
     }
 
-    /// Waits for a place among those of the same tool and caller.
+    /// Waits for a slot of the same caller and of the same tool.
     async fn shares(&self, config: &TaskConfig, payload: &JobPayload) -> Vec<OwnedSemaphorePermit> {
         let mut places = Vec::new();
         if config.per_caller < config.workers {
@@ -78,13 +80,13 @@ impl Slots {
         permits
     }
 
-    /// How many jobs wait, or waited a moment ago.
+    /// Returns the number of waiting jobs. The number can be as old as [`COUNTED`].
     pub(super) async fn backlog(&self, tasks: &Tasks) -> u64 {
         let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, waiting)) = counted.filter(|(at, _)| at.elapsed() < COUNTED) {
             return waiting;
         }
-        // Whoever else asks meanwhile is told what was.
+        // Concurrent callers use the earlier count meanwhile.
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), counted.map_or(0, |(_, waiting)| waiting)));
         let mut waiting = 0;
@@ -100,7 +102,7 @@ impl Slots {
 }
 
 impl Tasks {
-    /// Begins to work and to listen, once, where there is a runtime to do it in.
+    /// Starts the background work once, if a Tokio runtime is available.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.load(Ordering::Acquire) {
             return;
@@ -128,7 +130,7 @@ impl Tasks {
         }
     }
 
-    /// Removes what has expired, where no replicas do it together.
+    /// Removes expired records, if no replicas do it together.
     async fn sweep(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -146,13 +148,13 @@ impl Tasks {
         }
     }
 
-    /// Whether the queue answers.
+    /// Checks that the queue responds.
     #[cfg(feature = "http")]
     pub(crate) async fn answers(&self) -> antiphon_store::Result<()> {
         self.backend.queue.ping().await
     }
 
-    /// Tells how many jobs there are, from time to time: whoever collects metrics cannot wait for a queue.
+    /// Records the queue depth periodically, because a metrics collector cannot wait for a queue.
     async fn gauge(tasks: Weak<Self>, recorder: Recorder) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -171,7 +173,7 @@ impl Tasks {
                 }
             }
             drop(this);
-            // Half a number would look like an empty queue.
+            // A partial count would look like an empty queue.
             if known {
                 recorder.depth(depth);
             }
@@ -182,8 +184,10 @@ impl Tasks {
         }
     }
 
-    /// Takes jobs of one lane for as long as there is a server. A lane has a few jobs in hand that wait for a place, and
-    /// places are given in turn: a lane with ten thousand waits no less for its next than one with two.
+    /// Leases jobs of one queue until the server stops.
+    ///
+    /// Each queue has a few leased jobs that wait for a slot, and slots are assigned in the order of waiting.
+    /// So a queue with ten thousand jobs waits as long for its next slot as a queue with two.
     async fn pull(tasks: Weak<Self>, lane: String) {
         let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
             return;
@@ -227,11 +231,12 @@ impl Tasks {
         }
     }
 
-    /// A place for a leg that no job runs; none is needed where this process works on no others.
+    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process runs no jobs and
+    /// needs no slot.
     ///
     /// # Errors
     ///
-    /// Where all are taken.
+    /// Returns an error if all slots are taken.
     pub(crate) fn place(&self) -> Result<Option<OwnedSemaphorePermit>, TryAcquireError> {
         if self.config.workers == 0 {
             return Ok(None);
@@ -239,7 +244,7 @@ impl Tasks {
         Arc::clone(&self.slots.all).try_acquire_owned().map(Some)
     }
 
-    /// Waits until no leg is being worked on here: each has finished, or its job is in the queue again.
+    /// Waits until no leg runs in this process. Each leg has finished, or its job is queued again.
     pub(crate) async fn drained(&self) {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let limit = self.config.drain.saturating_add(HANDED_OVER);
@@ -259,19 +264,19 @@ impl Tasks {
         };
         let place = async {
             let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &payload)).await.ok()?;
-            // The common place comes last, so that nobody holds it while it waits for another.
+            // The shared slot comes last, so that no job holds it while it waits for another slot.
             Some((shares, Arc::clone(&self.slots.all).acquire_owned().await.ok()))
         };
         let placed = tokio::select! {
             biased;
-            // What has not begun is for those who stay.
+            // Jobs that have not started are left to the other replicas.
             () = self.stopped.cancelled() => Some(Err(Duration::ZERO)),
             placed = self.while_held(lease, place) => placed.map(|placed| placed.ok_or(SHARE)),
         };
         let _places = match placed {
             Some(Ok(places)) => places,
             Some(Err(wait)) => {
-                // If this fails, it comes back when its lease has run out.
+                // If this fails, the job returns when its lease expires.
                 let _ = self.later(&job, &payload, wait).await;
                 return;
             }
@@ -285,7 +290,7 @@ impl Tasks {
         };
         let then = tokio::select! {
             then = work => then,
-            // Whoever is left goes on at once: a server that ends in peace is not a worker that died over the run.
+            // Another worker can continue at once. A graceful shutdown does not count as a worker death.
             () = ended => JobOutcome::Later(Duration::ZERO),
         };
         leased.became(match then {
@@ -297,19 +302,21 @@ impl Tasks {
             JobOutcome::Done => self.backend.queue.ack(lease).await,
             JobOutcome::Later(wait) => self.later(&job, &payload, wait).await,
             JobOutcome::Unreadable => self.hand_on(&job, &payload).await,
-            // A leg that has lost its lease may have written last. Then this one has the job, and nobody has the run.
+            // A leg that lost its lease may have written last. In that case this worker has the job, and no
+            // leg has the run.
             JobOutcome::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
-            // It comes again, and whoever gets it finds that there is nothing to do.
+            // The job is delivered again, and the next worker finds nothing to do.
             Err(error) => tracing::warn!(%error, "that a leg is over could not be told"),
         }
     }
 
-    /// Leaves a run that this replica cannot read to the others, and to itself for later: each time it takes longer.
+    /// Returns a run that this replica cannot read to the queue, with an exponential delay of up to 256
+    /// seconds.
     async fn hand_on(&self, job: &Job, payload: &JobPayload) -> Result<(), StoreError> {
-        /// Stands in the id of a job, before how often nobody could read its run.
+        /// The marker in a job ID, followed by the number of failed reads.
         const TIMES: &str = "~unread";
         let before = job.id().split_once(TIMES).and_then(|(_, rest)| rest.split('~').next()?.parse().ok());
         let times: u32 = before.unwrap_or(0);
@@ -319,10 +326,12 @@ impl Tasks {
         self.queue_anew(job, id, wait).await
     }
 
-    /// Queues a leg again that could not run, as another job: attempts of one count as deaths. Two IDs take turns, so there
-    /// are never more than three jobs of a leg. A search for lost jobs adds the first ID, which none of them is: if two jobs
-    /// of a leg are queued again at the same time, one of them stays. A leg that a search can have doubled holds its run
-    /// first.
+    /// Queues a leg again that could not run, as a new job. A new job is necessary, because the attempts of
+    /// one job count as worker deaths.
+    ///
+    /// Two IDs alternate, so a leg never has more than three jobs. The search for lost jobs uses the first
+    /// ID, which differs from both. If two jobs of a leg are queued again at the same time, only one remains.
+    /// A leg that the search may have duplicated first marks its run as held.
     async fn later(&self, job: &Job, payload: &JobPayload, wait: Duration) -> Result<(), StoreError> {
         let task = payload.key.rsplit('/').next().unwrap_or_default();
         let first = Self::job_id(task, payload.number);
@@ -339,7 +348,7 @@ impl Tasks {
         }
     }
 
-    /// Waits for something without losing the lease over it. `None` if it was lost.
+    /// Waits for a future and keeps extending the lease. Returns `None` if the lease was lost.
     pub(super) async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {

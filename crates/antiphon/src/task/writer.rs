@@ -1,4 +1,4 @@
-//! Who writes down what a leg comes to.
+//! Stores the results of a leg.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,23 +25,24 @@ use crate::{
     run::{Claimed, Pending, Persistence, Stop},
 };
 
-/// One leg's hold on its run.
+/// The exclusive access of one leg to its run.
 pub(crate) struct TaskWriter {
     tasks: Arc<Tasks>,
     pub(super) key: String,
     pub(super) id: String,
     held: Mutex<(TaskRecord, Revision)>,
-    /// The answers the tool was given at the beginning: by the time it waits again it has used them, or they did not fit.
+    /// The answers that the tool received at the start of the leg. When it waits again, it has used them, or
+    /// they did not fit.
     given: StdMutex<BTreeSet<String>>,
-    /// What the tool said last, to be written with the next write or the next beat.
+    /// The latest progress message, to be stored with the next write or heartbeat.
     message: StdMutex<Option<String>>,
-    /// Whether the record says that it is held.
+    /// Whether the record marks the run as held.
     holds: AtomicBool,
     /// Wakes the driver.
     news: Notify,
     lost: CancellationToken,
     cancelled: CancellationToken,
-    /// Where it is worked on, if that is not a job's.
+    /// The slot of a leg that runs without a job.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -70,32 +71,32 @@ impl TaskWriter {
         writer
     }
 
-    /// The run was cancelled: the tool is told at its next question.
+    /// Marks the run as cancelled. The tool receives an error at its next question.
     pub(crate) fn cancel(&self) {
         self.cancelled.cancel();
         self.news.notify_one();
     }
 
-    /// Somebody else has the run: nothing more is begun.
+    /// Marks the run as lost to another process. The driver starts nothing new.
     pub(crate) fn lose(&self) {
         self.lost.cancel();
         self.news.notify_one();
     }
 
-    /// The run as this leg knows it, to go on from: what was answered is given to the tool.
+    /// Returns the record to continue from, and remembers which answers the tool receives.
     pub(super) async fn begin(&self) -> TaskRecord {
         let record = self.record().await;
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = record.answers.keys().cloned().collect();
         record
     }
 
-    /// The run as this leg knows it.
+    /// Returns the record as this leg last read or wrote it.
     pub(super) async fn record(&self) -> TaskRecord {
         self.held.lock().await.0.clone()
     }
 
-    /// The tool waits: for answers, or until `due`, or both. Says whether answers have come meanwhile, so that it can
-    /// go on at once.
+    /// Stores that the tool waits for answers, until `due`, or both. Returns whether answers have arrived
+    /// meanwhile, so that it can continue at once.
     pub(super) async fn suspend(
         &self,
         suspension: &Suspension,
@@ -106,8 +107,8 @@ impl TaskWriter {
         let given = std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner));
         let (more, record, push) = self
             .amend(|record| {
-                // A loop asks another question under the same key, and a question may have been reworded: an answer is
-                // good for what was out when it came, and once.
+                // A loop asks a new question under the same key, and the text of a question can change. So an
+                // answer is valid once, and only for the question that was open when the answer arrived.
                 let out = std::mem::replace(&mut record.journal, journal.clone()).asked;
                 record.answers.retain(|key, _| {
                     let asked = Key::from(key.as_str());
@@ -126,7 +127,8 @@ impl TaskWriter {
                 let more = asks.keys().any(|key| record.answers.contains_key(key.as_str()));
                 put(record, asks, &adapt);
                 if more {
-                    // It goes on here, so it is still held: a job that is due must not begin another leg.
+                    // The leg continues in this process, so it stays held. A due job must not start another
+                    // leg.
                     return (true, record.clone(), None);
                 }
                 record.held = None;
@@ -154,7 +156,7 @@ impl TaskWriter {
         Ok(more)
     }
 
-    /// The tool has returned, and this is all that it saw.
+    /// Stores the tool's result and its complete journal.
     pub(super) async fn finish(
         &self,
         journal: &Journal,
@@ -164,7 +166,7 @@ impl TaskWriter {
         self.end_with(ended, message, "ended", |record| record.journal = journal.clone()).await
     }
 
-    /// The run has ended. If it was cancelled before, it stays so.
+    /// Ends the run. A cancelled run stays cancelled.
     pub(super) async fn end(&self, ended: &Ended, message: Option<&str>, what: &str) -> Result<(), Stop> {
         self.end_with(ended, message, what, |_| ()).await
     }
@@ -203,7 +205,7 @@ impl TaskWriter {
         Ok(())
     }
 
-    /// Tries the run again after a while, from before the steps that failed last.
+    /// Schedules a retry after `wait`. The journal no longer has the steps that failed last.
     pub(super) async fn retry(&self, journal: &Journal, wait: Duration, why: &str) -> Result<(), Stop> {
         let (record, due) = self
             .amend(|record| {
@@ -211,7 +213,7 @@ impl TaskWriter {
                 record.held = None;
                 record.failures += 1;
                 record.note("retried", format!("in {} ms: {why}", wait.as_millis()));
-                // One that was cancelled meanwhile stays so: the next leg cleans up.
+                // A run that was cancelled meanwhile stays cancelled. The next leg cleans up.
                 if !record.status.is_final() {
                     record.message = Some(format!("it failed and is tried again: {why}"));
                     record.set_status(TaskStatus::Working);
@@ -223,7 +225,7 @@ impl TaskWriter {
         self.push(&record, due).await
     }
 
-    /// Waits for a replica that has the tool. It is not the tool that failed, so it costs no attempt.
+    /// Schedules the next leg for a replica that has the tool. This does not count as a failed attempt.
     pub(super) async fn wait_for_tool(&self, wait: Duration, now: u64, why: &str) -> Result<(), Stop> {
         let (record, due) = self
             .amend(|record| {
@@ -240,8 +242,8 @@ impl TaskWriter {
         self.push(&record, due).await
     }
 
-    /// Queues the next leg. Where that fails this leg's own job must not be gone: whoever gets it finds another named in
-    /// the record, and queues that.
+    /// Queues the next leg. If that fails, this leg must not acknowledge its job: the next worker finds
+    /// another job named in the record, and queues it.
     async fn push(&self, record: &TaskRecord, due: Due) -> Result<(), Stop> {
         if self.tasks.push(&self.key, record, due, now_millis()).await {
             return Ok(());
@@ -249,15 +251,16 @@ impl TaskWriter {
         Err(Stop::Failed(Error::tool("the next leg could not be queued")))
     }
 
-    /// Has others keep away for a while, though no job or another than the run's own is what runs this leg.
+    /// Marks the run as held for a few heartbeat intervals, so that no other leg starts. Needed if this leg
+    /// runs without a job, or with a job other than the run's own.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
         let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.heartbeat_interval);
         self.amend(|record| record.held = Some(until)).await
     }
 
-    /// Changes the record. What others may do to it meanwhile, answer or cancel, is kept; another leg's writing means
-    /// that this one is not alone, and has lost.
+    /// Changes the record. Keeps concurrent answers and cancellations. If another leg has written, this leg
+    /// has lost the run.
     pub(super) async fn amend<T>(&self, mut change: impl FnMut(&mut TaskRecord) -> T) -> Result<T, Stop> {
         if self.is_lost() {
             return Err(Stop::Lost);
@@ -288,7 +291,7 @@ impl TaskWriter {
         }
     }
 
-    /// Shows that the leg is alive, until it is dropped or has lost its job.
+    /// Sends heartbeats until it is dropped, or until the job is lost.
     pub(crate) async fn beat(&self, lease: Option<&Lease>) {
         loop {
             tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
@@ -296,7 +299,7 @@ impl TaskWriter {
                 match self.tasks.backend.queue.extend(lease).await {
                     Ok(()) => {}
                     Err(StoreError::LeaseLost { .. }) => return self.lose(),
-                    // The lease lasts for a while yet; next time.
+                    // The lease is still valid. The next heartbeat tries again.
                     Err(error) => tracing::warn!(%error, task = self.id, "a lease could not be extended"),
                 }
             }
@@ -309,7 +312,8 @@ impl TaskWriter {
         }
     }
 
-    /// Finds out whether the run was cancelled, where nothing was heard of it; and tells how far it has come.
+    /// Checks whether the run was cancelled, in case the announcement was lost. Stores the latest progress
+    /// message.
     async fn look(&self) {
         if let Ok(Some((record, _))) = self.tasks.load(&self.key).await
             && record.cleaning
@@ -332,7 +336,7 @@ impl TaskWriter {
 
 impl Drop for TaskWriter {
     fn drop(&mut self) {
-        // Another leg of the same run may have begun here since.
+        // Another leg of the same run may have started in this process since.
         let mut working = self.tasks.working();
         if working.get(&self.id).is_some_and(|writer| std::ptr::eq(writer.as_ptr(), self)) {
             working.remove(&self.id);
@@ -345,13 +349,13 @@ impl Tasks {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The leg of a task that this process works on.
+    /// Returns the writer of a leg that runs in this process.
     pub(super) fn writer(&self, id: &str) -> Option<Arc<TaskWriter>> {
         self.working().get(id).and_then(Weak::upgrade)
     }
 }
 
-/// Puts the questions the tool waits for: those that are out stay so, under their keys.
+/// Opens the questions that the tool waits for. Questions that are already open keep their wire keys.
 fn put(record: &mut TaskRecord, asks: &BTreeMap<Key, Value>, adapt: impl Fn(&Value) -> Value) {
     let mut new: Vec<(String, Value)> = Vec::new();
     let mut kept = BTreeMap::new();
@@ -397,8 +401,8 @@ impl Persistence for TaskWriter {
         Box::pin(self.amend(|record| {
             record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
             if !record.claims.is_empty() {
-                // What came of a step is in the journal, in the same write. One that failed may be tried again, so its
-                // claim stays.
+                // The journal contains the result of a returned step, in the same write. A failed step can be
+                // retried, so its claim stays.
                 let returned = |step: &str| {
                     journal.entries.iter().any(|entry| {
                         entry.key.as_str() == step && matches!(entry.outcome, JournalOutcome::Done(_))

@@ -5,11 +5,11 @@ use opentelemetry::{
     metrics::{Meter, MeterProvider},
 };
 
-/// What a server tells of itself, and to whom.
+/// The telemetry of a server: its meter provider, and the content of its spans.
 ///
-/// Metrics go to a meter provider of OpenTelemetry's. Spans are `tracing`'s, of the target `antiphon`: they become
-/// OpenTelemetry's where the program has a layer of `tracing-opentelemetry`, and are in the log's context in any case.
-/// Nothing is exported by this crate, and no global is set.
+/// Metrics are recorded with an OpenTelemetry meter provider. Spans are `tracing` spans with the target `antiphon`.
+/// They appear in the context of log lines. If the program has a `tracing-opentelemetry` layer, they also become
+/// OpenTelemetry spans. This crate does not export telemetry and does not set globals.
 ///
 /// ```
 /// use antiphon::{Server, telemetry::Telemetry};
@@ -26,19 +26,21 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// To a meter provider of your own.
+    /// Creates telemetry with your meter provider.
     pub fn new(meters: &impl MeterProvider) -> Self {
         Self { meter: meters.meter_with_scope(scope()), content: false }
     }
 
-    /// To the program's global meter provider. What is set after this is not told.
+    /// Creates telemetry with the program's global meter provider. A provider that is set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()), content: false }
     }
 
-    /// Sets whether spans hold what tools were given and what they answered, as `gen_ai.tool.call.arguments` and
-    /// `gen_ai.tool.call.result`, and the address of a resource that is read. That is your users' data, in a system that
-    /// was not made to keep it. Logs and metrics hold none either way. Default: no.
+    /// Sets whether spans contain user data. Default: no.
+    ///
+    /// The data is: tool arguments (`gen_ai.tool.call.arguments`), tool results (`gen_ai.tool.call.result`), and the
+    /// URIs of resources. A tracing system is usually not designed to protect user data. Logs and metrics never contain
+    /// it.
     #[must_use]
     pub fn with_content(mut self, content: bool) -> Self {
         self.content = content;

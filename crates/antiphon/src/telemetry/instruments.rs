@@ -1,10 +1,10 @@
-//! Every metric there is.
+//! All metrics.
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 
 use super::Outcome;
 
-/// A metric: what it is called, and what it says.
+/// A metric with its name, kind, unit and description.
 #[derive(Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -23,12 +23,12 @@ pub(super) enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// The bounds that MCP's conventions give, in seconds.
+/// The bucket bounds of MCP's semantic conventions, in seconds.
 const SECONDS: &[f64] = &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// Legs are mostly short.
+/// The bucket bounds of legs, which are mostly short, in seconds.
 const SHORT: &[f64] =
     &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// A `requestState` is cut off at 64 KiB, unless somebody allows more.
+/// The bucket bounds of sealed state, in bytes. The default limit of a `requestState` is 64 KiB.
 const BYTES: &[f64] =
     &[256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 262_144.0];
 
@@ -36,7 +36,7 @@ macro_rules! metrics {
     ($($const:ident $name:literal $kind:expr, $unit:literal, $what:literal, [$($by:literal),*];)*) => {
         $(pub(super) const $const: Metric =
             Metric { name: $name, kind: $kind, unit: $unit, what: $what, by: &[$($by),*] };)*
-        /// All of them, in the order of the reference.
+        /// All metrics, in the order of the reference.
         #[cfg(test)]
         pub(super) const ALL: &[Metric] = &[$($const),*];
     };
@@ -44,43 +44,43 @@ macro_rules! metrics {
 
 metrics! {
     OPERATION "mcp.server.operation.duration" Kind::Histogram(SECONDS), "s",
-        "how long requests took, from when they were read to when they were answered",
+        "duration of requests, from reading to responding",
         ["mcp.method.name", "gen_ai.tool.name", "gen_ai.prompt.name", "mcp.protocol.version", "network.transport",
          "error.type", "rpc.response.status_code"];
     REQUESTS "antiphon.requests.active" Kind::UpDown, "{request}",
-        "requests that are being worked on", [];
+        "in-flight requests", [];
     SHED "antiphon.requests.shed" Kind::Counter, "{request}",
-        "requests that were refused because too many were being worked on", [];
+        "requests that were rejected because too many were in flight", [];
     BEGUN "antiphon.runs.begun" Kind::Counter, "{run}",
-        "runs that began", ["mcp.method.name", "gen_ai.tool.name"];
+        "runs that were started", ["mcp.method.name", "gen_ai.tool.name"];
     ENDED "antiphon.runs.ended" Kind::Counter, "{run}",
         "runs that ended: `completed`, `failed`, `cancelled`, `drifted` or `dead`",
         ["mcp.method.name", "gen_ai.tool.name", "antiphon.outcome", "error.type"];
     LEG "antiphon.leg.duration" Kind::Histogram(SHORT), "s",
-        "how long legs took, by how they ran (`session`, `rounds`, `task`, `local`) and ended (`asked`, `waits`, `retried`, `cleaned_up`, `lost`, `returned`, `failed`)",
+        "duration of legs, by mode (`session`, `rounds`, `task`, `local`) and end (`asked`, `waits`, `retried`, `cleaned_up`, `lost`, `returned`, `failed`)",
         ["gen_ai.tool.name", "antiphon.way", "antiphon.ended"];
     ROUNDS "antiphon.rounds" Kind::Counter, "{round}",
-        "answers that asked the client for input", ["gen_ai.tool.name"];
+        "responses that ask the client for input", ["gen_ai.tool.name"];
     ASKS "antiphon.asks" Kind::Counter, "{ask}",
-        "questions that went out, each once however often it is repeated; `provider` is one that a model of the server's got",
+        "questions that were sent, without repetitions. `provider` is a question to the server's model",
         ["mcp.method.name", "gen_ai.tool.name", "antiphon.way"];
     ENTRIES "antiphon.entries" Kind::Counter, "{entry}",
-        "what runs saw for the first time: `ask`, `step`, `fold`", ["antiphon.kind"];
+        "new journal entries: `ask`, `step`, `fold`", ["antiphon.kind"];
     REPLAYED "antiphon.entries.replayed" Kind::Counter, "{entry}",
-        "what runs were shown again to bring them back to where they were", [];
+        "journal entries that were replayed", [];
     DRIFTS "antiphon.drifts" Kind::Counter, "{run}",
-        "runs whose journal no longer fits their code", ["gen_ai.tool.name"];
+        "runs whose code does not match their journal (drift)", ["gen_ai.tool.name"];
     REFUSED "antiphon.seals.refused" Kind::Counter, "{seal}",
-        "`requestState`s that were not opened, by reason", ["antiphon.reason"];
+        "`requestState`s that were rejected, by reason", ["antiphon.reason"];
     SEAL "antiphon.seal.size" Kind::Histogram(BYTES), "By",
-        "how long `requestState`s were that clients were given", [];
+        "size of the `requestState`s that were sent to clients", [];
     LEASES "antiphon.leases" Kind::Counter, "{lease}",
-        "jobs that a worker was given and what became of them: `done`, `later`, `lost` or `buried`",
+        "jobs that a worker leased, by outcome: `done`, `later`, `lost` or `buried`",
         ["antiphon.outcome", "antiphon.redelivered"];
     WORKING "antiphon.leases.active" Kind::UpDown, "{lease}",
-        "jobs that this process works on, or has in hand", [];
+        "jobs that this process has leased", [];
     DEPTH "antiphon.queue.depth" Kind::Gauge, "{job}",
-        "jobs in all lanes: `waiting`, `leased` or `dead`. Every replica says the same of one queue: take the maximum, not the sum",
+        "jobs in all shards: `waiting`, `leased` or `dead`. Every replica reports the same queue, so use the maximum, not the sum",
         ["antiphon.state"];
     UNREADABLE "antiphon.tasks.unreadable" Kind::Counter, "{record}",
         "task records that this replica could not read, by reason: `unknown_key`, `wrong_key`, `newer_format` or `damaged`",
@@ -88,14 +88,14 @@ metrics! {
     REPAIRED "antiphon.tasks.repaired" Kind::Counter, "{run}",
         "runs whose job was missing from the queue and was queued again", ["mcp.method.name", "gen_ai.tool.name"];
     EXPIRED "antiphon.runs.expired" Kind::Counter, "{run}",
-        "runs that were ended because they waited for longer than `TaskConfig::with_max_wait`",
+        "runs that ended because they waited for longer than `TaskConfig::with_max_wait`",
         ["mcp.method.name", "gen_ai.tool.name"];
     RESULT_BYTES "antiphon.results.served" Kind::Counter, "By",
-        "bytes of rows that were handed out of result sets", ["antiphon.action"];
+        "bytes of rows that were read from result sets", ["antiphon.action"];
     RESULT_ROWS "antiphon.results.rows" Kind::Counter, "{row}",
-        "rows that were handed out of result sets", ["antiphon.action"];
+        "rows that were read from result sets", ["antiphon.action"];
     RESULT_ACTIONS "antiphon.results.actions" Kind::Counter, "{action}",
-        "what was done with result sets, and what was refused",
+        "actions on result sets, including rejected ones",
         ["antiphon.action", "error.type"];
 }
 
@@ -172,7 +172,7 @@ impl Instruments {
     }
 }
 
-/// The values of labels.
+/// The values of metric labels.
 impl Outcome {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -203,7 +203,7 @@ mod tests {
 
     const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
 
-    /// What a metric is called where Prometheus scrapes it.
+    /// Returns the name of a metric in Prometheus.
     fn scraped(name: &str, kind: Kind, unit: &str) -> String {
         let unit = match unit {
             "s" => "_seconds",
@@ -234,10 +234,10 @@ mod tests {
         .unwrap();
     }
 
-    /// The table of the reference, as the code has it.
+    /// Returns the table of the reference.
     fn table() -> String {
         let mut text = String::from(
-            "| metric | scraped as | kind | unit | what it says | by |\n|---|---|---|---|---|---|\n",
+            "| metric | name in Prometheus | kind | unit | description | labels |\n|---|---|---|---|---|---|\n",
         );
         for metric in ALL {
             row(&mut text, metric);

@@ -1,4 +1,4 @@
-//! One leg of a run.
+//! Telemetry of one leg.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use rmcp::model::Extensions;
 
 use crate::protocol::Revision;
 
-/// What is told of a leg.
+/// The span and the metrics of a leg.
 #[derive(Default)]
 pub(crate) struct LegSpan(Option<Box<LegSpanInner>>);
 
@@ -29,26 +29,26 @@ struct LegSpanInner {
     telling: Arc<Telling>,
     span: Span,
     method: &'static str,
-    /// The tool, or the prompt.
+    /// The name of the tool or prompt.
     name: Option<KeyValue>,
     way: &'static str,
     began: Instant,
     left: Mutex<Option<Left>>,
-    /// Whether the span is the leg's and not a request's, which tells by itself how it ended.
+    /// Whether the span belongs to the leg. Otherwise it belongs to a request, which records its errors itself.
     own: bool,
-    /// Whether the span says which run it is: it says it once.
+    /// Set when the span has the run's ID, which is recorded once.
     named: OnceLock<()>,
 }
 
-/// What a leg had done when its machine was taken away.
+/// The state of a leg when its machine was taken out.
 struct Left {
     tally: Tally,
-    /// The methods of the questions that were not out before.
+    /// The methods of the new questions.
     asks: Vec<&'static str>,
 }
 
 impl LegSpan {
-    /// A leg that a request brings, and what it goes on from.
+    /// Creates the telemetry of a request's leg. `journal` is the journal to resume from.
     pub(crate) fn of_request(
         recorder: &Recorder,
         (revision, extensions): (Revision, &Extensions),
@@ -56,7 +56,7 @@ impl LegSpan {
         journal: Option<&Journal>,
     ) -> Self {
         let Some(telling) = recorder.0.as_ref().map(Arc::clone) else { return Self(None) };
-        // The address of a resource may say more than its reader would like.
+        // The URI of a resource can contain private data.
         let name = match method {
             "tools/call" => Some(KeyValue::new("gen_ai.tool.name", name.to_owned())),
             "prompts/get" => Some(KeyValue::new("gen_ai.prompt.name", name.to_owned())),
@@ -77,7 +77,7 @@ impl LegSpan {
         Self::new(telling, span, (method, name), way, (leg.into(), journal))
     }
 
-    /// A leg of a task, wherever it is worked on.
+    /// Creates the telemetry of a task's leg.
     pub(crate) fn of_task(recorder: &Recorder, tool: &str, task: &str, leg: u64, journal: &Journal) -> Self {
         let Some(telling) = recorder.0.as_ref().map(Arc::clone) else { return Self(None) };
         let span = tracing::info_span!(
@@ -124,12 +124,12 @@ impl LegSpan {
         Self(Some(Box::new(told)))
     }
 
-    /// Runs the leg: whatever it tells of belongs here.
+    /// Runs the leg inside its span.
     pub(crate) fn within<F: Future>(&self, leg: F) -> Instrumented<F> {
         leg.instrument(self.0.as_ref().map_or_else(Span::none, |told| told.span.clone()))
     }
 
-    /// Has the journal say where the run began, for the legs to come.
+    /// Writes the trace context of the run's first leg into the journal, for later legs.
     pub(crate) fn mark(&self, journal: &mut Journal) {
         let Some(told) = &self.0 else { return };
         told.name_run(&journal.run);
@@ -138,20 +138,20 @@ impl LegSpan {
         }
     }
 
-    /// Says beside a question to whom it belongs.
+    /// Writes the trace context into the `_meta` of a question.
     pub(crate) fn put_place(&self, request: &mut Value) {
         if let Some(told) = &self.0 {
             put(request, &context(&told.span));
         }
     }
 
-    /// A question goes out while the tool waits: to the client, if not to a provider.
+    /// Creates the span of a question that is sent while the tool waits, to the client or to a provider.
     pub(crate) fn ask(&self, request: &mut Value, to_client: bool) -> Spanned {
         let Some(told) = &self.0 else { return Spanned::none() };
         let method = method(request);
         told.count_ask(method, if to_client { told.way } else { "provider" });
         if !to_client {
-            // A provider's model tells of itself.
+            // A provider's model creates its spans itself.
             return Spanned::none();
         }
         let span = tracing::info_span!(
@@ -168,9 +168,9 @@ impl LegSpan {
         Spanned(span)
     }
 
-    /// A step is taken, for the first time.
+    /// Creates the span of a step that runs now.
     pub(crate) fn step(&self, key: &Key) -> Spanned {
-        // The context's own have no name.
+        // Internal steps of the context have an empty name.
         let Some(told) = self.0.as_ref().filter(|_| !key.name().is_empty()) else { return Spanned::none() };
         let name = key.name();
         Spanned(tracing::info_span!(
@@ -184,7 +184,7 @@ impl LegSpan {
         ))
     }
 
-    /// The machine is about to go: what it did is kept until it is certain that it counts.
+    /// Keeps the counts of the machine until the end of the leg is final.
     pub(crate) fn leaving(&self, machine: &Machine) {
         let Some(told) = &self.0 else { return };
         let new = machine.pending().into_iter().filter(|(key, _)| !machine.is_unanswered(key));
@@ -192,7 +192,7 @@ impl LegSpan {
         *told.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
     }
 
-    /// How the leg ended is certain: an answer is on its way, or it is written.
+    /// Records the end of the leg. Call it when the answer is on its way, or when the result is written.
     pub(crate) fn ended(&self, how: How) {
         if let Some(told) = &self.0 {
             told.ended(how);
@@ -238,7 +238,7 @@ impl LegSpanInner {
         }
         if let Some(Left { tally, asks }) = left {
             self.count(tally);
-            // In a session they were counted as they went out.
+            // In a session, questions were counted when they were sent.
             if matches!(how, How::Round | How::Waits) {
                 for method in asks {
                     self.count_ask(method, self.way);
@@ -285,7 +285,7 @@ impl LegSpanInner {
     }
 }
 
-/// What a task goes on from that a request begins: the place of the request.
+/// Returns the initial journal of a new task, with the trace context of its request.
 pub(crate) fn begun(extensions: &Extensions) -> Option<Journal> {
     let operation = extensions.get::<RequestSpan>()?;
     let mut journal = Journal::new(String::new());
@@ -293,7 +293,7 @@ pub(crate) fn begun(extensions: &Extensions) -> Option<Journal> {
     Some(journal)
 }
 
-/// Says beside a question of a task to whom it belongs.
+/// Writes the trace context of a task into the `_meta` of a question.
 pub(crate) fn put_place(request: &mut Value, journal: &Journal) {
     if let Some(context) = place_of(journal) {
         put(request, &context);
@@ -304,7 +304,7 @@ fn place_of(journal: &Journal) -> Option<SpanContext> {
     trace::from_line(journal.trace.as_deref()?)
 }
 
-/// Where a span is in its trace. Asked for it, the span begins: it cannot be placed any more.
+/// Returns the trace context of a span. This call starts the span, so its parent cannot be set afterwards.
 fn context(span: &Span) -> SpanContext {
     span.context().span().span_context().clone()
 }
@@ -324,7 +324,7 @@ fn put(request: &mut Value, context: &SpanContext) {
     }
 }
 
-/// A call of the program's own.
+/// Creates the span of a call that the program makes without a client.
 fn local(name: Option<&KeyValue>) -> Span {
     let name = name.map(|name| name.value.as_str()).unwrap_or_default();
     tracing::info_span!(
@@ -345,7 +345,7 @@ fn local(name: Option<&KeyValue>) -> Span {
     )
 }
 
-/// The method of a question, of which there are three.
+/// Returns the method of a question. There are three.
 fn method(request: &Value) -> &'static str {
     match request["method"].as_str() {
         Some("elicitation/create") => "elicitation/create",
@@ -355,7 +355,7 @@ fn method(request: &Value) -> &'static str {
     }
 }
 
-/// Attributes of spans have a sign.
+/// Converts a count, because span attributes are signed.
 fn int(count: u64) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }

@@ -1,19 +1,19 @@
-//! What a server tells of itself: spans of `tracing`, metrics of OpenTelemetry.
+//! Telemetry: `tracing` spans and OpenTelemetry metrics.
 //!
-//! This knows the two interfaces and no exporter: an application brings those, and what it does not bring costs
-//! nothing. Without the feature `telemetry`, it does nothing.
+//! This module uses the two interfaces and no exporter. The application adds exporters. Without the feature
+//! `telemetry`, the module does nothing.
 //!
-//! - `config`: what an operator sets.
-//! - `instruments`: every metric, in one table that the reference is checked against.
-//! - `recorder`: whoever is told; counts what belongs to no leg.
-//! - `request`: one request, as MCP's conventions have it.
-//! - `leg`: one leg of a run. The first leg's place in its trace travels in the journal, so the others find it
-//!   wherever they run.
+//! - `config`: the operator's settings.
+//! - `instruments`: all metrics, in one table that a test compares with the reference.
+//! - `recorder`: the metrics that do not belong to a leg.
+//! - `request`: one request, according to MCP's semantic conventions.
+//! - `leg`: one leg of a run. The journal contains the trace context of the first leg, so that later legs on any
+//!   replica use it.
 //!
-//! **Invariant:** what is replayed is not told. A step is a span where it was taken, an entry counts where it was
-//! recorded, and a leg counts when what came of it is out or written.
-//! **Invariant:** names and numbers, never a value of the run's, unless the operator wants them; and then in spans
-//! only, never in a log.
+//! **Invariant:** replay creates no spans and no counts. A step has a span only when it runs. An entry is counted when
+//! it is recorded. A leg is counted when its answer is sent or its result is written.
+//! **Invariant:** spans contain names and numbers, and values of a run only if the operator enables them. Logs never
+//! contain values.
 
 #[cfg(feature = "telemetry")]
 mod config;
@@ -50,32 +50,32 @@ use crate::{
     output::Returned,
 };
 
-/// How a leg ended, once that is certain.
+/// The end of a leg, when it is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The client was asked in a round.
+    /// The leg returned questions to the client.
     Round,
-    /// It waits, as a task: for people or for time.
+    /// The task waits for users or for time.
     Waits,
-    /// It failed and is tried again, as a task.
+    /// The leg failed, and the task is retried.
     Again,
-    /// It cleaned up after a run that was over already.
+    /// The leg cleaned up after the end of the run.
     CleanedUp,
-    /// Somebody else has the run: what this leg did counts there.
+    /// Another worker has the run and counts its work.
     Lost,
-    /// The run is over.
+    /// The run has ended.
     Over(Outcome),
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Completed,
-    /// With an error of this kind.
+    /// Failed with an error of this kind.
     Failed(&'static str),
     Cancelled,
     Drifted,
-    /// It was given up: a person has to look.
+    /// Given up. An operator must act.
     Dead,
 }
 

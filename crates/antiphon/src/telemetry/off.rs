@@ -1,4 +1,4 @@
-//! The same names as with the feature, with nothing in them.
+//! The same items without the feature `telemetry`. They do nothing.
 
 use std::future::Future;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{How, Outcome};
 use crate::{error::Error, protocol::Revision};
 
-/// Nobody is told.
+/// A recorder that records nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder(());
 
@@ -50,7 +50,7 @@ impl Leased {
     pub(crate) fn became(&mut self, _: &'static str) {}
 }
 
-/// Nothing is told of a leg.
+/// A leg without telemetry.
 #[derive(Debug, Default)]
 pub(crate) struct LegSpan(());
 
@@ -90,7 +90,7 @@ impl LegSpan {
     pub(crate) fn ended(&self, _: How) {}
 }
 
-/// Nothing is told of a step.
+/// A step or question without telemetry.
 #[derive(Debug)]
 pub(crate) struct Spanned(());
 

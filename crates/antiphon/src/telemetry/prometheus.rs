@@ -9,11 +9,11 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::error::BuildError;
 
-/// Metrics to be scraped: a meter provider whose figures are read as Prometheus writes them.
+/// A meter provider with metrics in Prometheus format.
 ///
-/// It is OpenTelemetry's own exporter. Give it to the server as its [`Telemetry`](crate::telemetry::Telemetry), and to
-/// [`Server::health_router`](crate::Server::health_router) to serve it at `/metrics`; as the program's global meter provider it takes what other
-/// libraries measure, too.
+/// It uses the Prometheus exporter of OpenTelemetry. Give it to the server as its
+/// [`Telemetry`](crate::telemetry::Telemetry). Give it to [`Server::health_router`](crate::Server::health_router) to
+/// serve it at `/metrics`. As the program's global meter provider, it also records the metrics of other libraries.
 ///
 /// ```
 /// use antiphon::{telemetry::{Prometheus, Telemetry}, Server};
@@ -31,14 +31,14 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Metrics of the service of this name.
+    /// Creates a meter provider for the service of this name.
     ///
     /// # Errors
     ///
-    /// Where the exporter cannot be set up.
+    /// Returns [`BuildError`] if the exporter cannot be created.
     pub fn new(service: impl Into<Cow<'static, str>>) -> Result<Self, BuildError> {
         let registry = Registry::new();
-        // Which library a figure is of says its name.
+        // Scope information is not necessary, because metric names contain the library.
         let exporter = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
             .scope_info_enabled(false)
@@ -49,7 +49,7 @@ impl Prometheus {
         Ok(Self { registry, provider })
     }
 
-    /// All figures, as they are now, in Prometheus's text format.
+    /// Returns all current metrics in Prometheus's text format.
     pub fn text(&self) -> String {
         let families = self.registry.gather();
         TextEncoder::new().encode_to_string(&families).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Whoever is told what happens.
+//! The recorder of metrics.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::{Outcome, Telemetry, instruments::Instruments};
 
-/// Whoever is told. Nobody, unless the operator wants it.
+/// Records metrics. It is empty unless the operator enables telemetry.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder(pub(super) Option<Arc<Telling>>);
 
@@ -31,7 +31,7 @@ impl Recorder {
         self.0.is_some()
     }
 
-    /// Whether spans are to hold what tools were given and answered.
+    /// Returns whether spans contain tool arguments and results.
     pub(crate) fn wants_content(&self) -> bool {
         self.0.as_deref().is_some_and(|telling| telling.content)
     }
@@ -42,28 +42,28 @@ impl Recorder {
         }
     }
 
-    /// A seal was not opened.
+    /// Counts a sealed state that could not be opened.
     pub(crate) fn seal_refused(&self, reason: &'static str) {
         self.tell(|it| it.refused.add(1, &[KeyValue::new("antiphon.reason", reason)]));
     }
 
-    /// A client was given a seal of so many bytes.
+    /// Records the size of a sealed state that was sent to a client.
     pub(crate) fn seal_sent(&self, bytes: usize) {
         #[expect(clippy::cast_precision_loss, reason = "a seal has far fewer bytes than 2^52")]
         self.tell(|it| it.seal.record(bytes as f64, &[]));
     }
 
-    /// There was no place for a request.
+    /// Counts a rejected request.
     pub(crate) fn shed(&self) {
         self.tell(|it| it.shed.add(1, &[]));
     }
 
-    /// A task was created that no leg has begun.
+    /// Counts a new task that no leg has begun.
     pub(crate) fn run_begun(&self, tool: &str) {
         self.tell(|it| it.begun.add(1, &of_tool(tool)));
     }
 
-    /// A run ended without a leg of its own.
+    /// Counts a run that ended without a leg.
     pub(crate) fn run_ended(&self, tool: &str, outcome: Outcome) {
         self.tell(|it| {
             let mut about = of_tool(tool).to_vec();
@@ -73,13 +73,13 @@ impl Recorder {
         });
     }
 
-    /// A worker was given a job.
+    /// Counts a job that a worker received.
     pub(crate) fn leased(&self, attempt: u32) -> Leased {
         self.tell(|it| it.working.add(1, &[]));
         Leased { recorder: self.clone(), redelivered: attempt > 1, outcome: "later" }
     }
 
-    /// How many jobs there are.
+    /// Records the number of jobs.
     pub(crate) fn depth(&self, depth: Depth) {
         self.tell(|it| {
             for (state, jobs) in [("waiting", depth.waiting), ("leased", depth.leased), ("dead", depth.dead)]
@@ -89,22 +89,22 @@ impl Recorder {
         });
     }
 
-    /// A task's record could not be read.
+    /// Counts a task record that could not be read.
     pub(crate) fn task_unreadable(&self, reason: &'static str) {
         self.tell(|it| it.unreadable.add(1, &[KeyValue::new("antiphon.reason", reason)]));
     }
 
-    /// A lost job was queued again.
+    /// Counts a lost job that was queued again.
     pub(crate) fn task_repaired(&self, tool: &str) {
         self.tell(|it| it.repaired.add(1, &of_tool(tool)));
     }
 
-    /// A run has waited for too long.
+    /// Counts a run that waited for too long.
     pub(crate) fn run_expired(&self, tool: &str) {
         self.tell(|it| it.expired.add(1, &of_tool(tool)));
     }
 
-    /// Somebody did something with a result set.
+    /// Counts an action on a result set.
     #[cfg_attr(not(feature = "results"), expect(dead_code, reason = "only result sets are told of here"))]
     pub(crate) fn results(&self, action: &'static str, rows: u64, bytes: u64, refused: Option<&'static str>) {
         self.tell(|it| {
@@ -125,7 +125,7 @@ fn of_tool(tool: &str) -> [KeyValue; 2] {
     [KeyValue::new("mcp.method.name", "tools/call"), KeyValue::new("gen_ai.tool.name", tool.to_owned())]
 }
 
-/// A job in hand. However it ends, it is in hand no longer.
+/// A job in progress. Dropping it records its outcome.
 pub(crate) struct Leased {
     recorder: Recorder,
     redelivered: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// Says what became of it: `done`, `later`, `lost` or `buried`.
+    /// Sets the outcome: `done`, `later`, `lost` or `buried`.
     pub(crate) fn became(&mut self, outcome: &'static str) {
         self.outcome = outcome;
     }

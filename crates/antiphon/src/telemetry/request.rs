@@ -1,4 +1,4 @@
-//! One request of a client's, as OpenTelemetry's conventions for MCP have it.
+//! Telemetry of one request, according to OpenTelemetry's conventions for MCP.
 
 use std::{
     future::Future,
@@ -20,46 +20,46 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::{Recorder, recorder::Telling, spanned};
 
-/// What is known of a request before anybody works on it.
+/// The properties of a request before it is processed.
 #[derive(Debug)]
 pub(crate) struct About<'a> {
-    /// A method that MCP has; anything else is `_OTHER`, because clients choose it.
+    /// The method, or `_OTHER` if MCP does not have it, because clients can send any text.
     pub(crate) method: &'static str,
-    /// The tool or prompt, if the server has it: again, clients choose.
+    /// The name of the tool or prompt, if the server has it, because clients can send any text.
     pub(crate) name: Option<&'a str>,
-    /// The resource, which may say more than its reader would like.
+    /// The URI of the resource, which can contain private data.
     pub(crate) uri: Option<&'a str>,
     pub(crate) arguments: Option<&'a Map<String, Value>>,
     pub(crate) revision: &'static str,
     pub(crate) id: String,
     pub(crate) meta: &'a Map<String, Value>,
-    /// Whether it came over HTTP, and with which place in a trace.
+    /// Whether the request came over HTTP. `header` is then its trace context.
     pub(crate) http: bool,
     pub(crate) header: Option<(&'a str, Option<&'a str>)>,
-    /// Whether it is a run, whose place is known only when its seal is open.
+    /// Whether the request belongs to a run. Its parent span is then known only after its sealed state is opened.
     pub(crate) is_run: bool,
 }
 
-/// How a request was answered.
+/// The end of a request.
 #[derive(Debug)]
 pub(crate) enum Ended<'a> {
     Answered,
-    /// The tool says that it failed.
+    /// The tool returned an error result.
     Failed,
-    /// With a JSON-RPC error.
+    /// The server returned a JSON-RPC error.
     Refused(i32),
-    /// With this, of which a span may tell if it is to hold contents.
+    /// The result of the tool, for a span with content.
     Said(&'a Value),
 }
 
-/// A request that is told of. It travels with the request, to whoever finds out where it belongs.
+/// The span of a request. It is in the request's extensions, so that later code can set its parent.
 #[derive(Clone)]
 pub(crate) struct RequestSpan(Arc<Request>);
 
 struct Request {
     telling: Arc<Telling>,
     span: Span,
-    /// Where the client says it belongs.
+    /// The trace context that the client sent.
     remote: Option<SpanContext>,
     placed: AtomicBool,
     is_run: bool,
@@ -71,12 +71,12 @@ struct Request {
 }
 
 impl RequestSpan {
-    /// `None` where nobody is told.
+    /// Creates the span. Returns `None` if telemetry is off.
     pub(crate) fn begin(recorder: &Recorder, about: &About<'_>) -> Option<Self> {
         let telling = Arc::clone(recorder.0.as_ref()?);
         let About { method, name, revision, .. } = *about;
         let transport = if about.http { "tcp" } else { "pipe" };
-        // The SDK's own spans last as long as a connection: nothing belongs below those.
+        // The SDK's spans last as long as a connection, so they cannot be the parent.
         let span = tracing::info_span!(
             target: "antiphon",
             parent: None,
@@ -142,9 +142,10 @@ impl RequestSpan {
         })))
     }
 
-    /// The span, in its place: where the client says, and if that is another trace than the run's, where the run is.
+    /// Sets the parent of the span and returns it. The parent is the client's trace context. If the run has another
+    /// trace, the run is the parent and the client's context becomes a link.
     ///
-    /// A place is taken before the span is entered and never after, so whoever knows it first takes it.
+    /// The parent can only be set before the span is entered. The first call sets it.
     pub(super) fn place(&self, run: Option<SpanContext>) -> &Span {
         let Request { span, remote, placed, .. } = &*self.0;
         if placed.swap(true, Ordering::Relaxed) {
@@ -159,18 +160,18 @@ impl RequestSpan {
             (run, None) => run,
         };
         if let Some(parent) = parent {
-            // Where no layer listens there is nothing to place.
+            // Without an OpenTelemetry layer, setting the parent has no effect.
             let _ = span.set_parent(Context::new().with_remote_span_context(parent));
         }
         span
     }
 
-    /// Works on the request. What belongs to a run is told of by the run.
+    /// Runs the request inside its span. A run enters the span itself.
     pub(crate) fn within<F: Future>(&self, work: F) -> Instrumented<F> {
         work.instrument(if self.0.is_run { Span::none() } else { self.place(None).clone() })
     }
 
-    /// The request ends when this is dropped: it may be given up at any time.
+    /// Returns a guard that ends the request when it is dropped, because a request can be cancelled at any time.
     pub(crate) fn in_flight(&self) -> InFlight {
         InFlight { operation: self.clone(), error: Some("dropped"), code: None }
     }
@@ -180,7 +181,7 @@ impl RequestSpan {
     }
 }
 
-/// A request that is worked on.
+/// A request in progress.
 pub(crate) struct InFlight {
     operation: RequestSpan,
     error: Option<&'static str>,

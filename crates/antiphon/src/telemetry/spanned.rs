@@ -1,4 +1,4 @@
-//! A part of a leg that is a span of its own.
+//! Spans of steps and questions.
 
 use std::future::Future;
 
@@ -6,7 +6,7 @@ use tracing::{Instrument as _, Span, instrument::Instrumented};
 
 use crate::error::Error;
 
-/// A step or a question, told of while it lasts. Most often nothing.
+/// The span of a step or a question. It is often disabled.
 #[derive(Clone, Debug)]
 pub(crate) struct Spanned(pub(super) Span);
 
@@ -15,17 +15,17 @@ impl Spanned {
         Self(Span::none())
     }
 
-    /// Whatever `work` tells of belongs here.
+    /// Runs `work` inside the span.
     pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.in_scope(work)
     }
 
-    /// The same, of something that is waited for.
+    /// Runs a future inside the span.
     pub(crate) fn within<F: Future>(self, work: F) -> Instrumented<F> {
         work.instrument(self.0)
     }
 
-    /// It did not work out.
+    /// Records an error.
     pub(crate) fn failed(&self, error: &Error) {
         failed(&self.0, error.kind().name());
     }

@@ -10,14 +10,14 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// A question, as a client sees it.
+/// A question that the server sent to the client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Its key: on 2026-07-28 the whole key, on 2025-11-25 the author's name for it.
+    /// The question key: on 2026-07-28 the complete key, on 2025-11-25 the name that the author gave.
     pub key: String,
     /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// Its parameters, as they came.
+    /// The parameters as received.
     pub params: Value,
 }
 
@@ -30,7 +30,7 @@ impl Question {
         Self { key: key.map(str::to_owned).or(named).unwrap_or(fallback), method, params }
     }
 
-    /// What a person is shown, or a model is asked last.
+    /// Returns the message to the user, or the last message to the model.
     pub fn message(&self) -> &str {
         let asked = self.params["messages"].as_array().and_then(|messages| messages.last());
         asked
@@ -42,30 +42,31 @@ impl Question {
             .unwrap_or_default()
     }
 
-    /// What a form of the client's own would show beside it.
+    /// Returns the data for a client's custom form.
     pub fn context(&self) -> Option<&Value> {
         self.params["_meta"].get(CONTEXT_META)
     }
 
-    /// The author's name in its key.
+    /// Returns the name that the author gave, without scope, occurrence and attempt.
     pub fn name(&self) -> &str {
         let name = self.key.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
     }
 }
 
-/// Marks an answer that is an error.
+/// The field that marks an answer as an error.
 pub(super) const ERROR: &str = "\u{0}error";
 
 type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 
-/// What a client answers.
+/// The scripted answers of a client.
 ///
-/// Answers are found by the question's whole key, then by its author's name for it. Several answers
-/// to one name are given in turn, and the last one again and again.
+/// An answer is found by the complete question key, then by the name that the author gave. Several answers under one
+/// name are used in order, and the last one is repeated.
 ///
-/// A question without an answer is declined, or gets an empty reply. But if an answer of its kind waits under a key that
-/// was never asked, the key is probably wrong: the call fails and names both keys.
+/// Without an answer, a form is declined and a sampling request gets an empty reply. But if an unused answer of the
+/// same kind exists under a key that was never asked, the key is probably wrong. The call then fails and names both
+/// keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
@@ -75,7 +76,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answers: every question is declined.
+    /// Creates a script without answers: every form is declined.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,7 +95,7 @@ impl Answers {
         self.raw(key, json!({"action": "decline"}))
     }
 
-    /// Closes the form `key`.
+    /// Dismisses the form `key`.
     #[must_use]
     pub fn cancel(self, key: &str) -> Self {
         self.raw(key, json!({"action": "cancel"}))
@@ -110,13 +111,13 @@ impl Answers {
         )
     }
 
-    /// Replies to the sampling request `key` with data: a call of `__schema__`.
+    /// Replies to the sampling request `key` with data, as a call of `__schema__`.
     #[must_use]
     pub fn data(self, key: &str, data: Value) -> Self {
         self.calls(key, &[("__schema__", data)])
     }
 
-    /// Replies to the sampling request `key` with calls of tools, each with its input.
+    /// Replies to the sampling request `key` with tool calls, each with its input.
     #[must_use]
     pub fn calls(self, key: &str, calls: &[(&str, Value)]) -> Self {
         let blocks: Vec<_> = (1..)
@@ -131,29 +132,29 @@ impl Answers {
         )
     }
 
-    /// Answers `key` with a JSON-RPC error: `-1` is what a person's refusal looks like.
+    /// Answers `key` with a JSON-RPC error. Use `-1` for a rejection by the user.
     ///
-    /// 2026-07-28 has no errors among its answers; there the question goes unanswered.
+    /// The 2026-07-28 revision has no errors among its answers. The question then stays unanswered.
     #[must_use]
     pub fn error(self, key: &str, code: i32, message: &str) -> Self {
         self.raw(key, json!({ERROR: {"code": code, "message": message}}))
     }
 
-    /// Says where the person works.
+    /// Answers `roots/list` with these URIs.
     #[must_use]
     pub fn roots(self, uris: &[&str]) -> Self {
         let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
         self.raw("roots", json!({"roots": roots}))
     }
 
-    /// Answers `key` with a result as it is.
+    /// Answers `key` with an unchanged result.
     #[must_use]
     pub fn raw(mut self, key: &str, result: Value) -> Self {
         self.by_key.entry(key.to_owned()).or_default().push_back(result);
         self
     }
 
-    /// Answers what nothing else does.
+    /// Sets a function that answers all other questions. Default: none.
     #[must_use]
     pub fn otherwise(mut self, answer: impl FnMut(&Question) -> Option<Value> + Send + 'static) -> Self {
         self.by_hand = Some(Box::new(answer));

@@ -13,20 +13,20 @@ use crate::{
     server::Server,
 };
 
-/// Which revision a client speaks.
+/// The protocol revision of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// With a session, in which the server asks.
+    /// With a session, in which the server sends questions.
     V2025_11_25,
-    /// Without one: the server answers that input is required.
+    /// Without a session. The server returns a result that requires input.
     V2026_07_28,
 }
 
 impl Revision {
-    /// Both, oldest first.
+    /// Both revisions, oldest first.
     pub const BOTH: [Self; 2] = [Self::V2025_11_25, Self::V2026_07_28];
 
-    /// Its name in the protocol.
+    /// Returns the name of the revision in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2025_11_25 => SESSION,
@@ -45,41 +45,41 @@ pub struct Client {
     writer: WriteHalf<DuplexStream>,
     next_id: u64,
     frames: Vec<Frame>,
-    /// The methods of the requests that were sent, by id.
+    /// The methods of the sent requests, by ID.
     methods: BTreeMap<u64, String>,
     max_rounds: u32,
     serving: JoinHandle<()>,
 }
 
-/// How long a server may be silent. Long enough for a loaded machine, short enough for a test.
+/// The timeout for a message of the server. Long enough for a loaded machine, short enough for a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request and all that was said until its answer.
+/// A request with its result, its questions and its notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Talk {
     /// The result.
     pub result: Value,
-    /// What was asked on the way, in order.
+    /// The questions during the request, in order.
     pub asked: Vec<Question>,
-    /// How many times the server answered that input is required. Always 0 on 2025-11-25.
+    /// The number of results that required input. Always 0 on 2025-11-25.
     pub rounds: u32,
-    /// The notifications that came on the way.
+    /// The notifications that arrived during the request.
     pub notifications: Vec<Value>,
 }
 
 impl Talk {
-    /// The result's text blocks, joined.
+    /// Returns the text blocks of the result, joined with newlines.
     pub fn text(&self) -> String {
         let blocks = self.result["content"].as_array().into_iter().flatten();
         blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether the result tells of a failure.
+    /// Returns whether the result is an error.
     pub fn is_error(&self) -> bool {
         self.result["isError"] == true
     }
 
-    /// The keys that were asked, in order.
+    /// Returns the keys of the questions, in order.
     pub fn keys(&self) -> Vec<&str> {
         self.asked.iter().map(|question| question.key.as_str()).collect()
     }
@@ -88,20 +88,20 @@ impl Talk {
 /// A message from the server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// The method of the request it answers, if it answers one.
+    /// The method of the request that the message answers, if it answers one.
     pub method: Option<String>,
-    /// The message, as it came.
+    /// The message as received.
     pub message: Value,
 }
 
 /// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failed {
-    /// Its code.
+    /// The error code.
     pub code: i64,
-    /// Its message.
+    /// The error message.
     pub message: String,
-    /// Its data.
+    /// The error data.
     pub data: Value,
 }
 
@@ -114,11 +114,11 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Client {
-    /// Connects to `server` as a client that can be asked everything.
+    /// Connects to `server` as a client that supports all questions.
     ///
     /// # Errors
     ///
-    /// When the server does not answer, or not with MCP.
+    /// Returns an error if the initialization of 2025-11-25 fails.
     pub async fn connect(server: &Server, revision: Revision) -> Result<Self> {
         let capabilities = json!({
             "elicitation": {"form": {}, "url": {}},
@@ -128,11 +128,11 @@ impl Client {
         Self::connect_with(server, revision, capabilities).await
     }
 
-    /// Connects to `server` as a client that has declared `capabilities`.
+    /// Connects to `server` as a client with these `capabilities`.
     ///
     /// # Errors
     ///
-    /// When the server does not answer, or not with MCP.
+    /// Returns an error if the initialization of 2025-11-25 fails.
     pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
@@ -167,49 +167,49 @@ impl Client {
         Ok(client)
     }
 
-    /// Sets what the client answers.
+    /// Sets the scripted answers. Default: none.
     #[must_use]
     pub fn with_answers(mut self, answers: Answers) -> Self {
         self.answers = answers;
         self
     }
 
-    /// Sets further entries of `_meta` in every request: a progress token, a log level.
+    /// Sets additional entries of `_meta` in every request, for example a progress token or a log level. Default: none.
     #[must_use]
     pub fn with_meta(mut self, meta: Value) -> Self {
         self.meta = meta;
         self
     }
 
-    /// Sets what the client answers from now on.
+    /// Replaces the scripted answers.
     pub fn set_answers(&mut self, answers: Answers) {
         self.answers = answers;
     }
 
-    /// Sets further entries of `_meta` in every request from now on.
+    /// Replaces the additional entries of `_meta` in later requests.
     pub fn set_meta(&mut self, meta: Value) {
         self.meta = meta;
     }
 
-    /// Sets after how many rounds the client gives up, as real ones do. Default: 100.
+    /// Sets the number of rounds after which the client gives up, like real clients. Default: 100.
     pub fn set_max_rounds(&mut self, rounds: u32) {
         self.max_rounds = rounds;
     }
 
-    /// Calls a tool, and answers what it asks until it is done.
+    /// Calls a tool and answers its questions until it returns.
     ///
     /// # Errors
     ///
-    /// [`Failed`] when the server answers with a JSON-RPC error.
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Talk> {
         self.converse("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// Makes a request that may ask back, and answers until it is done.
+    /// Sends a request and answers its questions until it returns.
     ///
     /// # Errors
     ///
-    /// [`Failed`] when the server answers with a JSON-RPC error.
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
     pub async fn converse(&mut self, method: &str, params: Value) -> Result<Talk> {
         let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
         let mut retry = params.clone();
@@ -237,42 +237,42 @@ impl Client {
         }
     }
 
-    /// Makes one request and returns its result, whatever it is.
+    /// Sends one request and returns its result, also if the result requires input.
     ///
     /// # Errors
     ///
-    /// [`Failed`] when the server answers with a JSON-RPC error.
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
         let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
         self.exchange(method, params, &mut talk).await
     }
 
-    /// Every message the server has sent, in order.
+    /// Returns all messages of the server, in order.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// The revision the client speaks.
+    /// Returns the protocol revision of the client.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Sends a line as it is, and returns the next message from the server.
+    /// Sends a line unchanged, and returns the next message of the server.
     ///
     /// # Errors
     ///
-    /// When the server is gone or silent.
+    /// Returns an error if the connection is closed, or if no message arrives within 30 seconds.
     pub async fn send_raw(&mut self, line: &str) -> Result<Value> {
         self.writer.write_all(line.as_bytes()).await?;
         self.writer.write_all(b"\n").await?;
         self.receive().await
     }
 
-    /// Waits for the next notification outside of any request.
+    /// Waits for the next notification outside of a request.
     ///
     /// # Errors
     ///
-    /// When none comes.
+    /// Returns an error if the connection is closed, or if no message arrives within 30 seconds.
     pub async fn notification(&mut self) -> Result<Value> {
         loop {
             let message = self.receive().await?;
@@ -282,11 +282,11 @@ impl Client {
         }
     }
 
-    /// Sends a request without waiting for its answer; returns its id.
+    /// Sends a request without waiting for its result. Returns the request's ID.
     ///
     /// # Errors
     ///
-    /// When the server is gone.
+    /// Returns an error if the connection is closed.
     pub async fn start(&mut self, method: &str, mut params: Value) -> Result<u64> {
         self.next_id += 1;
         let id = self.next_id;
@@ -314,7 +314,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the server is gone.
+    /// Returns an error if the connection is closed.
     pub async fn notify(&mut self, method: &str, params: Value) -> Result<()> {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }

@@ -1,5 +1,7 @@
-//! For tests of your tools: a client in this process that answers by script, on either revision, and
-//! a way to move a run to a fresh replica at every question.
+//! Test support for your tools.
+//!
+//! [`Client`] is a client in this process with scripted answers, for both protocol revisions. [`Replicas`] moves a run
+//! to a new replica at every question.
 //!
 //! ```
 //! use antiphon::{prelude::*, testing::{Answers, Client, Revision}};

@@ -11,9 +11,9 @@ use crate::{
     trace,
 };
 
-/// Runs a tool to its end while moving it to a fresh replica at every question, the way a bad day in
-/// production would: answers come in parts and out of order, requests come twice, and old states come
-/// again after newer ones.
+/// Runs a tool to its end and moves it to a new replica at every question.
+///
+/// It also sends answers in parts and out of order, duplicate requests, and stale states after newer ones.
 ///
 /// ```
 /// # use antiphon::{prelude::*, testing::{Answers, Replicas}};
@@ -31,9 +31,9 @@ use crate::{
 /// # }).unwrap();
 /// ```
 pub struct Replicas {
-    /// Makes a world for each schedule.
+    /// Creates the shared world of each schedule.
     world: Box<dyn Fn() -> World + Send + Sync>,
-    /// Whether schedules share what tools change, so that effects can be counted.
+    /// Whether a shared world exists, so that side effects can be compared.
     has_world: bool,
     seal: SealConfig,
     seed: u64,
@@ -41,36 +41,37 @@ pub struct Replicas {
     steady: bool,
 }
 
-/// What the replicas of one schedule share.
+/// The shared objects of the replicas of one schedule.
 struct World {
     replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
-    /// What the tools have changed.
+    /// Returns the changes that the tools have made.
     look: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
-/// What happened on the way.
+/// The result of [`Replicas::run`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The result, the same in every schedule.
+    /// The tool's result, which is the same in every schedule.
     pub result: Value,
-    /// How many ways of delivering the answers were tried.
+    /// The number of schedules.
     pub schedules: u32,
-    /// How many fresh replicas took a leg.
+    /// The number of legs. Each used a new replica.
     pub replicas: u32,
-    /// How many requests were sent twice.
+    /// The number of duplicate requests.
     pub duplicates: u32,
-    /// How many old states were sent again.
+    /// The number of stale states that were sent again.
     pub stale: u32,
-    /// The most rounds a schedule took.
+    /// The maximum number of rounds in a schedule.
     pub rounds: u32,
 }
 
-/// A run that takes longer is one that never ends.
+/// The number of rounds after which a run is considered endless.
 const ROUNDS: u32 = 1000;
 
 impl Replicas {
-    /// Replicas that are built by `replica`; its seal is replaced by one they share.
+    /// Creates a harness whose replicas `replica` builds. All replicas get the same seal settings, and the default
+    /// limits with 1000 rounds.
     pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
         let replica = Arc::new(replica);
         let world = move || {
@@ -80,13 +81,13 @@ impl Replicas {
         Self::of(Box::new(world), false)
     }
 
-    /// Replicas that share a world: a database, a file, whatever the tool changes.
+    /// Creates a harness whose replicas share a world: a database, a file, or other state that the tool changes.
     ///
-    /// `world` makes a new one for each schedule, `replica` builds the replicas on it, and `look` says what a run has
-    /// changed. The tool first runs once without interruption. [`run`](Self::run) fails if a run that moves between
-    /// replicas changes the world in another way, as a tool does that has an effect outside of a step.
+    /// `world` creates a new world for each schedule, `replica` builds the replicas on it, and `look` returns the
+    /// changes of a run. The tool first runs once without interruption. [`run`](Self::run) fails if a run that moves
+    /// between replicas changes the world differently. That happens if the tool has a side effect outside of a step.
     ///
-    /// No request is sent twice, because a [step](crate::Ctx::step) can then be taken twice.
+    /// The harness then sends no duplicate or stale requests, because a [step](crate::Ctx::step) could run twice.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -139,22 +140,22 @@ impl Replicas {
         Self { world, has_world, seal, seed: 0x5EED, schedules: 16, steady: true }
     }
 
-    /// Sets the seed of all that is random, to see a failure again.
+    /// Sets the random seed, to reproduce a failure. Default: `0x5EED`.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Sets how many ways of delivering the answers are tried. Default: 16.
+    /// Sets the number of schedules: different ways to deliver the answers. Default: 16.
     #[must_use]
     pub fn schedules(mut self, schedules: u32) -> Self {
         self.schedules = schedules;
         self
     }
 
-    /// Accepts that runs end differently: for tools whose steps give something else in every run,
-    /// such as a toss or a number drawn. Drift is still reported.
+    /// Accepts different results in different runs, for tools with random steps. Drift is still reported. Default: not
+    /// accepted.
     #[must_use]
     pub fn allow_different_results(mut self) -> Self {
         self.steady = false;
@@ -165,8 +166,8 @@ impl Replicas {
     ///
     /// # Errors
     ///
-    /// When the tool drifts, when two schedules end differently, or when the same request is
-    /// answered in two ways; the message says where and gives the seed.
+    /// Returns an error if the tool drifts, if two schedules end differently, or if the same request is answered in two
+    /// ways. The message contains the schedule and the seed.
     pub async fn run(&self, tool: &str, arguments: Value, answers: impl Fn() -> Answers) -> Result<Report> {
         let mut report =
             Report { result: Value::Null, schedules: 0, replicas: 0, duplicates: 0, stale: 0, rounds: 0 };
@@ -175,7 +176,7 @@ impl Replicas {
             if self.has_world { self.undisturbed(tool, &arguments, answers()).await? } else { Value::Null };
         let first = json!({"name": tool, "arguments": arguments});
         for schedule in 0..self.schedules {
-            // The first schedule is an ordinary day.
+            // The first schedule is without disturbances.
             let calm = schedule == 0;
             let world = (self.world)();
             let result = self
@@ -205,7 +206,7 @@ impl Replicas {
         Ok(report)
     }
 
-    /// What a run changes that stays on one replica.
+    /// Returns the changes of a run that stays on one replica.
     async fn undisturbed(&self, tool: &str, arguments: &Value, answers: Answers) -> Result<Value> {
         let world = (self.world)();
         let server = (world.replica)().build()?;
@@ -249,7 +250,7 @@ impl Replicas {
             request["inputResponses"] = json!({});
             let asked: Vec<_> = reply["inputRequests"].as_object().into_iter().flatten().collect();
             for (key, question) in &asked {
-                // What was answered once is answered the same way again, however often it is asked.
+                // A repeated question gets the same answer every time.
                 let answer = match given.entry((*key).clone()) {
                     Entry::Occupied(given) => given.into_mut(),
                     Entry::Vacant(entry) => {
@@ -261,10 +262,10 @@ impl Replicas {
                 }
             }
         }
-        Err(Error::tool(format!("the tool still asks after {ROUNDS} rounds")))
+        Err(Error::tool(format!("the tool still sends questions after {ROUNDS} rounds")))
     }
 
-    /// One leg, on a replica that has never seen the run.
+    /// Runs one leg on a new replica.
     async fn leg(&self, world: &World, request: &Value, report: &mut Report) -> Result<Value> {
         let limits = crate::Limits::default().with_max_rounds(ROUNDS);
         let server = (world.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
@@ -286,7 +287,7 @@ impl Replicas {
     }
 }
 
-/// A reply without what is new in every one of them.
+/// Returns a reply without the parts that differ in every reply.
 fn steady(reply: &Value) -> Value {
     let mut reply = reply.clone();
     if let Some(fields) = reply.as_object_mut() {
@@ -298,7 +299,7 @@ fn steady(reply: &Value) -> Value {
     reply
 }
 
-/// Enough randomness for a schedule, the same on every machine (xorshift).
+/// A deterministic random generator (xorshift), the same on every machine.
 struct Random(u64);
 
 impl Random {

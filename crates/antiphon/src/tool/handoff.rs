@@ -7,11 +7,10 @@ use crate::{
     error::Result,
 };
 
-/// A tool in three parts: `before` prepares on the server and runs once, `client` holds the
-/// conversation and may be replayed, `after` concludes on the server and runs once.
+/// Runs a tool in three parts: `before` prepares on the server, `client` asks the questions, and `after` concludes on
+/// the server.
 ///
-/// `client` is lent what `before` made; `after` is given that and what came of the conversation. Call it
-/// from a tool:
+/// `client` borrows the result of `before`. `after` takes that result and the result of `client`. Call it from a tool:
 ///
 /// ```
 /// use antiphon::{tool::handoff, prelude::*};
@@ -30,17 +29,17 @@ use crate::{
 /// }
 /// ```
 ///
-/// A handoff is a [branch](Ctx::branch): what it asks and does has names of its own, so that a tool may
-/// have several, one after the other, at once or in each other, and it can be bounded as one.
+/// A handoff is a [branch](Ctx::branch): its questions and steps have a separate scope. A tool can have several
+/// handoffs, sequential, concurrent or nested, and can limit each of them.
 ///
 /// # Replay
 ///
-/// `before` and `after` are [steps](Ctx::step), and are taken as often as those: once, unless their
-/// process dies over them. `client` begins anew in every round.
+/// `before` and `after` are [steps](Ctx::step). They run at least once: again only if their process dies during the
+/// step, or if the client sends the same request again. `client` runs again in every leg.
 ///
 /// # Errors
 ///
-/// What the parts return. After an error of one part the next does not begin.
+/// Returns the error of the part that failed. The later parts do not run.
 pub fn handoff<'a, B, C, T, Before, BeforeFuture, Client, After, AfterFuture>(
     ctx: &'a Ctx,
     before: Before,

@@ -1,4 +1,4 @@
-//! How a Rust function becomes an MCP tool.
+//! Tools: Rust functions that a server offers over MCP.
 
 mod handoff;
 mod policy;
@@ -33,17 +33,17 @@ pub use crate::{
 };
 pub use antiphon_llm::ToolCall;
 
-/// The tool by which a model is made to answer with data. Nobody else may use its name.
+/// The reserved name of the tool that makes a model answer with data. Other tools cannot have this name.
 pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
 
-/// Where the keys a tool asks under travel in its `_meta`.
+/// The `_meta` key of a tool's declared forms.
 pub const ELICITS_META: &str = "antiphon/elicits";
 
-/// A function that is served over MCP.
+/// A tool that a server offers over MCP.
 ///
-/// The function is async, takes the [`Ctx`](crate::Ctx) and its arguments, and returns what
-/// [`IntoToolOutput`] knows. Its arguments' type is its schema: field docs become descriptions, and
-/// what does not fit is refused before the function runs, with an error that names the field.
+/// Its function is async, takes the [`Ctx`](crate::Ctx) and its arguments, and returns a type that implements
+/// [`IntoToolOutput`]. The type of the arguments defines the input schema: field docs become descriptions. The server
+/// rejects invalid arguments before the function runs, with an error that names the field.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -66,42 +66,42 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 pub struct Tool {
     pub(crate) definition: ToolDescription,
     pub(crate) call: Erased<ToolOutput>,
-    /// The types of state that its function takes.
+    /// The state types that the function takes.
     pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
-    /// What it may take, where it is not as the server says.
+    /// The quota of the tool. `None` means the server's quota.
     pub(crate) quota: Option<Quota>,
     pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
-    /// Whether it cannot do its work without a store.
+    /// Whether the tool requires a store.
     pub(crate) needs_backend: bool,
-    /// Whether its runs may become tasks.
+    /// Whether runs of the tool can become tasks.
     pub(crate) tasks: TaskPolicy,
-    /// What becomes of its errors in a task, where it is not as the server says.
+    /// The retry policy in a task. `None` means the server's policy.
     pub(crate) retry: Option<RetryPolicy>,
-    /// Whether an argument travels in a header as well (`x-mcp-header`).
+    /// Whether an argument is also sent in a header (`x-mcp-header`).
     pub(crate) has_headers: bool,
-    /// What whoever calls it must have been granted.
+    /// The OAuth scopes that a caller needs.
     pub(crate) scopes: Vec<String>,
-    /// Set where the output schema was written by hand; a type's own needs no checking.
+    /// The validator of an output schema that was written by hand. The schema of a type needs none.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
-    /// What is wrong with it; reported when the server is built.
+    /// The problems of the tool, reported when the server is built.
     problems: Vec<String>,
 }
 
-/// How a tool's arguments are checked.
+/// The validation of a tool's arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     validator: Option<Validator>,
-    /// A tool that takes `()` takes no argument at all.
+    /// Whether the tool takes `()`, and so no arguments.
     none: bool,
-    /// The arguments that can be left out and cannot be null.
+    /// The arguments that can be absent but not null.
     optional: BTreeSet<String>,
 }
 
 impl Tool {
-    /// A tool that calls `function`.
+    /// Creates a tool that calls `function`.
     pub fn new<A, M, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -117,8 +117,8 @@ impl Tool {
         tool
     }
 
-    /// A tool whose input schema is written by hand and served as it is written. Its arguments come
-    /// as they are, checked against the schema.
+    /// Creates a tool with an input schema written by hand. The schema is served unchanged. The function receives the
+    /// arguments as JSON, validated against the schema.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -175,21 +175,21 @@ impl Tool {
         }
     }
 
-    /// Sets the name people see.
+    /// Sets the display name. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Says what the tool does to the world.
+    /// Sets the annotations, which describe the effects of the tool. Default: none.
     #[must_use]
     pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
-    /// Sets the tool's icons.
+    /// Sets the tool's icons. Default: none.
     #[must_use]
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
@@ -203,8 +203,8 @@ impl Tool {
         self
     }
 
-    /// Sets the output schema by hand. What the tool returns as structured content is checked
-    /// against it.
+    /// Sets an output schema written by hand. The tool's structured content is validated against it. Default: the
+    /// schema of the return type, if it has one.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
         match schema {
@@ -220,15 +220,15 @@ impl Tool {
         self
     }
 
-    /// Bounds how long the tool may work, not counting the time it waits for people. Default: the
-    /// server's [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
+    /// Sets how long the tool can work, excluding the time that it waits for users. Default: the server's
+    /// [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Bounds what the tool may take, all callers together. Default: the server's
+    /// Sets the quota of the tool, for all callers together. Default: the server's
     /// [`Limits::with_tool`](crate::Limits::with_tool).
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
@@ -236,15 +236,15 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool takes steps [at most once](crate::ctx::Step::at_most_once): a server without a
-    /// store is then refused when it is built, not when the tool is called.
+    /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps. If the server has no store,
+    /// building it then fails, instead of the call.
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
         self.needs_backend = true;
         self
     }
 
-    /// Says whether the tool's runs may become tasks, where the server has them
+    /// Sets whether the tool's runs can become tasks, if the server has tasks
     /// ([`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks)). Default: [`TaskPolicy::WhenLong`].
     #[must_use]
     pub fn with_tasks(mut self, tasks: TaskPolicy) -> Self {
@@ -252,8 +252,8 @@ impl Tool {
         self
     }
 
-    /// Says how often a task of this tool is tried whose tool returned an error that is not
-    /// [terminal](crate::Error::terminal). Default: as the server's [`TaskConfig::with_retry`](crate::task::TaskConfig::with_retry) says.
+    /// Sets how often a task of this tool is retried after an error that is not [terminal](crate::Error::terminal).
+    /// Default: the server's [`TaskConfig::with_retry`](crate::task::TaskConfig::with_retry).
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.problems.extend(retry.problem());
@@ -261,9 +261,11 @@ impl Tool {
         self
     }
 
-    /// Says what whoever calls the tool over HTTP must have been granted, beside what every request needs, where the server
-    /// has an [`Auth`](crate::auth::Auth). A call that lacks one is answered with `403`, and the client may ask its
-    /// authorization server for more. Where the server has none, nothing is asked.
+    /// Sets the OAuth scopes that a call of the tool requires, in addition to the scopes of every request. Default:
+    /// none.
+    ///
+    /// A call over HTTP without these scopes is rejected with `403`, and the client can request more scopes from its
+    /// authorization server. The scopes are checked only if the server has an [`Auth`](crate::auth::Auth).
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -274,8 +276,8 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for a `T`, under the key of its name, so that a client can have a
-    /// form of its own ready. A tool that declares what it asks may ask nothing else.
+    /// Declares that the tool asks for a `T` under the key of its type, so that a client can prepare a custom form. A
+    /// tool with declared keys cannot send forms with other keys.
     #[must_use]
     pub fn elicits<T: DeserializeOwned + JsonSchema + 'static>(mut self) -> Self {
         match schema::form::<T>() {
@@ -287,10 +289,10 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for a `T`, under `key`. See [`elicits`](Self::elicits).
+    /// Declares that the tool asks for a `T` under `key`. See [`elicits`](Self::elicits).
     ///
-    /// Make the key a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as): then a key that is not there does
-    /// not compile. `elicits_as::<T>("pickMove")` works too.
+    /// Make the key a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). An undefined key then does not
+    /// compile. `elicits_as::<T>("pickMove")` works too.
     #[must_use]
     pub fn elicits_as<T: DeserializeOwned + JsonSchema + 'static>(
         mut self,
@@ -305,25 +307,24 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for what `schema` says, under `key`. See
-    /// [`elicits`](Self::elicits).
+    /// Declares that the tool asks for data that matches `schema`, under `key`. See [`elicits`](Self::elicits).
     #[must_use]
     pub fn elicits_value(mut self, key: impl Into<String>, schema: Value) -> Self {
         self.forms.insert(key.into(), schema);
         self
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     pub fn name(&self) -> &str {
         &self.definition.name
     }
 
-    /// The tool as `tools/list` shows it.
+    /// Returns the tool as listed by `tools/list`.
     pub fn definition(&self) -> &ToolDescription {
         &self.definition
     }
 
-    /// Whether what the tool returned is what it said it would.
+    /// Checks the tool's result against its output schema.
     pub(crate) fn check_output(&self, output: &ToolOutput) -> Result<()> {
         let (Some(validator), false) = (&self.output, output.is_error) else { return Ok(()) };
         let problems = match &output.structured {
@@ -339,7 +340,7 @@ impl Tool {
         )))
     }
 
-    /// Makes the tool ready to be served, or says what is wrong with it.
+    /// Prepares the tool for serving, or returns its problems.
     pub(crate) fn finish(mut self) -> std::result::Result<Self, Vec<String>> {
         let name = self.definition.name.as_ref();
         if name == RESERVED_TOOL {
@@ -367,13 +368,13 @@ impl Tool {
 }
 
 impl Arguments {
-    /// How arguments with this schema are checked, or what is wrong with the schema.
+    /// Compiles the schema of arguments, or returns its problem.
     pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> std::result::Result<Self, String> {
         Ok(Self { validator: Some(Validator::new(schema)?), none, optional: optional(schema) })
     }
 
-    /// The arguments without those that are null where they can only be left out: some clients send null for each
-    /// argument that the model did not give.
+    /// Removes arguments that are null but can only be absent. Some clients send null for each argument that the model
+    /// did not give.
     pub(crate) fn present(&self, mut arguments: Map<String, Value>) -> Map<String, Value> {
         if !self.optional.is_empty() {
             arguments.retain(|name, value| !value.is_null() || !self.optional.contains(name));
@@ -381,7 +382,7 @@ impl Arguments {
         arguments
     }
 
-    /// What is wrong with the arguments, if anything is.
+    /// Checks the arguments against their schema and their maximum depth.
     pub(crate) fn check(&self, arguments: &Value, max_depth: usize) -> Result<()> {
         let problems = if depth(arguments) > max_depth {
             vec![format!("the arguments are nested deeper than {max_depth}")]
@@ -391,13 +392,13 @@ impl Arguments {
         if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::InvalidArguments(problems))) }
     }
 
-    /// The arguments as the function takes them.
+    /// Returns the arguments in the form that the function takes.
     pub(crate) fn taken<'a>(&self, arguments: &'a Value) -> &'a Value {
         if self.none { &Value::Null } else { arguments }
     }
 }
 
-/// The properties of a schema that are not required and reject null.
+/// Returns the properties of a schema that are not required and reject null.
 fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     let required = |name: &str| {
         let required = schema.get("required").and_then(Value::as_array);
@@ -405,7 +406,7 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     };
     let rejects_null = |property: &Value| {
         let Value::Object(property) = property else { return false };
-        // A property can refer to definitions of the whole schema.
+        // A property can refer to definitions of the complete schema.
         let mut property = property.clone();
         for definitions in ["$defs", "definitions"] {
             if let Some(found) = schema.get(definitions) {
@@ -419,7 +420,7 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     optional.map(|(name, _)| name.clone()).collect()
 }
 
-/// How deep a value is nested. Recursion is bounded: the parser refuses what is deeper than 128.
+/// Returns how deeply a value is nested. The recursion is bounded, because the parser rejects depths above 128.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

@@ -1,26 +1,25 @@
 use std::time::Duration;
 
-/// Whether a tool's runs may become tasks.
+/// Whether runs of a tool can become tasks.
 ///
-/// A task outlives the request that began it: the client is given its id, and asks for the result later. On 2025-11-25
-/// the client says that it wants one (`execution.taskSupport` tells it whether it may); on 2026-07-28 the server decides,
-/// for clients that have declared the extension.
+/// A task outlives the request that began it. The client receives its ID and fetches the result later. On 2025-11-25
+/// the client requests a task, if `execution.taskSupport` allows it. On 2026-07-28 the server decides, for clients that
+/// have declared the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskPolicy {
-    /// Never: the client waits for the answer. `taskSupport: "forbidden"`.
+    /// Never. The client waits for the answer. `taskSupport: "forbidden"`.
     Never,
-    /// When it takes long: when the rounds a client will take run out, or after
-    /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). What the run has seen so far stays. On 2025-11-25: when the client wants one,
-    /// `taskSupport: "optional"`.
+    /// If the run takes long: when the client's rounds are used up, or after
+    /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). The run keeps its journal. On
+    /// 2025-11-25: if the client requests it. `taskSupport: "optional"`.
     #[default]
     WhenLong,
-    /// Always: a client that knows no tasks cannot call it. `taskSupport: "required"`.
+    /// Always. A client without support for tasks cannot call the tool. `taskSupport: "required"`.
     Always,
 }
 
-/// How often, and after which time, a run is tried again whose tool returned an error that is not
-/// [terminal](crate::Error::terminal).
+/// How often, and after which delay, a run is retried after an error that is not [terminal](crate::Error::terminal).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub(crate) attempts: u32,
@@ -41,12 +40,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// An error is final at once.
+    /// Creates a policy without retries.
     pub fn never() -> Self {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// Sets how often a run is tried, including the first time. Default: 3.
+    /// Sets the number of attempts, including the first. Default: 3.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -60,21 +59,21 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets by which factor each delay is longer than the one before. Default: 2.
+    /// Sets the factor by which each delay is longer than the previous one. Default: 2.
     #[must_use]
     pub fn with_factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// Sets the longest delay. Default: 1 minute.
+    /// Sets the maximum delay. Default: 1 minute.
     #[must_use]
     pub fn with_max_backoff(mut self, max_backoff: Duration) -> Self {
         self.max_backoff = max_backoff;
         self
     }
 
-    /// What is wrong with it, if anything is.
+    /// Returns the problem of the configuration, if it has one.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.attempts == 0 {
             return Some("`RetryPolicy::with_attempts` is 0; a run is tried at least once".into());
@@ -83,7 +82,7 @@ impl RetryPolicy {
         is_wrong.then(|| format!("`RetryPolicy::with_factor` is {}; it must be 1 or more", self.factor))
     }
 
-    /// How long to wait after so many failures.
+    /// Returns the delay after `failures` failed attempts.
     pub(crate) fn wait(&self, failures: u32) -> Duration {
         let exponent = failures.saturating_sub(1).min(64);
         let factor = self.factor.max(1.0).powi(i32::try_from(exponent).unwrap_or(64));

@@ -173,7 +173,10 @@ async fn a_client_without_forms_is_never_asked() -> Result<()> {
             Revision::V2025_11_25 => {
                 let talk = talk?;
                 assert!(talk.is_error());
-                assert_eq!(talk.text(), "the client has not declared `elicitation`, so it cannot be asked");
+                assert_eq!(
+                    talk.text(),
+                    "the client has not declared `elicitation`, so it cannot receive this question"
+                );
             }
             Revision::V2026_07_28 => {
                 let failed = failed(talk.unwrap_err());

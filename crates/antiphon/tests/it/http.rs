@@ -251,7 +251,7 @@ async fn a_2025_11_25_client_without_a_session_fails_fast() -> Result<()> {
     assert_eq!(answer["result"]["isError"], true);
     assert_eq!(
         answer["result"]["content"][0]["text"],
-        "the client cannot be asked: it sent this request outside a session; let it initialize one, or speak 2026-07-28"
+        "the client cannot receive questions: it sent this request outside a session; initialize a session first, or use protocol revision 2026-07-28"
     );
     assert!(began.elapsed() < Duration::from_secs(5));
     Ok(())

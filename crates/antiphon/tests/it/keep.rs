@@ -263,7 +263,7 @@ async fn step_whose_taker_died_is_indeterminate_and_stays_so() -> Result<()> {
     let lives = replica(seal(), &World { stuck: false, ..world.clone() }).with_backend(backend).build()?;
     for _ in 0..2 {
         let reply = call(&lives, answer("charge", json!({}), &state, true)).await?;
-        assert!(text(&reply).starts_with("ask the bank: nobody knows whether the step `charge`"), "{reply}");
+        assert!(text(&reply).starts_with("ask the bank: step `charge` has an unknown outcome"), "{reply}");
     }
     assert_eq!(world.charges.load(Ordering::SeqCst), 1);
     Ok(())
@@ -325,7 +325,7 @@ async fn what_needs_a_store_is_refused_without_one() -> Result<()> {
         error.problems(),
         [
             "the tool `needy` takes steps at most once, and there is no store; give one with `with_backend`",
-            "a `requestState` is to be good for one use, and there is no store; give one with `with_backend`",
+            "`SealConfig::with_single_use` is set, and there is no store; give one with `with_backend`",
         ]
     );
     // A tool that does not say so is refused when it comes to that, before anything happens.

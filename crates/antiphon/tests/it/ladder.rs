@@ -182,17 +182,17 @@ async fn where_nobody_can_be_asked_the_error_says_who_was_tried() -> Result<()> 
         (
             SamplingPolicy::ClientFirst,
             json!({"sampling": {}}),
-            "no model could be asked: the client answered: User rejected sampling request; the provider cannot be reached or has failed: down",
+            "no model answered: the client answered: User rejected sampling request; the provider cannot be reached or has failed: down",
         ),
         (
             SamplingPolicy::ClientFirst,
             json!({}),
-            "no model could be asked: the provider cannot be reached or has failed: down; the client has not declared `sampling`",
+            "no model answered: the provider cannot be reached or has failed: down; the client has not declared `sampling`",
         ),
         (
             SamplingPolicy::ProviderOnly,
             json!({"sampling": {}}),
-            "no model could be asked: the provider cannot be reached or has failed: down",
+            "no model answered: the provider cannot be reached or has failed: down",
         ),
     ] {
         let mut client = connect_with(&server(policy).build()?, Revision::V2025_11_25, capabilities)
@@ -420,7 +420,7 @@ async fn a_provider_that_hangs_is_bounded_by_the_tools_time() -> Result<()> {
         let limits = Limits::default().with_tool_timeout(std::time::Duration::from_millis(50));
         let server = server().with_model(Hangs).with_limits(limits);
         let talk = talk(server, revision, json!({}), Answers::new()).await?;
-        assert_eq!((talk.is_error(), talk.text().as_str()), (true, "it took longer than 50ms"));
+        assert_eq!((talk.is_error(), talk.text().as_str()), (true, "the time limit of 50ms was exceeded"));
     }
     Ok(())
 }

@@ -215,6 +215,21 @@ async fn invalid_arguments_count_for_the_quota_also_when_the_client_knows_tasks(
 }
 
 #[tokio::test]
+async fn invalid_arguments_count_for_the_quota_also_in_tasks_of_2025_11_25() -> Result<()> {
+    let once = Quota::default().with_rate(Rate::per_minute(1));
+    let tool = Tool::new("counted", "Echoes", echo).with_quota(once).with_tasks(TaskPolicy::Always);
+    let server = builder(Limits::default()).with_tasks(tasks::quick()).tool(tool).build()?;
+    let mut client = tasks::checked(&server, Revision::V2025_11_25).await;
+    let invalid = json!({"name": "counted", "arguments": {"word": 1}, "task": {}});
+    let codes = [-32602, -32000];
+    for code in codes {
+        let refused = failed(&client.request("tools/call", invalid.clone()).await.unwrap_err());
+        assert_eq!(refused.code, code, "{refused:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn session_subscribes_to_so_many_resources_and_no_more() -> Result<()> {
     async fn note(_: &Ctx, _: ()) -> Result<String> {
         Ok("a".into())
@@ -398,7 +413,11 @@ async fn tool_timeout_counts_work() -> Result<()> {
         let mut client = connect(&server, revision).await?;
         for tool in ["always_ready", "works_and_waits"] {
             let talk = client.call(tool, json!({})).await?;
-            assert_eq!((talk.is_error(), talk.text().as_str()), (true, "it took longer than 60ms"), "{tool}");
+            assert_eq!(
+                (talk.is_error(), talk.text().as_str()),
+                (true, "the time limit of 60ms was exceeded"),
+                "{tool}"
+            );
         }
     }
     Ok(())

@@ -349,7 +349,7 @@ async fn set_of_another_is_to_every_tool_as_one_that_is_not_there() -> Result<()
             _ => foreign["structuredContent"]["error"].to_string(),
         };
         let frozen = match tool {
-            "query_result" | "describe_result" => "there is no such result set, or it has expired",
+            "query_result" | "describe_result" => "the result set does not exist or has expired",
             _ => "RESOURCE_NOT_FOUND",
         };
         assert!(said.contains(frozen), "{tool}: {said}");
@@ -373,7 +373,7 @@ async fn model_is_told_how_to_mend_its_call() -> Result<()> {
         };
         let sql = "SELECT count(*) FROM result";
         let gone = text(json!({"sql": sql, "result": "rs_nothing"})).await?;
-        assert!(gone.contains("`rs_nothing` (table `result`)") && gone.contains("Call the tool"), "{gone}");
+        assert!(gone.contains("`rs_nothing` (table `result`)") && gone.contains("call the tool"), "{gone}");
         let joined = json!({"sql": sql, "result": set, "tables": {"other": "resource://rs_gone"}});
         // The set has rows in hand, and those cannot be queried at all; that is said first.
         assert!(!text(joined).await?.is_empty());
@@ -404,7 +404,7 @@ async fn set_without_statistics_is_described_by_its_columns() -> Result<()> {
         assert!(one.contains("\nid integer\n</data-"), "{one}");
         let gone = client.call("describe_result", json!({"result": "rs_nothing"})).await?;
         assert!(
-            gone.is_error() && gone.text().contains("call the tool that made it again"),
+            gone.is_error() && gone.text().contains("call the tool that created it again"),
             "{}",
             gone.text()
         );
@@ -417,7 +417,9 @@ fn server_without_what_its_tools_need_is_not_built() {
     let alone = Server::builder("x", "1.0.0").with_result_tools(ResultTools::new()).build().unwrap_err();
     assert_eq!(
         alone.problems(),
-        ["there are tools on result sets and no place for these; give one with `with_results`"]
+        [
+            "result tools are enabled, but the server has no result sets; add them with `ServerBuilder::with_results`"
+        ]
     );
     let tool = Tool::new("people", "Lists people", people).with_result_viewer();
     let blind = Server::builder("x", "1.0.0").with_results(results()).tool(tool).build().unwrap_err();

@@ -252,8 +252,8 @@ async fn what_cannot_be_meant_is_refused_before_anybody_is_asked() -> Result<()>
     assert_eq!(
         talk.result["structuredContent"]["said"],
         json!([
-            "a model that must call a tool needs at least one",
-            "a model that must call a tool cannot be told to call none",
+            "the model must call a tool, but no tools were given; add at least one tool",
+            "the model must call a tool, but the tool choice is `None`; use `Auto` or `Required`",
             "two tools are called `play_offensive`",
             "the call `1` of `go` has no result; close the exchange with one before it goes into a history",
         ])

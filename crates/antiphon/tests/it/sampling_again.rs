@@ -274,7 +274,7 @@ async fn a_deadline_reaches_a_branch_in_a_combinator() -> Result<()> {
         let server =
             Server::builder("s", "1").tool(Tool::new("t", "T", tool)).with_model(Echo(2000)).build()?;
         let mut client = connect_with(&server, revision, json!({})).await?;
-        assert_eq!(within(client.call("t", json!({}))).await?.text(), "it took longer than 60ms");
+        assert_eq!(within(client.call("t", json!({}))).await?.text(), "the time limit of 60ms was exceeded");
     }
     Ok(())
 }

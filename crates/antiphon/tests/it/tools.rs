@@ -300,7 +300,7 @@ fn a_server_reports_all_that_is_wrong_with_it_at_once() {
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 7, "{text}");
     assert_eq!(lines[0], "the server cannot be built");
-    assert_eq!(lines[1], "  - tool `search` is there twice");
+    assert_eq!(lines[1], "  - tool `search` is defined twice; use distinct names");
     assert_eq!(
         lines[2],
         "  - tool `silent`: its description is empty; a model chooses tools by their description"
@@ -452,7 +452,7 @@ async fn the_same_tool_runs_in_its_own_program() -> Result<()> {
     let unasked = server.call_tool(call("ask", json!({}))).await;
     assert_eq!(
         unasked.content[0].as_text().unwrap().text,
-        "the client has not declared `elicitation`, so it cannot be asked"
+        "the client has not declared `elicitation`, so it cannot receive this question"
     );
     assert!(server.call_tool(call("nobody", json!({}))).await.is_error);
     Ok(())

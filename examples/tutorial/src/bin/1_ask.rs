@@ -3,14 +3,14 @@
 // ANCHOR: program
 use antiphon::{ServerBuilder, prelude::*};
 
-/// What the tool is called with.
+/// The arguments of the tool.
 #[derive(Deserialize, JsonSchema)]
 struct Problem {
-    /// What is wrong, in a sentence.
+    /// The problem, in one sentence.
     problem: String,
 }
 
-/// What the person is asked. Each field becomes one of the form.
+/// The question to the user. Each field becomes a field of the form.
 #[derive(Deserialize, JsonSchema)]
 struct Caller {
     /// Whom do we call back?

@@ -6,15 +6,15 @@ use antiphon::{ServerBuilder, prelude::*};
 
 #[derive(Deserialize, JsonSchema)]
 struct Problem {
-    /// What is wrong, as the customer wrote it.
+    /// The problem, in the customer's words.
     problem: String,
 }
 
-/// What the model is asked for.
+/// The data that the model returns.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Triage {
     team: Team,
-    /// From 1, a shrug, to 5, somebody is shouting.
+    /// From 1 (not urgent) to 5 (very urgent).
     #[schemars(range(min = 1, max = 5))]
     urgency: u8,
 }
@@ -45,7 +45,7 @@ fn desk() -> ServerBuilder {
 #[tokio::main]
 async fn main() -> Result<()> {
     let mut desk = desk();
-    // Any server that speaks as OpenAI's does: llama.cpp, vLLM, Ollama under `/v1`.
+    // Any server with an OpenAI-compatible API: llama.cpp, vLLM, Ollama under `/v1`.
     if let Ok(url) = std::env::var("MODEL_URL") {
         let name = std::env::var("MODEL_NAME").unwrap_or_else(|_| "default".into());
         desk = desk
@@ -87,7 +87,7 @@ mod tests {
                 Ok(talk) => panic!("nobody was asked, and it said {}", talk.text()),
                 Err(error) => format!("{error:#}"),
             };
-            assert!(told.contains("the server has no model of its own"));
+            assert!(told.contains("the server has no model"));
             println!("{}: {told}", revision.as_str());
         }
     }

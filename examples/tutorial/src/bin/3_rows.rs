@@ -32,7 +32,7 @@ struct Ticket {
     urgency: u32,
 }
 
-/// What would be a query: 847 tickets, always the same.
+/// Stands for a database query. Returns the same 847 tickets every time.
 fn tickets() -> impl Iterator<Item = Ticket> {
     let teams = [Team::Billing, Team::Hardware, Team::Network];
     (1..=847).map(move |number| Ticket {

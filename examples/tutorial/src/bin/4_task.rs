@@ -16,33 +16,33 @@ use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
 struct Refund {
-    /// Which order.
+    /// The order number.
     order: u32,
-    /// How much to pay back.
+    /// The amount to pay back.
     cents: u32,
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Approval {
-    /// Whether it is paid back.
+    /// Whether to pay the refund.
     approve: bool,
 }
 
 async fn refund(ctx: &Ctx, Refund { order, cents }: Refund) -> Result<String> {
-    // Recorded: a later leg gets the same number. It says which process ran the step.
+    // Recorded: a later leg gets the same number. The number shows which process ran the step.
     let number: String = ctx.step("number", || async { Ok(format!("R{}", std::process::id())) }).await?;
     let question = format!("Refund {number}: pay back {cents} cents for order {order}?");
     let Approval { approve } = ctx.elicit(question).await?.accepted()?;
     if !approve {
         return Ok(format!("Refund {number} was turned down."));
     }
-    // A moment to think better of it. Of a week, too, nothing would be held in memory.
+    // Time to cancel. A sleeping run uses no memory, even if it sleeps for a week.
     ctx.sleep(Duration::from_secs(2)).await?;
     ctx.step("pay", || pay(order, cents)).await?;
     Ok(format!("Refund {number}: {cents} cents are on their way."))
 }
 
-/// What would be a call to the bank.
+/// Stands for a call to the bank.
 async fn pay(_order: u32, _cents: u32) -> Result<()> {
     tokio::time::sleep(Duration::from_millis(10)).await;
     Ok(())
@@ -62,7 +62,7 @@ fn desk(backend: Backend, keys: KeyRing) -> ServerBuilder {
 #[tokio::main]
 async fn main() -> Result<()> {
     let variable = |name: &str, default: &str| std::env::var(name).unwrap_or_else(|_| default.into());
-    // Runs are sealed in the store, too: who goes on with one needs the key it was sealed with.
+    // Task records are encrypted. Every process that continues a run needs the same key.
     let keys = std::env::var("SEAL_KEYS").map_or_else(|_| Ok(KeyRing::random()), |keys| keys.parse())?;
     let backend = Backend::connect(&variable("STORE_URL", "memory:"), "desk", QueueConfig::default()).await?;
     let listener = TcpListener::bind(variable("ADDRESS", "127.0.0.1:8000")).await?;
@@ -99,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn refund_that_one_server_began_is_paid_by_another() {
-        // What both share: a store that keeps nothing on disk, but outlives the first server.
+        // Both servers share this store. It is in memory, and outlives the first server.
         let (backend, keys) = (Memory::default().backend(QueueConfig::default()), KeyRing::random());
         let first = desk(backend.clone(), keys.clone()).build().unwrap();
         let mut client = connect(&first).await;

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 #[derive(Deserialize, JsonSchema)]
 struct Problem {
-    /// What is wrong, in a sentence.
+    /// The problem, in one sentence.
     problem: String,
 }
 
@@ -35,14 +35,14 @@ async fn file_ticket(ctx: &Ctx, Problem { problem }: Problem) -> Result<String> 
     Ok(format!("{problem}: we call {} back {when}.", ctx.principal().unwrap_or("you")))
 }
 
-/// A setting without which the server does not start.
+/// Reads a required environment variable.
 fn setting(name: &str) -> Result<String> {
     std::env::var(name).map_err(|_| Error::tool(format!("{name} is not set")))
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let public = setting("PUBLIC_URL")?; // as clients know it: https://desk.example.com/mcp
+    let public = setting("PUBLIC_URL")?; // the public URL: https://desk.example.com/mcp
     let mut auth = Auth::builder(&public).with_scopes(["desk"]);
     if let Ok(hash) = std::env::var("NIGHTLY_KEY_SHA256") {
         auth = auth.with_api_keys([ApiKey::hashed("nightly", &hash).with_scopes(["desk"])]);
@@ -66,7 +66,7 @@ async fn main() -> Result<()> {
         .tool(Tool::new("file_ticket", "Files a ticket", file_ticket))
         .build()?;
 
-    // Probes and figures have a port of their own: they ask nobody who they are.
+    // Probes and metrics have a separate port, because they do not authenticate callers.
     let watched = server.health_router(Health::default().with_metrics(&metrics));
     let inside = TcpListener::bind(setting("HEALTH_ADDRESS")?).await?;
     tokio::spawn(antiphon::http::serve(inside, watched, ServeConfig::default(), std::future::pending()));
@@ -77,7 +77,7 @@ async fn main() -> Result<()> {
     }
     let listener = TcpListener::bind(setting("ADDRESS")?).await?;
     eprintln!("{public} is served on {}", listener.local_addr()?);
-    // On SIGTERM it completes calls in flight; other replicas continue the tasks that do not finish in time.
+    // On SIGTERM the server completes calls in flight. Other replicas continue unfinished tasks.
     server.serve_listener(listener, config, shutdown_signal()).await?;
     Ok(())
 }

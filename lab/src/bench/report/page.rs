@@ -12,8 +12,8 @@ pub(super) fn page(report: &Report) -> String {
     let mut text = String::from(
         "# Benchmarks\n\n\
          `cargo xtask bench` writes this page.\n\
-         Every ratio is ours by the engine beneath run bare, or by whatever the column *beside* names, measured in one run on one machine.\n\
-         Times are that machine's; ratios are what to compare.\n\n",
+         A ratio is the figure of Antiphon divided by the figure of the baseline, measured in one run on one machine. For times, lower is better. For rates (per second), higher is better.\n\
+         Absolute times depend on the machine, so compare the ratios. *Middle half* is the range of the middle half of all measured pairs.\n\n",
     );
     summary(&mut text, report);
     machines(&mut text, report);
@@ -31,16 +31,16 @@ pub(super) fn page(report: &Report) -> String {
     let reference = FIGURES.trim_start_matches("docs/");
     let _ = write!(
         text,
-        "## Repeating it\n\n\
+        "## Run the benchmarks\n\n\
          ```console\n\
-         $ cargo xtask bench                             # everything, on a machine with nothing else to do\n\
-         $ cargo xtask bench report --only call,store    # parts of it, each with its own commit\n\
-         $ cargo xtask bench report --quick              # shorter; the page says so\n\
-         $ cargo xtask bench store                       # one part, printed and not written\n\
+         $ cargo xtask bench                             # all parts; run it on an idle machine\n\
+         $ cargo xtask bench report --only call,store    # some parts, each with its own commit\n\
+         $ cargo xtask bench report --quick              # a shorter measurement; the page is marked\n\
+         $ cargo xtask bench store                       # one part, printed and not written to the page\n\
          ```\n\n\
-         Linux, with the programs that [tests need](https://github.com/antiphon-rs/antiphon/tree/main/CONTRIBUTING.md) and `curl`.\n\
-         `--strict` fails when a limit is not met.\n\
-         The same as data: [`{reference}`]({reference}).\n"
+         You need Linux, the [programs for the tests](https://github.com/antiphon-rs/antiphon/tree/main/CONTRIBUTING.md), and `curl`.\n\
+         With `--strict` the command fails if a limit is not met.\n\
+         The figures as JSON: [`{reference}`]({reference}).\n"
     );
     text
 }
@@ -49,7 +49,7 @@ pub(super) fn page(report: &Report) -> String {
 fn summary(text: &mut String, report: &Report) {
     if report.sections.iter().any(|section| section.quick) {
         text.push_str(
-            "**Parts marked quick were measured for a shorter time than the limits are meant for: they show that it works, not what it costs.**\n\n",
+            "**Parts marked quick were measured for a shorter time than the limits require. They show that the benchmark works, not the cost.**\n\n",
         );
     }
     text.push_str("| part | limits met | commit | date |\n|---|---|---|---|\n");
@@ -62,7 +62,7 @@ fn summary(text: &mut String, report: &Report) {
                 let asked: Vec<bool> = section.figures.iter().filter_map(Figure::is_met).collect();
                 let met = asked.iter().filter(|met| **met).count();
                 let met =
-                    if asked.is_empty() { "none asked".into() } else { format!("{met} of {}", asked.len()) };
+                    if asked.is_empty() { "no limits".into() } else { format!("{met} of {}", asked.len()) };
                 let quick = if section.quick { ", quick" } else { "" };
                 let source = &section.source;
                 writeln!(text, "| {link} | {met} | `{}`{quick} | {} |", source.short(), source.date)
@@ -104,7 +104,7 @@ fn measured(text: &mut String, section: &Section) {
         let _ = write!(text, "![{title}: ratios and their limits]({})\n\n", picture_of(section.part));
     }
     text.push_str(
-        "| | unit | ours | beside | bare | ratio | half of the pairs | asked | |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| figure | unit | Antiphon | baseline | its value | ratio | middle half | limit | result |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for figure in &section.figures {
         let or_nothing = |value: Option<f64>| value.map(short).unwrap_or_default();
@@ -130,11 +130,11 @@ fn measured(text: &mut String, section: &Section) {
     if let Some(why) = section.part.limited_by()
         && section.figures.iter().any(|figure| figure.is_met() == Some(false))
     {
-        let _ = write!(text, "\nWhat limits what is not met: {why}\n");
+        let _ = write!(text, "\nReasons for limits that are not met: {why}\n");
     }
     let commands: Vec<String> =
         section.commands.iter().map(|command| format!("`cargo xtask bench {command}`")).collect();
-    let _ = write!(text, "\nMade by {}.\n\n", commands.join(" and "));
+    let _ = write!(text, "\nMeasured by {}.\n\n", commands.join(" and "));
 }
 
 fn in_words(asked: Asked, figure: &Figure) -> String {

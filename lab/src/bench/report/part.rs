@@ -72,28 +72,28 @@ impl Part {
     pub(super) fn about(self) -> &'static str {
         match self {
             Self::Call => {
-                "The same echo on Antiphon and on bare rmcp, both over axum. The servers have one processor, the load another, and they are loaded in turn."
+                "The same echo tool on Antiphon and on bare rmcp, both over axum. The servers use one processor and the load generator another. They are loaded in turn."
             }
             Self::Transport => {
-                "Bare is no MCP here: the library beneath (a pipe, axum, tungstenite) sends the bytes of the call back unread. So these ratios hold all of MCP, the SDK's part and ours."
+                "The baseline does not use MCP: the underlying library (a pipe, axum, tungstenite) returns the bytes of the call unread. So the ratio includes the complete cost of MCP, of the SDK and of Antiphon."
             }
             Self::Replay => {
-                "In one process, without a transport. A leg goes from request to answer; what it must replay comes out of its `requestState`."
+                "These figures are measured in one process, without a transport. A leg starts with the request and ends with the response. It reads the journal from its `requestState`."
             }
             Self::Store => {
-                "Each operation beside the bare client sending the same command to the same server, in turn; leases also beside the engine's own tool."
+                "The baseline is the bare client, which sends the same command to the same server, in turn. Leases are also compared with the queue tool of the engine."
             }
             Self::Tasks => {
-                "Legs beside lease and acknowledgement of the same payload on the bare queue; runs of two steps, a question and a step; and very many runs that wait for an answer. In one process, without HTTP."
+                "Legs are compared with lease and acknowledgement of the same payload on the bare queue. A run has two steps, a question and a third step. In the last rows, many runs wait for an answer. All figures are measured in one process, without HTTP."
             }
             Self::Results => {
-                "Pages beside the same query on bare sqlx and axum; streams beside `curl`, which throws the bytes away."
+                "Pages are compared with the same query on bare sqlx and axum. Streams are compared with `curl`, which discards the bytes."
             }
             Self::Snapshot => {
-                "Beside the engines run bare (`ArrowWriter`, parquet, DataFusion), and PostgreSQL with the same rows. How the figures grow with the rows is in the [guide](guides/snapshots.md#how-it-grows)."
+                "The baselines are the bare engines (`ArrowWriter`, parquet, DataFusion) and PostgreSQL with the same rows. The [guide](guides/snapshots.md#performance) shows how the figures grow with the number of rows."
             }
             Self::Telemetry => {
-                "The same server three times, in turn: silent, counting, and counting and tracing to an exporter that drops every span."
+                "The same server runs three times, in turn: without telemetry, with metrics, and with metrics and spans. The exporter drops every span."
             }
         }
     }
@@ -102,19 +102,19 @@ impl Part {
     pub(super) fn limited_by(self) -> Option<&'static str> {
         match self {
             Self::Call => Some(
-                "Beyond the SDK's own work a call pays for its body to be read within bounds and a deadline, and for finding out what it asks for (4 % of its instructions), for being a run that could be replayed (6 %), and for a connection that is cut off when it stalls. Callgrind counts 146,000 instructions a call beside 130,000 at 2025-11-25 (1.12), and 208,000 beside 192,000 at 2026-07-28 (1.08). What the ratio of times has beyond that was not traced; system calls are the same in number.",
+                "In addition to the SDK's work, each call enforces a body-size limit and a read timeout, and inspects the request (4 % of its instructions). It also records a run that could be replayed (6 %), and closes stalled connections. Callgrind counts 146,000 instructions per call, compared with 130,000, on 2025-11-25 (1.12), and 208,000, compared with 192,000, on 2026-07-28 (1.08). The rest of the ratio is not explained. The number of system calls is the same.",
             ),
             Self::Replay => Some(
-                "An answer is read from JSON, checked against its schema and parsed again; a step is only read.",
+                "Replay reads an answer from JSON, checks it against its schema and parses it again. It only reads a step.",
             ),
             Self::Store => Some(
-                "PostgreSQL: after a push, waiting workers are told, and that runs beside the next command. NATS: `publish` waits until the server has the event, the bare client waits for nothing; an acknowledged job is overwritten before it is removed. (Inferred from what is sent, not isolated.)",
+                "PostgreSQL: a push notifies waiting workers, and this overlaps with the next command. NATS: `publish` waits until the server has the event, and the bare client does not wait. An acknowledged job is overwritten before it is removed. (Inferred from the commands, not measured separately.)",
             ),
             Self::Results => Some(
-                "`fetch_stream` makes a map of every row; whoever leaves rows as text reads as fast as asked.",
+                "`fetch_stream` parses every row into a map. `fetch_stream_as` with raw JSON and `fetch_stream_text` meet the limit.",
             ),
             Self::Snapshot => Some(
-                "Each side is measured three times, and the same side differs by a tenth from run to run.",
+                "Each side is measured three times. Repeated measurements of the same side differ by up to a tenth.",
             ),
             Self::Transport | Self::Tasks | Self::Telemetry => None,
         }

@@ -49,7 +49,7 @@ fn a_figure_shows_its_ratio_its_limit_and_whether_it_is_met() {
     let row = "| a call | µs of CPU | 75.0 | bare rmcp | 50.0 | 1.50 |  | ratio at most 1.25 | **not met** |";
     assert!(page.contains(row), "{page}");
     assert!(page.contains("| memory | KiB | 2.00 |  |  |  |  |  |  |"), "{page}");
-    assert!(page.contains("Made by `cargo xtask bench store`."), "{page}");
+    assert!(page.contains("Measured by `cargo xtask bench store`."), "{page}");
     assert!(page.contains("](images/bench-store.svg)"), "{page}");
     assert!(file(&report, "images/bench-store.svg").unwrap().contains("1.50 (≤ 1.25)"));
     let guide = file(&report, "deploying.md").unwrap();

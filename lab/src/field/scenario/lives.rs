@@ -46,7 +46,7 @@ fn at_most_once(field: &Field) -> Result<String> {
         "after an outage, an at-most-once effect happened again"
     );
     let message = ended["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("nobody knows"), "nobody can know of the effect, and the run is {ended}");
+    ensure!(message.contains("unknown outcome"), "nobody can know of the effect, and the run is {ended}");
     // The next day.
     thread::sleep(Duration::from_secs(field.pick(5, 20)));
     operate(&fleet, "POST", &format!("/runs/{}/retry", name_of(&ended)?))?;

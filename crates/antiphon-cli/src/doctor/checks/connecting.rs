@@ -1,10 +1,10 @@
-//! Whether a server is there, and what it speaks.
+//! Checks whether a server is reachable, and which protocol revisions it supports.
 
 use super::{Finding, Level};
 use crate::doctor::report::{Failure, Report};
 use antiphon_transport::revision;
 
-/// Why it cannot be reached, if it cannot.
+/// Reports why the server is not reachable.
 pub(super) fn reached(report: &Report) -> Vec<Finding> {
     if report.attempts.iter().any(|attempt| attempt.ended.is_ok()) {
         return Vec::new();
@@ -12,7 +12,7 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
     let failures = || report.attempts.iter().filter_map(|attempt| attempt.ended.as_ref().err());
     let problem = |message: String| Finding::new(Level::Problem, message);
     vec![if failures().any(|failure| *failure == Failure::Unauthorized) {
-        problem("it wants to know who you are".into())
+        problem("the server requires authentication".into())
             .hint("bring a token: `--token`, ANTIPHON_TOKEN, or a `--header` of its own")
     } else if let Some(Failure::TimedOut(limit)) = failures().next_back() {
         problem(format!("it does not answer within {limit:?}"))
@@ -24,11 +24,11 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
         } else {
             "is it running, and is this its address? Most end with `/mcp`"
         };
-        problem(format!("it cannot be connected to: {why}")).hint(hint)
+        problem(format!("the connection failed: {why}")).hint(hint)
     }]
 }
 
-/// The revisions it speaks.
+/// Reports which protocol revisions the server supports.
 pub(super) fn revisions(report: &Report) -> Vec<Finding> {
     let spoken: Vec<(&str, u128)> = report
         .attempts

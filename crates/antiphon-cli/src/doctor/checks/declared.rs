@@ -1,4 +1,4 @@
-//! What a server declares.
+//! Checks the capabilities that a server declares.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::doctor::{
     words::{self, Counts, LEGACY_TASKS, TASKS},
 };
 
-/// What it has.
+/// Reports how many tools, prompts and resources the server has, and its other capabilities.
 pub(super) fn offers(report: &Report) -> Vec<Finding> {
     let Some(it) = &report.declared else { return Vec::new() };
     let offers = |what: &str, count: usize| (!it.capabilities[what].is_null()).then_some(count);
@@ -31,7 +31,7 @@ pub(super) fn offers(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// What it says it has, and does not list.
+/// Reports capabilities that the server declares but does not list.
 pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
     let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
     unlisted
@@ -42,7 +42,7 @@ pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
         .collect()
 }
 
-/// Whether it says how it wants to be used.
+/// Reports whether the server has instructions.
 pub(super) fn instructions(report: &Report) -> Vec<Finding> {
     let Some(it) = &report.declared else { return Vec::new() };
     match &it.instructions {
@@ -57,7 +57,7 @@ pub(super) fn instructions(report: &Report) -> Vec<Finding> {
     }
 }
 
-/// In which revisions calls can be tasks.
+/// Reports on which protocol revisions calls can be tasks.
 pub(super) fn tasks(report: &Report) -> Vec<Finding> {
     let able = |it: &Value| {
         [&it["extensions"][TASKS], &it["experimental"][LEGACY_TASKS], &it["tasks"]]
@@ -75,7 +75,7 @@ pub(super) fn tasks(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// Whether its answers may be result sets.
+/// Reports whether the server can return result sets.
 pub(super) fn result_sets(report: &Report) -> Vec<Finding> {
     let declared = report.declared.as_ref();
     if declared.is_none_or(|it| it.capabilities["experimental"]["dualResponse"].is_null()) {
@@ -87,7 +87,7 @@ pub(super) fn result_sets(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// Tools that are there only for hosts that can answer something.
+/// Reports tools that the server lists only for hosts that can answer questions.
 pub(super) fn hidden_tools(report: &Report) -> Vec<Finding> {
     let (Some(it), Some(bare)) = (&report.declared, &report.bare_tools) else { return Vec::new() };
     let names = it.tools.iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! What the facts mean. Each check is a function over a [`Report`], and finds one thing or nothing.
+//! Evaluates the collected facts. Each check is a function that takes a [`Report`] and returns its findings.
 
 mod connecting;
 mod declared;
@@ -8,16 +8,16 @@ mod web;
 
 use super::report::Report;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// It works.
+    /// The feature works.
     Ok,
-    /// Good to know.
+    /// Useful information.
     Note,
-    /// Something will not work, or not for everybody.
+    /// Something does not work, or does not work with all hosts.
     Warning,
-    /// The server cannot be used like this.
+    /// Hosts cannot use the server in this state.
     Problem,
 }
 
@@ -32,7 +32,7 @@ impl Level {
     }
 }
 
-/// Something that was found, and what to do about it.
+/// A finding, and a hint how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
@@ -51,7 +51,7 @@ impl Finding {
     }
 }
 
-/// Everything that is found.
+/// Runs all checks and returns their findings.
 pub(crate) fn all(report: &Report) -> Vec<Finding> {
     let checks: &[fn(&Report) -> Vec<Finding>] = &[
         connecting::reached,
@@ -76,7 +76,7 @@ pub(crate) fn all(report: &Report) -> Vec<Finding> {
     checks.iter().flat_map(|check| check(report)).collect()
 }
 
-/// `a`, `b` and 3 more.
+/// Formats names as `a`, `b` and 3 more.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -98,7 +98,7 @@ mod tests {
         words::TASKS,
     };
 
-    /// A server that speaks both revisions, and has these tools.
+    /// Returns the report of a server that supports both revisions and has these tools.
     fn sound(tools: Value) -> Report {
         let capabilities = json!({"tools": {}, "extensions": {TASKS: {}}});
         let attempt = |asked: &'static str, capabilities| Attempt {
@@ -130,7 +130,7 @@ mod tests {
         json!({"name": name, "description": "Does it", "inputSchema": {"type": "object"}})
     }
 
-    /// What is found beside what is well.
+    /// Asserts that a report has a finding of this level with this message.
     #[track_caller]
     fn check(report: &Report, level: Level, message: &str) {
         let found = all(report);
@@ -163,7 +163,7 @@ mod tests {
             }
             report
         };
-        check(&failed(Failure::Unauthorized), Level::Problem, "wants to know who you are");
+        check(&failed(Failure::Unauthorized), Level::Problem, "requires authentication");
         check(&failed(Failure::TimedOut(Duration::from_mins(1))), Level::Problem, "within 60s");
         check(&failed(Failure::Other("connection refused".into())), Level::Problem, "connection refused");
         let mut legacy = sound(json!([tool("a")]));

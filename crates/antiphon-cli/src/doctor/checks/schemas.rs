@@ -1,11 +1,11 @@
-//! The schemas of tools.
+//! Checks the schemas of tools.
 
 use serde_json::Value;
 
 use super::{Finding, Level, some, tools::tools};
 use crate::doctor::report::Report;
 
-/// Arguments that nothing can be checked against.
+/// Reports invalid input schemas.
 pub(super) fn inputs(report: &Report) -> Vec<Finding> {
     let mut found = Vec::new();
     for (name, tool) in tools(report) {
@@ -23,7 +23,7 @@ pub(super) fn inputs(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// Answers that cannot be checked.
+/// Reports invalid output schemas.
 pub(super) fn outputs(report: &Report) -> Vec<Finding> {
     let described = tools(report).filter(|(_, tool)| !tool["outputSchema"].is_null());
     described
@@ -37,7 +37,7 @@ pub(super) fn outputs(report: &Report) -> Vec<Finding> {
         .collect()
 }
 
-/// Arguments that are no fields of a form.
+/// Reports arguments that a form cannot show.
 pub(super) fn forms(report: &Report) -> Vec<Finding> {
     let mut deep = Vec::new();
     for (name, tool) in tools(report) {
@@ -56,7 +56,7 @@ pub(super) fn forms(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// What is wrong with a schema, if something is.
+/// Returns why a schema is invalid, or `None` if it is valid.
 fn wrong(schema: &Value) -> Option<String> {
     jsonschema::meta::validate(schema).err().map(|error| match error.instance_path().as_str() {
         "" => error.to_string(),
@@ -64,7 +64,7 @@ fn wrong(schema: &Value) -> Option<String> {
     })
 }
 
-/// Whether one line of a form will do: text, a number, a choice, or several of them.
+/// Returns whether one line of a form can show the value: text, a number, a choice, or several of them.
 fn is_field(schema: &Value) -> bool {
     let simple = |schema: &Value| {
         let kinds: Vec<&str> = match &schema["type"] {

@@ -1,4 +1,4 @@
-//! Tools: what they are called, and what is said of them.
+//! Checks the names and descriptions of tools.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub(super) fn clashes(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// Names that some models' APIs refuse.
+/// Reports tool names that some model APIs reject.
 pub(super) fn names(report: &Report) -> Vec<Finding> {
     let plain = |name: &str| {
         (1..=64).contains(&name.len())
@@ -58,7 +58,7 @@ pub(super) fn names(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// How many tools say what their answers look like.
+/// Reports how many tools have an output schema.
 pub(super) fn structured(report: &Report) -> Vec<Finding> {
     let all = tools(report).count();
     let structured = tools(report).filter(|(_, tool)| !tool["outputSchema"].is_null()).count();

@@ -1,4 +1,4 @@
-//! What matters over HTTP.
+//! Checks of servers over HTTP.
 
 use super::{Finding, Level};
 use crate::doctor::report::Report;
@@ -13,7 +13,7 @@ pub(super) fn transport_security(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// Whether a web page of somebody else's can use it from a person's browser.
+/// Reports whether a web page of another origin can use the server from the user's browser.
 pub(super) fn origin(report: &Report) -> Vec<Finding> {
     let Some(status) = report.web.as_ref().and_then(|web| web.foreign_origin) else { return Vec::new() };
     vec![match status {

@@ -1,11 +1,11 @@
-//! How a board looks.
+//! Draws the board.
 
 use crossterm::style::Stylize as _;
 
 use super::Board;
 use crate::print::{clean, first_line};
 
-/// The board with the cursor on the cell `at`.
+/// Draws the board with the cursor on the cell `at`.
 pub(super) fn lines(board: &Board, message: &str, at: usize, note: &str, colour: bool) -> Vec<String> {
     let mut lines = head(board, message);
     lines.extend(grid(board, at, colour));
@@ -15,13 +15,13 @@ pub(super) fn lines(board: &Board, message: &str, at: usize, note: &str, colour:
     lines
 }
 
-/// The board after the move.
+/// Draws the board after the move.
 pub(super) fn chosen(board: &Board, at: usize, colour: bool) -> Vec<String> {
     let mut after = board.clone();
     after.cells[at].clone_from(&board.you);
     after.last_move = Some(at);
     let mut lines = vec![String::new(), format!("  You take {}.", at + 1), String::new()];
-    // Beyond the board: there is no cursor any more.
+    // Index 9 is outside the board, so no cell has the cursor.
     lines.extend(grid(&after, 9, colour));
     lines
 }
@@ -39,11 +39,11 @@ fn head(board: &Board, message: &str) -> Vec<String> {
     lines
 }
 
-/// As much of a line as fits: a line that breaks would be one line more than is counted.
+/// Cuts a line to the width of the terminal. A wrapped line would make the counted height wrong.
 fn fitting(line: &str) -> String {
     let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    // Wide letters may take two columns each.
+    // Wide characters can take two columns.
     let width =
         |line: &str| line.chars().map(|c| 1 + usize::from(!c.is_ascii() && c > '\u{1100}')).sum::<usize>();
     if width(&line) < columns {
@@ -77,7 +77,7 @@ fn grid(board: &Board, at: usize, colour: bool) -> Vec<String> {
     lines
 }
 
-/// A cell, three columns wide: `[ ]` under the cursor, `(X)` for the last move. So it can be read without colours.
+/// Draws a cell, three columns wide: `[ ]` under the cursor, `(X)` for the last move. It is readable without colours.
 fn cell_of(board: &Board, cell: usize, at: usize, colour: bool) -> String {
     let mark = first_line(&board.cells[cell]).chars().next();
     let shown = mark.unwrap_or(if cell == at { ' ' } else { '·' });

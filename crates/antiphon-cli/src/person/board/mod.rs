@@ -1,4 +1,4 @@
-//! A move in tic-tac-toe, picked on a board that is drawn.
+//! Asks for a move in tic-tac-toe on a drawn board.
 
 mod draw;
 
@@ -17,17 +17,17 @@ use serde_json::json;
 
 use super::{Person, forms, terminal::Asked};
 
-/// The key of the forms that are shown as a board.
+/// The question key of the forms that are shown as a board.
 pub(super) const KEY: &str = "pickMove";
 
-/// Shows a move as a board, where the terminal can.
+/// Shows a form as a board if the terminal supports it.
 pub(super) struct Playing(pub(super) Person);
 
-/// What the server says beside the form.
+/// The board that the server sends with the form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Board {
-    /// The marks, row by row; empty text where there is none.
+    /// The marks, row by row. A free cell is an empty string.
     #[serde(rename = "board")]
     cells: [String; 9],
     you: String,
@@ -63,8 +63,8 @@ impl FormHandler for Playing {
     }
 }
 
-/// Whether the terminal understands how a board is drawn, and has room for it: a message of three lines and a plan make
-/// it 17 rows high, and the cursor stands below.
+/// Returns whether the terminal supports cursor movement and has enough rows. With a message of three lines and a
+/// plan, the board has 17 rows, and the cursor is below it.
 fn can_draw() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     let room = crossterm::terminal::size().is_ok_and(|(columns, rows)| columns >= 30 && rows >= 18);
@@ -80,13 +80,13 @@ impl Board {
         (0..9).any(|cell| self.is_free(cell))
     }
 
-    /// Where the cursor begins: the middle, if it is free.
+    /// Returns the start cell of the cursor: the middle if it is free.
     fn start(&self) -> usize {
         [4, 0, 2, 6, 8, 1, 3, 5, 7].into_iter().find(|cell| self.is_free(*cell)).unwrap_or(4)
     }
 }
 
-/// What a key means.
+/// The action of a key press.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     To(usize),
@@ -113,9 +113,9 @@ impl Key {
     }
 }
 
-/// Draws the board again and again where it stands, until a cell is picked.
+/// Redraws the board in place until the user picks a cell.
 fn pick(board: &Board, message: &str) -> Asked<usize> {
-    // Where the terminal does not play along, the question is closed.
+    // If the terminal fails, treat the question as closed.
     picked(board, message).unwrap_or(Asked::Closed)
 }
 
@@ -146,7 +146,7 @@ fn picked(board: &Board, message: &str) -> std::io::Result<Asked<usize>> {
     }
 }
 
-/// Writes lines over the last `height` ones, and says how many they are.
+/// Writes lines over the last `height` lines, and returns their number.
 fn put(lines: &[String], height: u16) -> std::io::Result<u16> {
     let mut out = stderr().lock();
     if height > 0 {
@@ -160,7 +160,7 @@ fn put(lines: &[String], height: u16) -> std::io::Result<u16> {
     Ok(u16::try_from(lines.len()).unwrap_or(u16::MAX))
 }
 
-/// The terminal in raw mode with its cursor hidden, until this is dropped; a panic drops it too.
+/// The terminal in raw mode with a hidden cursor. Drop restores it, also after a panic.
 struct Raw;
 
 impl Raw {

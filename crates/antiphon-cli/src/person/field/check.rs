@@ -1,10 +1,10 @@
-//! Whether what was typed will do.
+//! Validates typed values.
 
 use serde_json::Value;
 
 use super::{Choice, Kind};
 
-/// What was typed, as the value it stands for; or what is wanted instead.
+/// Converts typed text to a value. The error describes the expected input.
 pub(crate) fn check(kind: &Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Text { format, shortest, longest } => {
@@ -30,7 +30,7 @@ pub(crate) fn check(kind: &Kind, text: &str) -> Result<Value, String> {
         Kind::Number { integer, least, most } => {
             let text = text.trim();
             let wanted = || format!("write a {}", kind.describe());
-            // A whole number stays one, to its last digit, also where others would do.
+            // A whole number stays exact, also if the field accepts fractions.
             let whole =
                 text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
             let broken = || {
@@ -66,7 +66,7 @@ pub(crate) fn check(kind: &Kind, text: &str) -> Result<Value, String> {
     }
 }
 
-/// Whether a list has as many as it should.
+/// Checks the number of items in a list.
 pub(crate) fn check_count(kind: &Kind, count: usize) -> Result<(), String> {
     let Kind::List { fewest, most, .. } = kind else { return Ok(()) };
     let count = count as u64;

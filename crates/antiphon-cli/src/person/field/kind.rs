@@ -1,11 +1,11 @@
-//! What kind of thing is filled in.
+//! The kinds of fields.
 
 use serde_json::Value;
 
-/// What can be filled in.
+/// The kind of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// Text, perhaps of a format: `email`, `uri`, `date`, `date-time`.
+    /// Text, optionally with a format: `email`, `uri`, `date`, `date-time`.
     Text {
         format: Option<String>,
         shortest: Option<u64>,
@@ -17,40 +17,40 @@ pub(crate) enum Kind {
         most: Option<f64>,
     },
     Boolean,
-    /// One of these.
+    /// One of several values.
     Choice(Vec<Choice>),
-    /// Several of one kind.
+    /// Several values of one kind.
     List {
         of: Box<Self>,
         fewest: Option<u64>,
         most: Option<u64>,
     },
-    /// Anything else.
+    /// Any other value, as JSON.
     Json,
 }
 
-/// Something that can be chosen.
+/// A value that the user can choose.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Choice {
     pub(crate) value: Value,
-    /// What people call it.
+    /// The label for the user.
     pub(crate) title: String,
 }
 
 impl Choice {
-    /// Its value, as it is typed.
+    /// Returns the value as the user types it.
     pub(crate) fn word(&self) -> String {
         word(&self.value)
     }
 }
 
 impl Kind {
-    /// The kind of a property. `schema` has no reference at its top any more.
+    /// Returns the kind of a property. References at the top of `schema` must already be resolved.
     pub(super) fn read(root: &Value, schema: &Value) -> Self {
         if !choices(schema).is_empty() || type_of(schema) != Some("array") {
             return Self::read_one(schema);
         }
-        // One level down and no further: a list may be a list of itself.
+        // Resolve only one level, because a list can contain itself.
         match Self::read_one(resolved(root, &schema["items"])) {
             Self::Json => Self::Json,
             of => Self::List {
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The kind of what is no list. A list is JSON here.
+    /// Returns the kind of a schema, and treats lists as JSON.
     fn read_one(schema: &Value) -> Self {
         let choices = choices(schema);
         if !choices.is_empty() {
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// What it is, in a few words.
+    /// Describes the kind in a few words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Text { format: Some(format), .. } => format!("text ({format})"),
@@ -105,7 +105,7 @@ impl Kind {
         }
     }
 
-    /// What stands for its value in help.
+    /// Returns the placeholder for the value in help texts.
     pub(crate) fn placeholder(&self) -> &'static str {
         match self {
             Self::Text { .. } => "TEXT",
@@ -118,7 +118,7 @@ impl Kind {
         }
     }
 
-    /// A value of this kind, to show how it is written.
+    /// Returns an example value of this kind.
     pub(crate) fn example(&self) -> Value {
         match self {
             Self::Text { format, .. } => match format.as_deref() {
@@ -150,10 +150,10 @@ fn between<T: std::fmt::Display>(least: Option<T>, most: Option<T>, before: &str
     }
 }
 
-/// The schema behind references and behind "or null".
+/// Resolves references and unwraps "or null".
 pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
-    // As often as anybody means it; a schema may refer to itself.
+    // Limit the depth, because a schema can refer to itself.
     for _ in 0..8 {
         if let Some(path) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {
             schema = root.pointer(path).unwrap_or(&Value::Null);
@@ -182,7 +182,7 @@ fn type_of(schema: &Value) -> Option<&str> {
     }
 }
 
-/// `oneOf`/`anyOf` with titles, `enum` with `enumNames`, or a bare `enum`.
+/// Reads choices from `oneOf` or `anyOf` with titles, from `enum` with `enumNames`, or from a plain `enum`.
 fn choices(schema: &Value) -> Vec<Choice> {
     let scalar = |value: &Value| value.is_string() || value.is_number();
     for options in ["oneOf", "anyOf"].iter().filter_map(|key| schema[key].as_array()) {

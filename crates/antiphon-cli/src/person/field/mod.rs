@@ -1,4 +1,4 @@
-//! What can be filled in, read from a JSON schema: as a flag, or in a form.
+//! Reads fields from a JSON schema, for flags and forms.
 
 mod check;
 mod kind;
@@ -10,39 +10,40 @@ pub(crate) use self::{
     kind::{Choice, Kind},
 };
 
-/// Something that can be filled in. The fields of objects within objects are fields too, with a longer path.
+/// A value to fill in. Fields of nested objects are fields too, with a longer path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Field {
-    /// Where it goes: the names on the way to it.
+    /// The names from the top of the object to this field.
     pub(crate) path: Vec<String>,
-    /// Whether each name on the way is required where it stands.
+    /// For each name in the path, whether its object requires it.
     required: Vec<bool>,
-    /// What people call it.
+    /// The label for the user.
     pub(crate) title: String,
     pub(crate) description: Option<String>,
     pub(crate) default: Option<Value>,
     pub(crate) kind: Kind,
 }
 
-/// Objects within objects deeper than this are filled in as JSON.
+/// Objects that are nested deeper than this are filled in as JSON.
 const DEEPEST: usize = 4;
-/// More fields than this nobody fills in by hand.
+/// The maximum number of fields of a schema.
 const MOST: usize = 500;
 
 impl Field {
-    /// The fields of an object's schema, in its order.
+    /// Returns the fields of an object's schema, in its order.
     pub(crate) fn all(schema: &Value) -> Vec<Self> {
         let mut fields = Vec::new();
         collect(schema, schema, &[], &[], &mut fields);
         fields
     }
 
-    /// Whether it must always be filled in.
+    /// Returns whether the field and all objects around it are required.
     pub(crate) fn is_required(&self) -> bool {
         self.required.iter().all(|required| *required)
     }
 
-    /// Whether `arguments` lack it: it is required, and so is, or is there, all that it is a part of.
+    /// Returns whether `arguments` lack this required field. A required field of an optional object counts only if
+    /// `arguments` contain the object.
     pub(crate) fn is_missing(&self, arguments: &Map<String, Value>) -> bool {
         for (i, required) in self.required.iter().enumerate() {
             let there = find(arguments, &self.path[..=i]).is_some();
@@ -53,17 +54,17 @@ impl Field {
         !self.is_in(arguments)
     }
 
-    /// Whether `arguments` have it.
+    /// Returns whether `arguments` contain the field.
     pub(crate) fn is_in(&self, arguments: &Map<String, Value>) -> bool {
         self.find(arguments).is_some()
     }
 
-    /// What `arguments` have of it.
+    /// Returns the field's value in `arguments`.
     pub(crate) fn find<'a>(&self, arguments: &'a Map<String, Value>) -> Option<&'a Value> {
         find(arguments, &self.path)
     }
 
-    /// Puts `value` where it goes.
+    /// Sets the field's value in `arguments`.
     pub(crate) fn put(&self, arguments: &mut Map<String, Value>, value: Value) {
         let Some((name, way)) = self.path.split_last() else { return };
         let mut object = arguments;
@@ -78,7 +79,7 @@ impl Field {
         object.insert(name.clone(), value);
     }
 
-    /// Its path, as people write it.
+    /// Returns the path with dots between the names.
     pub(crate) fn name(&self) -> String {
         self.path.join(".")
     }
@@ -104,7 +105,7 @@ fn collect(root: &Value, schema: &Value, path: &[String], required: &[bool], fie
             collect(root, plain, &path, &required, fields);
             continue;
         }
-        // What is said where the type is used goes before what is said where it is defined.
+        // The text at the property overrides the text at the type's definition.
         let text = |key: &str| property[key].as_str().or(plain[key].as_str()).map(str::to_owned);
         fields.push(Field {
             title: text("title").filter(|title| !title.is_empty()).unwrap_or_else(|| path.join(" ")),

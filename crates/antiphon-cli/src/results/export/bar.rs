@@ -1,4 +1,4 @@
-//! How far an export is.
+//! Shows the progress of an export.
 
 use std::io::{self, IsTerminal as _};
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{super::table::grouped, Format};
 
-/// A bar for a terminal: of bytes where their number is known, or else of rows where that is.
+/// A progress bar for a terminal. It counts rows if only their number is known, and bytes otherwise.
 pub(super) struct Bar {
     bar: ProgressBar,
     by_rows: bool,
@@ -17,7 +17,7 @@ impl Bar {
         Self { bar: ProgressBar::hidden(), by_rows: false }
     }
 
-    /// Of so many bytes, or so many rows.
+    /// Creates a bar for this number of bytes or rows.
     pub(super) fn new(bytes: Option<u64>, rows: Option<u64>) -> Self {
         let by_rows = bytes.is_none() && rows.is_some();
         let (length, style) = match (bytes, rows) {
@@ -30,7 +30,7 @@ impl Bar {
         Self { bar: drawn(length, style), by_rows }
     }
 
-    /// So much was there before; it does not count for how fast it goes.
+    /// Sets the number of bytes that already exist. They do not count for the speed.
     pub(super) fn begin(&self, bytes: u64) {
         if !self.by_rows {
             self.bar.set_position(bytes);
@@ -56,14 +56,14 @@ impl Bar {
     }
 }
 
-/// A line that is half drawn would stand before whatever is said next.
+/// Clears the bar, so that no half-drawn line is before the next output.
 impl Drop for Bar {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// A bar of rows.
+/// Creates a bar that counts rows.
 pub(super) fn of_rows(rows: Option<u64>) -> ProgressBar {
     drawn(rows, "{bar:30} {human_pos} of {human_len} rows, {per_sec}, {eta} left")
 }
@@ -76,10 +76,10 @@ fn drawn(length: Option<u64>, style: &str) -> ProgressBar {
     bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Counts rows as their bytes go by, in formats where that can be seen.
+/// Counts rows in the bytes of a text format.
 pub(super) struct Count {
     rows: Option<u64>,
-    /// The head of a table is a line, and no row.
+    /// The number of header lines, which are not rows.
     head: u64,
     quotes: bool,
     in_quotes: bool,
@@ -92,7 +92,7 @@ impl Count {
         Self { rows, head: u64::from(table), quotes: table, in_quotes: false }
     }
 
-    /// Rows have gone by that nobody counted.
+    /// Creates a counter for an export whose first rows were not counted.
     pub(super) fn unknown() -> Self {
         Self { rows: None, head: 0, quotes: false, in_quotes: false }
     }

@@ -33,10 +33,10 @@ use crate::{
     print,
 };
 
-/// Write all rows of a result set to a file.
+/// Export all rows of a result set to a file.
 ///
-/// A connection that breaks is made again, and goes on where it was. What is interrupted stays as `FILE.part`, and
-/// `--resume` goes on with it.
+/// If the connection breaks, the CLI reconnects and continues. An interrupted export stays as `FILE.part`, and
+/// `--resume` continues it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -47,39 +47,39 @@ Examples:
 pub(crate) struct Export {
     #[command(flatten)]
     set: Set,
-    /// How rows are written [default: as the file's name ends, or ndjson].
+    /// Set the format of the rows [default: from the file's extension, or ndjson].
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// The file; `-` is standard output [default: standard output].
+    /// Write to this file. `-` is standard output [default: standard output].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Go on with an export that was interrupted. If there is none, begin.
+    /// Continue an interrupted export. If there is none, start a new one.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]
     view: View,
-    /// Which columns to write, in this order [default: all].
+    /// Write only these columns, in this order [default: all].
     #[arg(long, value_delimiter = ',')]
     columns: Vec<String>,
 }
 
-/// How rows are written.
+/// The format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// A table for spreadsheets.
+    /// CSV, for spreadsheets.
     Csv,
-    /// An object a line.
+    /// One JSON object per line.
     Ndjson,
-    /// One array of objects.
+    /// One JSON array of objects.
     Json,
     /// An Arrow IPC stream.
     Arrow,
-    /// Parquet: where all rows are wanted, the file as the server keeps it.
+    /// Parquet. For all rows, this is the file that the server stores.
     Parquet,
-    /// A workbook.
+    /// An Excel workbook.
     Xlsx,
 }
 
@@ -95,7 +95,7 @@ impl Format {
         }
     }
 
-    /// What the server is asked for. An array is put together here, of lines.
+    /// Returns the format to request from the server. The CLI builds a JSON array from NDJSON lines.
     fn asked(self) -> ExportFormat {
         match self {
             Self::Csv => ExportFormat::Csv,
@@ -111,7 +111,7 @@ impl Format {
     }
 }
 
-/// What was written.
+/// The size of an export.
 struct Written {
     rows: Option<u64>,
     bytes: Option<u64>,
@@ -128,7 +128,7 @@ impl Export {
             None => self.fetch(&remote.set, format, file).await,
         };
         let written = match written {
-            // Whoever reads it has had enough (`| head`).
+            // The reader closed the pipe, for example `| head`.
             Err(error) if file.is_none() && is_closed(&error) => return Ok(Outcome::Done),
             written => written?,
         };
@@ -165,19 +165,19 @@ impl Export {
         }
     }
 
-    /// Whether the server writes the file, or only gives rows.
+    /// Returns the manifest if the server can write the file, or `None` if the server only returns rows.
     fn route(&self, format: Format, manifest: Option<Manifest>) -> Result<Option<Manifest>> {
         let Some(manifest) = manifest else {
             if format.is_text() && !self.view.is_rich() && self.columns.is_empty() && !self.resume {
                 return Ok(None);
             }
             bail!(
-                "there is no such set, or its server only gives rows: these are exported as csv, ndjson and json, without `--filter`, `--columns` and `--resume`, and sorted by one column"
+                "the result set does not exist, or its rows are not saved; rows that are not saved can be exported as csv, ndjson and json, without `--filter`, `--columns` and `--resume`, and sorted by one column"
             );
         };
         if manifest.status == "failed" {
             let why = manifest.failure.as_deref().unwrap_or("its server does not say why");
-            bail!("the rows of this set could not all be saved, so there are none: {why}");
+            bail!("the rows of this result set could not be saved: {why}");
         }
         let asked = format.asked().name();
         if !manifest.formats.iter().any(|known| known == asked) {
@@ -187,9 +187,11 @@ impl Export {
         let known = |name: &&String| manifest.columns.iter().any(|column| column.name == **name);
         if let Some(name) = self.columns.iter().find(|name| !manifest.columns.is_empty() && !known(name)) {
             let names: Vec<&str> = manifest.columns.iter().map(|column| &*column.name).collect();
-            return Err(
-                Misused(format!("there is no column `{name}`; there are {}", names.join(", "))).into()
-            );
+            return Err(Misused(format!(
+                "column `{name}` does not exist; the columns are {}",
+                names.join(", ")
+            ))
+            .into());
         }
         if let Some(limit) = &manifest.truncated {
             let limit = print::first_line(limit);
@@ -200,7 +202,7 @@ impl Export {
         Ok(Some(manifest))
     }
 
-    /// Rows page by page, written here.
+    /// Fetches rows page by page and writes them.
     async fn fetch(&self, set: &ParsedDualResponse, format: Format, file: Option<&Path>) -> Result<Written> {
         let Some(path) = file else {
             let (mut out, bar) = (BufWriter::new(io::stdout().lock()), ProgressBar::hidden());
@@ -216,7 +218,7 @@ impl Export {
         Ok(written)
     }
 
-    /// A file as the server writes it.
+    /// Downloads the file that the server writes.
     async fn download(
         &self,
         remote: &Remote,
@@ -245,7 +247,7 @@ impl Export {
                 Ok(written)
             }
             Some(path) => {
-                // A query can hold a signed link, which is not written to a file.
+                // A query can contain a signed link, which must not be written to a file.
                 let set = remote.set.resource_url()?.split('?').next().unwrap_or_default().to_owned();
                 let request = self.request(format, &manifest.columns)?;
                 save::Save { path, set, request, resume: self.resume, rows }.run(&export).await
@@ -253,7 +255,8 @@ impl Export {
         }
     }
 
-    /// Everything that decides about the bytes of the export, as text. A part is resumed only with the same request.
+    /// Returns all parameters that determine the bytes of the export, as text. A part is resumed only if they are
+    /// equal.
     fn request(&self, format: Format, columns: &[ColumnDefinition]) -> Result<String> {
         let mut query = vec![("format", format.asked().name().to_owned())];
         query.extend(self.view.query(columns)?);
@@ -281,7 +284,7 @@ impl Written {
     }
 }
 
-/// Whether nobody reads any more what is written.
+/// Returns whether the reader closed standard output.
 fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! A file that is not all there yet, and what it takes to go on with it.
+//! An incomplete file, and the information that is needed to resume it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Misused;
 
-/// A file under another name until it is whole: one that stops in the middle looks like one that does not.
+/// A file with a temporary name until it is complete, because a truncated file can look complete.
 ///
-/// Dropped before it is whole it stays if it can be gone on with, and is removed if not.
+/// If it is dropped before that, it is kept if it can be resumed, and deleted otherwise.
 pub(super) struct Part {
     target: PathBuf,
     path: PathBuf,
@@ -23,21 +23,21 @@ pub(super) struct Part {
     whole: bool,
 }
 
-/// Of what a part is a part. Nothing in it is secret: a signed link is not.
+/// The export that a part belongs to. It contains no secrets: the signed link is removed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// The set's address, without its query.
+    /// The set's URL, without its query.
     pub(super) set: String,
-    /// What was asked for.
+    /// The parameters of the export.
     pub(super) request: String,
-    /// The validator of exactly these bytes.
+    /// The validator (`ETag`) of exactly these bytes.
     pub(super) etag: String,
-    /// How many there will be, if that is known.
+    /// The total number of bytes, if it is known.
     pub(super) total: Option<u64>,
 }
 
 impl Part {
-    /// Begins a file. What an earlier part has left is gone.
+    /// Creates a part, and replaces an earlier one.
     pub(super) fn begin(target: &Path) -> Result<Self> {
         let path = beside(target, ".part");
         let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -45,7 +45,11 @@ impl Part {
         Ok(Self::new(target, path, file, 0, false))
     }
 
-    /// Goes on with a part of the same; none, if there is nothing to go on with.
+    /// Opens the part of an interrupted export, or returns `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns `Misused` if the part belongs to another export.
     pub(super) fn resume(target: &Path, set: &str, request: &str) -> Result<Option<(Self, Note)>> {
         let path = beside(target, ".part");
         let Ok(text) = fs::read_to_string(beside(target, ".part.json")) else { return Ok(None) };
@@ -67,12 +71,12 @@ impl Part {
         Self { target: target.to_owned(), path, out, length, noted, whole: false }
     }
 
-    /// How many bytes are there.
+    /// Returns the number of written bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Writes down what it takes to go on.
+    /// Stores the information that is needed to resume.
     pub(super) fn note(&mut self, note: &Note) -> Result<()> {
         let path = beside(&self.target, ".part.json");
         let text = serde_json::to_string_pretty(note)?;
@@ -81,7 +85,7 @@ impl Part {
         Ok(())
     }
 
-    /// It cannot be gone on with.
+    /// Deletes the information that is needed to resume.
     pub(super) fn forget(&mut self) -> Result<()> {
         let path = beside(&self.target, ".part.json");
         self.noted = false;
@@ -93,7 +97,7 @@ impl Part {
         }
     }
 
-    /// Begins again: what is there is of something else.
+    /// Starts again with an empty file, because the server's bytes have changed.
     pub(super) fn restart(&mut self) -> Result<()> {
         self.out.flush()?;
         self.out.get_ref().set_len(0)?;
@@ -102,7 +106,7 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its name.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(mut self) -> Result<()> {
         let unwritable = |path: &Path| format!("{} cannot be written", path.display());
         self.out.flush().with_context(|| unwritable(&self.path))?;

@@ -1,4 +1,4 @@
-//! Rows that are fetched page by page and written here, for servers that write no files themselves.
+//! Fetches rows page by page and writes them, for servers that cannot write files.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,10 +19,10 @@ use super::{
     Format,
 };
 
-/// How many rows come at a time.
+/// The number of rows per request.
 const BATCH: u64 = 1_000;
 
-/// Writes all rows, and says how many there were.
+/// Writes all rows and returns their number.
 pub(super) async fn write(
     set: &ParsedDualResponse,
     view: &View,
@@ -51,9 +51,9 @@ pub(super) async fn write(
 /// Writes rows one after the other.
 pub(super) struct Writer {
     format: Format,
-    /// The columns of a table.
+    /// The columns of a CSV file.
     columns: Vec<String>,
-    /// Whether the server said which columns there are. If not, they are those of the first rows.
+    /// Whether the server declared the columns. If not, they come from the first rows.
     declared: bool,
     pub(super) rows: u64,
 }
@@ -93,7 +93,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The head is written already: what comes later and is not in it would be lost.
+    /// Checks that the header contains the row's columns. The header is already written, so another column would be
+    /// lost.
     fn check(&self, row: &HashMap<String, &RawValue>) -> Result<()> {
         match row.keys().find(|name| !self.declared && !self.columns.contains(name)) {
             None => Ok(()),
@@ -109,7 +110,7 @@ impl Writer {
         Ok(out.write_all(csv::line(names.iter().map(|name| Some(&**name))).as_bytes())?)
     }
 
-    /// What comes after the last row; of no rows, what there is nevertheless.
+    /// Writes the end of the file. Without rows, writes an empty array or the CSV header.
     pub(super) fn end(&self, out: &mut impl Write) -> Result<()> {
         match self.format {
             Format::Json if self.rows == 0 => writeln!(out, "[]")?,
@@ -121,7 +122,7 @@ impl Writer {
     }
 }
 
-/// Every column of these rows, in the order in which they come up.
+/// Returns all columns of these rows, in the order in which they first appear.
 fn columns_of(rows: &Rows) -> Result<Vec<String>> {
     let mut columns = Vec::new();
     let mut seen = HashSet::new();

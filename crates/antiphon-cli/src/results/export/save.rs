@@ -1,4 +1,4 @@
-//! Where the bytes of an export go.
+//! Writes the bytes of an export.
 
 use std::{io::Write, path::Path};
 
@@ -16,10 +16,10 @@ use super::{
     rows::Writer,
 };
 
-/// How often an export begins again from its first byte.
+/// How often an export can start again from its first byte.
 const MOST_RESTARTS: u32 = 5;
 
-/// The export that is downloaded.
+/// The export to download.
 pub(super) struct Source<'a> {
     pub(super) set: &'a ParsedDualResponse,
     pub(super) format: Format,
@@ -27,7 +27,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Begins the download, or resumes it after so many bytes of what has this validator.
+    /// Starts the download, or resumes it after this number of bytes with this validator.
     async fn open(&self, resume: Option<(u64, String)>) -> Result<Download, DualResponseClientError> {
         let mut options = self.options.clone();
         if let Some((bytes, tag)) = resume {
@@ -37,16 +37,16 @@ impl Source<'_> {
     }
 }
 
-/// Into a file, that can be gone on with.
+/// An export to a file that can be resumed.
 pub(super) struct Save<'a> {
     pub(super) path: &'a Path,
-    /// The set, for whoever goes on.
+    /// The set's URL, to compare it on resume.
     pub(super) set: String,
-    /// What is asked for, likewise.
+    /// The parameters of the export, to compare them on resume.
     pub(super) request: String,
-    /// Whether to go on with what is there.
+    /// Whether to resume an existing part.
     pub(super) resume: bool,
-    /// How many rows there will be, if that is known.
+    /// The number of rows, if it is known.
     pub(super) rows: Option<u64>,
 }
 
@@ -99,7 +99,8 @@ impl Save<'_> {
         Ok(written)
     }
 
-    /// Without a validator nobody could tell later whether it is the same, so then there is no note.
+    /// Stores the information that is needed to resume. Without a validator, a later command cannot detect whether
+    /// the bytes have changed, so no information is stored.
     fn note(&self, part: &mut Part, download: &Download) -> Result<()> {
         let Some(etag) = download.tag() else { return part.forget() };
         let (set, request, etag) = (self.set.clone(), self.request.clone(), etag.to_owned());
@@ -107,14 +108,14 @@ impl Save<'_> {
     }
 }
 
-/// Whether an export that failed can begin again: the server's bytes have changed, or a connection broke that cannot be
-/// resumed because the server gave no validator.
+/// Returns whether a failed export can start again: the server's bytes have changed, or the connection broke and
+/// there is no validator to resume with.
 fn begins_again(download: &Download, error: &DualResponseClientError) -> bool {
     let unanswered = error.status().is_none();
     matches!(error, DualResponseClientError::Changed) || (unanswered && download.tag().is_none())
 }
 
-/// To whoever reads as it comes, or into an array. What was written cannot be taken back.
+/// Writes the export to standard output or into a JSON array, without resume. Written bytes cannot be taken back.
 pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -> Result<Option<u64>> {
     let format = source.format;
     let mut count = Count::new(format);
@@ -144,10 +145,10 @@ pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -
     Ok(count.rows())
 }
 
-/// Lines that become an array.
+/// Converts lines to a JSON array.
 struct Lines {
     writer: Writer,
-    /// The beginning of a line whose end has not come.
+    /// The start of an incomplete line.
     rest: Vec<u8>,
 }
 

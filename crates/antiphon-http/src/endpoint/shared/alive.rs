@@ -1,4 +1,4 @@
-//! Shows that a replica is alive, and removes what sessions and those that are not have left.
+//! Heartbeats of replicas, and the removal of sessions and of data from stopped replicas.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     stream::END,
 };
 
-/// How long a replica may be silent before it counts as gone.
+/// How long a replica can miss heartbeats before it counts as stopped.
 const SILENCE: Duration = Duration::from_secs(30);
 
 impl Replicas {
@@ -39,7 +39,7 @@ impl Replicas {
             None => self.store.create(&key, Bytes::new(), Some(SILENCE)).await,
         };
         match shown {
-            // Shown all the same.
+            // After a conflict, the record exists too.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -53,14 +53,14 @@ impl Replicas {
     }
 
     pub(super) async fn is_replica_alive(&self, replica: &str) -> Result<bool> {
-        // An id of the client's making names nobody.
+        // The client may have invented the ID.
         if antiphon_store::name::check_segment(replica).is_err() {
             return Ok(false);
         }
         Ok(replica == self.id || self.store.get(&format!("replicas/{replica}")).await?.is_some())
     }
 
-    /// Whether a part of a session may still write.
+    /// Returns whether a part of a session may still write.
     pub(super) async fn is_alive(&self, part: &LocalSessionId) -> Result<bool> {
         if part.replica != self.id {
             return self.is_replica_alive(&part.replica).await;
@@ -68,14 +68,14 @@ impl Replicas {
         Ok(self.sessions().iter().flat_map(|sessions| sessions.parts()).any(|own| own.id == *part))
     }
 
-    /// Ends a session at all replicas.
+    /// Ends a session on all replicas.
     pub(super) async fn end(&self, place: &SessionStorage) -> Result<()> {
         place.delete().await?;
         self.tell(&News::Ended { session: place.name.clone() }).await?;
         self.bus.publish(&place.topic(), Bytes::from_static(END)).await
     }
 
-    /// Removes what hangs on a record that has expired.
+    /// Removes the data that depends on an expired record.
     pub(super) async fn remove_with(self: &Arc<Self>, record: &Record) -> Result<()> {
         if let Some(name) = record.key.strip_prefix("sessions/") {
             let segment =
@@ -89,7 +89,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// After how long something here has expired, at the earliest.
+    /// Returns the shortest lifetime of a record here.
     pub(super) fn shortest_life(&self) -> Duration {
         self.sessions().iter().map(|sessions| sessions.ttl()).min().unwrap_or(SILENCE).min(SILENCE)
     }

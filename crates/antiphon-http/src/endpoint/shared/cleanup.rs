@@ -1,4 +1,4 @@
-//! Removes what has expired.
+//! Removes expired records.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,17 +7,18 @@ use futures_util::{StreamExt as _, stream};
 
 use super::Replicas;
 
-/// How long the removal of one record and what hangs on it may take before another replica tries.
+/// How long the removal of one record and its dependent data can take before another replica tries.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How many expired records are taken at once where something hangs on each, and how many are removed at the same time.
+/// How many expired records with dependent data are claimed at once.
 const BATCH: usize = 64;
+/// How many of them are removed concurrently.
 const ABREAST: usize = 8;
 
 const OF_SESSIONS: &[&str] = &["sessions/", "answers/", "replicas/"];
 
-/// Removes what has expired, together with what hangs on it. Every replica does; the store sees to it that
-/// no two remove the same.
+/// Removes expired records and the data that depends on them. Every replica does this. The store ensures that
+/// no record is removed twice.
 pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     for prefix in OF_SESSIONS {
         if let Err(error) = remove_expired(replicas, prefix).await {
@@ -26,7 +27,7 @@ pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     }
 }
 
-/// Removes all expired records of a kind on which something hangs, that first.
+/// Removes all expired records of a kind. Removes the dependent data of each record first.
 async fn remove_expired(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
     while !replicas.stopped.is_cancelled() {
         let expired = replicas.store.claim_expired(prefix, LEASE, BATCH).await?;
@@ -35,7 +36,7 @@ async fn remove_expired(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
         let removed: Vec<_> = stream::iter(removals).buffer_unordered(ABREAST).collect().await;
         for removal in removed {
             match removal {
-                // Somebody has begun it anew, or was faster.
+                // Another replica has renewed or removed the record.
                 Ok(()) | Err(Error::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Answers that came to another replica than the one that asked.
+//! Forwards answers that arrived at another replica than the one that asked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,14 +10,16 @@ use serde::{Deserialize, Serialize};
 use super::{Replicas, ids::Numbered, random_name};
 use antiphon_store::{PIECE, Pieces};
 
-/// How long an answer waits for the replica that asked. It takes milliseconds, or the replica is gone.
+/// How long an answer waits for the replica that asked. Usually this takes milliseconds, unless that replica
+/// has stopped.
 const WAITS: Duration = Duration::from_secs(60);
 
-/// How often an answer is tried to be read, and how long to wait before the second try.
+/// How often the delivery of an answer is tried.
 const ATTEMPTS: u32 = 6;
+/// The pause before the second try. It doubles for each further try.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// An answer on its way.
+/// An answer that is being forwarded.
 #[derive(Debug, Serialize, Deserialize)]
 struct ForwardedAnswer {
     session: String,
@@ -57,25 +59,25 @@ impl Replicas {
         self.bus.publish(&format!("replicas/{replica}"), key.into()).await
     }
 
-    /// Gives an answer to whoever waits for it here.
+    /// Delivers an answer to the request that waits for it in this process.
     pub(super) async fn deliver(&self, key: &str) -> Result<()> {
-        // Heard of twice, it is gone the second time.
+        // A second notification for the same answer finds no record.
         let Some(record) = self.store.get(key).await? else { return Ok(()) };
         let forwarded = serde_json::from_slice::<ForwardedAnswer>(&record.value).ok();
         let pieces = forwarded.as_ref().and_then(|forwarded| forwarded.pieces.clone());
-        // Read before the record is deleted: if that fails, the record is there for another try.
+        // Read the pieces before the record is deleted. If the read fails, the record stays for another try.
         let read = match &pieces {
             Some(pieces) => pieces.get(&*self.store).await?,
             None => None,
         };
         match self.store.delete(key, record.revision).await {
             Ok(()) => {}
-            // Whoever else heard of it has delivered it.
+            // Another call has delivered the answer.
             Err(Error::Conflict { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
         if let Some(pieces) = pieces {
-            // What is not deleted expires.
+            // Pieces that are not deleted expire.
             let _ = pieces.delete(&*self.store).await;
         }
         let forwarded = forwarded.map(|forwarded| {
@@ -109,7 +111,7 @@ pub(super) async fn hear(replicas: Arc<Replicas>, mut letters: Subscription) {
             None => return,
             Some(Event::Message(key)) => {
                 let Ok(key) = String::from_utf8(key.into()) else { continue };
-                // A large answer must not hold up a small one.
+                // A large answer must not delay a small one.
                 tokio::spawn(deliver(Arc::clone(&replicas), key));
             }
             Some(Event::Gap) => look_again(&replicas).await,
@@ -132,7 +134,7 @@ async fn deliver(replicas: Arc<Replicas>, key: String) {
     tracing::error!("an answer from another replica was lost: the store cannot be reached");
 }
 
-/// After word of an answer may have been missed.
+/// Lists and delivers all waiting answers, after a notification may have been missed.
 async fn look_again(replicas: &Arc<Replicas>) {
     let prefix = format!("answers/{}/", replicas.id);
     let mut after = None;

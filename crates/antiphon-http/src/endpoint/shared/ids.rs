@@ -1,4 +1,4 @@
-//! Ids that say whose they are.
+//! IDs that contain their replica and session.
 
 use std::{fmt, future::Future, str::FromStr};
 
@@ -11,10 +11,10 @@ use rmcp::{
 use super::NAME;
 use antiphon_transport::drain::Counted;
 
-/// A part of a session: the replica it is at, and which of the replica's parts it is.
+/// The ID of a part of a session: its replica, and its number in that replica.
 ///
-/// No two are ever the same, so neither are the ids that begin with them: an answer finds the one question
-/// it is for, in whatever replica, session and life of the session that was asked.
+/// It is unique, and so are the IDs that begin with it. An answer therefore finds its question, in any
+/// replica, session and lifetime of the session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LocalSessionId {
     pub(super) replica: String,
@@ -27,7 +27,7 @@ impl fmt::Display for LocalSessionId {
     }
 }
 
-/// Something numbered in a part: a request to the client, or a stream.
+/// The ID of a numbered item in a part: a request to the client, or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Numbered {
     pub(super) part: LocalSessionId,
@@ -45,7 +45,7 @@ impl FromStr for Numbered {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut pieces = text.split('-');
-        // It comes from a client and becomes part of a name.
+        // The ID comes from a client and becomes part of a store key.
         let is_replica =
             |name: &&str| name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let replica = pieces.next().filter(is_replica).ok_or(())?.to_owned();
@@ -56,7 +56,7 @@ impl FromStr for Numbered {
     }
 }
 
-/// The request that `message` answers, if it answers one of a replica's.
+/// Returns the request that `message` answers, if a replica sent it.
 pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     let id = match message {
         ClientJsonRpcMessage::Response(response) => &response.id,
@@ -69,7 +69,7 @@ pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     }
 }
 
-/// Gives an answer the id that the SDK knows the question by.
+/// Sets the ID of an answer to the SDK's number of the question.
 pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     match message {
         ClientJsonRpcMessage::Response(response) => response.id = RequestId::Number(number),
@@ -78,7 +78,7 @@ pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     }
 }
 
-/// A session's transport that puts the part's name on what it asks.
+/// A session's transport that adds the part's ID to requests.
 ///
 /// The SDK numbers requests from 0 in every replica.
 pub(crate) struct Marked {
@@ -105,7 +105,7 @@ impl Transport<RoleServer> for Marked {
         match &mut message {
             ServerJsonRpcMessage::Request(request) => self.mark(&mut request.id),
             ServerJsonRpcMessage::Notification(notification) => {
-                // A question that is withdrawn.
+                // The cancellation of a question.
                 if let ServerNotification::CancelledNotification(cancelled) = &mut notification.notification
                     && let Some(id) = &mut cancelled.params.request_id
                 {

@@ -1,4 +1,4 @@
-//! What one replica has of a session.
+//! One replica's part of a session.
 
 use std::{
     fmt,
@@ -28,32 +28,33 @@ use antiphon_transport::session::{Set, Setting, Settings, SharedSession, add_eli
 
 use super::super::local::primes;
 
-/// A session, as far as this replica has to do with it.
+/// This replica's part of a session.
 pub(crate) struct LocalSession {
     pub(super) id: LocalSessionId,
     pub(super) session: SessionId,
     pub(super) log: Arc<Log>,
-    /// The SDK's session, alone in its manager.
+    /// The SDK's session, which is the only one in its manager.
     pub(super) local: LocalSessionManager,
     caller: OnceLock<Option<String>>,
-    /// Whether streams begin with an event that has no data.
+    /// Whether streams begin with an event without data.
     primes: OnceLock<bool>,
     settings: Arc<Settings>,
     initialized: AtomicBool,
     listens: Mutex<Listens>,
 }
 
-/// Whether this replica writes to the session's log what changes. Only one has to.
+/// Whether this replica writes changes to the session's log. Only one replica needs to write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
-    /// The client listens here, or did last.
+    /// The client listens here, or did so last.
     Here,
-    /// The client listens elsewhere, since a moment ago: both write until then, and it is there once.
+    /// The client has just started to listen at another replica. Both replicas write until this time, and the
+    /// log keeps each change once.
     Until(Instant),
     No,
 }
 
-/// How long a replica goes on writing changes after the client listens elsewhere.
+/// How long a replica continues to write changes after the client listens at another one.
 const OVERLAP: Duration = Duration::from_secs(2);
 
 impl LocalSession {
@@ -83,17 +84,17 @@ impl LocalSession {
                 .map_or_else(OnceLock::new, |record| primes(&record.params.protocol_version).into()),
             settings,
             initialized: AtomicBool::new(false),
-            // Nobody else has a session that has just begun.
+            // No other replica has a part of a session that has just begun.
             listens: Mutex::new(if record.is_some() { Listens::No } else { Listens::Here }),
         }
     }
 
-    /// A digest of who may use the session.
+    /// Returns a digest of the caller that can use the session.
     pub(super) fn caller(&self) -> Option<&String> {
         self.caller.get()?.as_ref()
     }
 
-    /// The session has begun.
+    /// Stores the facts of a session that has begun.
     pub(super) fn began(&self, record: SessionRecord) {
         let _ = self.primes.set(primes(&record.params.protocol_version));
         let _ = self.caller.set(record.caller);
@@ -103,7 +104,7 @@ impl LocalSession {
         self.primes.get().copied().unwrap_or(true)
     }
 
-    /// Whether the client is yet to be told that it is in a session. Only once.
+    /// Returns whether the session must still be initialized here. Returns `true` only once.
     pub(super) fn begins(&self) -> bool {
         !self.initialized.swap(true, Ordering::AcqRel)
     }
@@ -123,7 +124,7 @@ impl LocalSession {
         Ok(())
     }
 
-    /// Takes over what was set at another replica.
+    /// Loads the settings that were changed at another replica.
     pub(super) async fn reload(&self) -> Result<()> {
         if let Some(record) = self.log.place.load().await? {
             self.settings.replace(record.level, record.subscribed, record.elicitations);
@@ -135,7 +136,7 @@ impl LocalSession {
         self.listens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client listens at another replica.
+    /// Records that the client listens at another replica.
     pub(super) fn listens_elsewhere(&self) {
         let mut listens = self.listens();
         if *listens == Listens::Here {
@@ -143,11 +144,11 @@ impl LocalSession {
         }
     }
 
-    /// Keeps the SDK from closing a session in which nothing is said but somebody listens.
+    /// Keeps the SDK from closing a session on which a client listens, even without messages.
     pub(super) async fn stay(&self) {
         let handle = self.local.sessions.read().await.get(&self.session).cloned();
         if let Some(handle) = handle {
-            // Asks for something that is not there; being asked is what counts.
+            // Closes a channel that does not exist. The SDK only needs the activity.
             let _ = handle.close_request_wise_channel(u64::MAX).await;
         }
     }
@@ -158,12 +159,12 @@ impl LocalSession {
         }
     }
 
-    /// A stream of what belongs to no request.
+    /// Opens a stream of the messages that belong to no request.
     pub(super) async fn listen(self: &Arc<Self>, retry: Duration) -> Result<Sent> {
         let (listener, begun) = self.take_over().await?;
         let place = &self.log.place;
         let heard = place.load().await?.is_none_or(|record| record.heard);
-        // What was said before the client listened for the first time waits for it.
+        // Messages from before the client's first stream are kept for it.
         let at = if heard { begun } else { Position::default() };
         if !heard {
             place.change(|record| record.heard = true).await?;
@@ -175,7 +176,7 @@ impl LocalSession {
         Ok(EventStream::spawn(self, stream, at, first))
     }
 
-    /// The stream that the event belongs to, from after it on.
+    /// Resumes the stream of an event, after that event.
     pub(super) async fn resume(self: &Arc<Self>, last: EventId, lists: &[&str]) -> Result<Option<Sent>> {
         let Some(holder) = last.stream.strip_prefix(COMMON).and_then(|rest| rest.strip_prefix('-')) else {
             let Ok(request) = last.stream.parse() else { return Ok(None) };
@@ -184,7 +185,7 @@ impl LocalSession {
         let replicas = &self.log.place.replicas;
         let mut first = Vec::new();
         if holder != replicas.id && !replicas.is_replica_alive(holder).await? {
-            // Nobody has written what changed since.
+            // Since then, no replica has written the changes.
             first.extend(lists.iter().map(|list| ServerSseMessage::from_message(changed(list).into())));
         }
         let (listener, _) = self.take_over().await?;
@@ -192,7 +193,7 @@ impl LocalSession {
         Ok(Some(EventStream::spawn(self, stream, last.after, first)))
     }
 
-    /// Makes a new stream of this replica's the one that listens.
+    /// Makes a new stream of this replica the session's listener.
     async fn take_over(&self) -> Result<(String, Position)> {
         *self.listens() = Listens::Here;
         let place = &self.log.place;

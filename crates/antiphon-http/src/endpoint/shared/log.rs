@@ -1,4 +1,4 @@
-//! The log of a session: what was sent in it, all streams together, by all replicas.
+//! The log of a session: all sent messages of all streams, from all replicas.
 
 use std::{collections::VecDeque, fmt, str::FromStr, sync::Arc};
 
@@ -10,27 +10,28 @@ use tokio::sync::Mutex;
 use super::record::SessionStorage;
 use antiphon_store::{PIECE, Pieces};
 
-/// A log is kept in segments; the last two stay, the others are deleted.
+/// The most entries in a segment. The log keeps the last two segments and deletes the others.
 const SEGMENT_EVENTS: u64 = 4096;
+/// The most bytes in a segment.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// More segments than a session can have.
 const SEGMENTS: u64 = u32::MAX as u64;
 
-/// The stream that belongs to no request: what a client listens to with GET.
+/// The stream of messages that belong to no request. Clients listen to it with GET.
 pub(super) const COMMON: &str = "all";
 
-/// Where the reading of a log goes on.
+/// The position at which reading of a log continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) segment: u64,
     pub(super) next: u64,
 }
 
-/// The id of an event: its stream, and where the log goes on after it.
+/// The ID of an event: its stream, and the position after it in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
-    /// A request's stream, or `all-` and the replica it was listened to at.
+    /// The stream of a request, or `all-` and the replica that the client listened to.
     pub(super) stream: String,
     pub(super) after: Position,
 }
@@ -49,7 +50,7 @@ impl FromStr for EventId {
         let mut number = || pieces.next().and_then(|piece| piece.parse().ok()).ok_or(());
         let (next, segment): (u64, u64) = (number()?, number()?);
         let stream = pieces.next().ok_or(())?.to_owned();
-        // It comes from a client, and no log has such a place.
+        // The ID comes from a client, and no log has such a position.
         if next > SEGMENT_EVENTS || segment > SEGMENTS {
             return Err(());
         }
@@ -57,22 +58,22 @@ impl FromStr for EventId {
     }
 }
 
-/// What is said of an entry before the message itself.
+/// The metadata of an entry, stored before its message.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) stream: String,
-    /// How many bytes the segment has, with this entry.
+    /// The size of the segment in bytes, including this entry.
     total: u64,
-    /// The announcement of a change that this is.
+    /// The ID of the change that this entry announces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) change: Option<String>,
-    /// From here on, this is who listens to what belongs to no request.
+    /// The new listener of the common stream, from this entry on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) listener: Option<String>,
-    /// From here on, not all of the stream is kept.
+    /// Whether notifications before this entry were not kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) partial: bool,
-    /// Where the message is, if it is too large to be here.
+    /// The location of the message, if it is too large for the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pieces: Option<Pieces>,
 }
@@ -82,13 +83,13 @@ impl Head {
         Self { stream: stream.into(), ..Self::default() }
     }
 
-    /// Whether the log goes on in the next segment, after entry `next - 1` which has this head.
+    /// Returns whether the segment ends after the entry `next - 1`, which has this head.
     pub(super) fn is_last(&self, next: u64) -> bool {
         next >= SEGMENT_EVENTS || self.total >= SEGMENT_BYTES
     }
 }
 
-/// An entry, read.
+/// Decodes an entry.
 pub(super) fn decode(entry: &Bytes) -> Option<(Head, Bytes)> {
     let end = entry.iter().position(|&byte| byte == b'\n')?;
     Some((serde_json::from_slice(&entry[..end]).ok()?, entry.slice(end + 1..)))
@@ -108,17 +109,19 @@ pub(super) struct Log {
     tip: Mutex<Tip>,
 }
 
-/// Where this replica takes the log to end. It may be further on: an append tells.
+/// The end of the log, as far as this replica has read. A conflict in an append shows that the log has more
+/// entries.
 #[derive(Debug, Default)]
 struct Tip {
     at: Position,
     total: u64,
     full: bool,
-    /// The last announcements of changes in the log.
+    /// The IDs of the last changes in the log.
     changes: VecDeque<String>,
 }
 
-/// So many announcements are remembered; a change that comes later than this many others comes twice.
+/// How many change IDs are remembered. A duplicate that arrives after more changes than this is written
+/// twice.
 const CHANGES: usize = 64;
 
 impl Tip {
@@ -141,13 +144,12 @@ impl Log {
         Self { place, tip: Mutex::new(Tip { at, ..Tip::default() }) }
     }
 
-    /// A position that nothing which is yet to be written comes before.
+    /// Returns a position before all future entries.
     pub(super) async fn tip(&self) -> Position {
         self.tip.lock().await.at
     }
 
-    /// Adds an entry, and returns where the log goes on after it. A change that is there already is not
-    /// added again.
+    /// Adds an entry, and returns the position after it. Does not add a change that the log already contains.
     pub(super) async fn append(&self, mut head: Head, body: Bytes) -> Result<Position> {
         let store = &*self.place.replicas.store;
         let mut inline = body;
@@ -172,7 +174,7 @@ impl Log {
                 Err(Error::LogConflict { found, .. }) if found > tip.at.next => {
                     self.catch_up(&mut tip, &log, found).await?;
                 }
-                // Somebody has deleted the log, and the session with it.
+                // Another replica has deleted the log and the session.
                 Err(error) => return Err(error),
             }
         };
@@ -186,9 +188,9 @@ impl Log {
         Ok(at)
     }
 
-    /// Reads what others have written.
+    /// Reads the entries that other replicas have written.
     async fn catch_up(&self, tip: &mut Tip, log: &str, found: u64) -> Result<()> {
-        // What is further back cannot be the same change.
+        // Older entries cannot contain the same change.
         tip.at.next = tip.at.next.max(found.saturating_sub(CHANGES as u64));
         while tip.at.next < found {
             let entries = self.place.replicas.store.read(log, tip.at.next, CHANGES).await?;
@@ -202,7 +204,7 @@ impl Log {
         Ok(())
     }
 
-    /// Wakes those who read on at other replicas.
+    /// Wakes the readers of the log at other replicas.
     fn tell_of_more(&self) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {
@@ -212,7 +214,7 @@ impl Log {
         });
     }
 
-    /// Keeps the segment that was begun and the one before.
+    /// Keeps the new segment and the previous one.
     fn drop_oldest(&self, begun: u64) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {

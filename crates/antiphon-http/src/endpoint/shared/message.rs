@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A message to the client.
 ///
-/// The SDK would read it as the first of its types that fits, and write that.
+/// The SDK would parse it as the first of its types that fits, and could then write a different message.
 #[derive(Debug)]
 pub(super) struct StoredMessage(ServerJsonRpcMessage);
 
@@ -17,7 +17,7 @@ impl StoredMessage {
         let text = message;
         let mut message: Map<String, Value> = serde_json::from_slice(text).ok()?;
         if message.contains_key("method") && !message.contains_key("params") {
-            // Nothing can be lost, and the SDK would write `null` for what is not there.
+            // Without parameters nothing can be lost, and a custom message would contain `null` for them.
             return serde_json::from_slice(text).map(Self).ok();
         }
         let id = match message.remove("id") {
@@ -44,7 +44,7 @@ impl StoredMessage {
         }))
     }
 
-    /// Whether a request of the client's ends with it.
+    /// Returns whether the message ends a request of the client.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self.0, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
     }
@@ -56,14 +56,14 @@ impl From<StoredMessage> for ServerJsonRpcMessage {
     }
 }
 
-/// Says that events of a stream are gone.
+/// Creates a message that some events of a stream were not kept.
 pub(super) fn missing() -> StoredMessage {
     let data = "some notifications of this stream were not kept while nobody was connected";
     let params = json!({"level": "warning", "logger": "antiphon", "data": data});
     StoredMessage(notification("notifications/message".into(), Some(params)))
 }
 
-/// Says that a list has changed.
+/// Creates a message that a list has changed.
 pub(super) fn changed(list: &str) -> StoredMessage {
     StoredMessage(notification(format!("notifications/{list}/list_changed"), Some(json!({}))))
 }

@@ -1,17 +1,18 @@
-//! The sessions of 2025-11-25 that replicas share.
+//! The 2025-11-25 sessions that replicas share.
 //!
-//! | where | name | what |
+//! | kind | name | content |
 //! |---|---|---|
-//! | record | `sessions/<session>` | what a session was begun with, and what its client has set |
-//! | record | `replicas/<replica>` | that the replica is alive |
-//! | record | `answers/<replica>/<random>` | an answer that came to another replica than asked |
-//! | record | `pieces/<random>/<n>` | a part of something larger than one value |
-//! | log | `events/<session>/<segment>` | what was sent in a session, all streams together |
-//! | topic | `replicas/<replica>` | there is an answer for you |
-//! | topic | `sessions` | a session has ended, or its settings changed, or a call is cancelled |
-//! | topic | `events/<session>` | there is more in the log |
+//! | record | `sessions/<session>` | the parameters and the settings of a session |
+//! | record | `replicas/<replica>` | the heartbeat of a replica |
+//! | record | `answers/<replica>/<random>` | an answer that arrived at another replica than the one that asked |
+//! | record | `pieces/<random>/<n>` | a part of a value that is too large for one record |
+//! | log | `events/<session>/<segment>` | the sent messages of a session, from all streams |
+//! | topic | `replicas/<replica>` | a new answer for this replica |
+//! | topic | `sessions` | a session has ended, its settings have changed, or a call is cancelled |
+//! | topic | `events/<session>` | new entries in the log |
 //!
-//! `<session>` is a digest of the session's id: the id lets whoever has it in, and stays out of the backend.
+//! `<session>` is a digest of the session ID. The ID grants access to the session, so it is not stored in the
+//! backend.
 #![expect(deprecated, reason = "logging is deprecated in 2026-07-28 and served until it is removed")]
 
 mod alive;
@@ -46,8 +47,8 @@ use tokio_util::sync::CancellationToken;
 use self::local_session::LocalSession;
 pub(super) use self::sessions::Sessions;
 
-/// The sessions that this process shares with its replicas. Give it to all endpoints of a server. Cloning it clones the
-/// handle.
+/// The sessions that this process shares with its replicas. Use the same value for all endpoints of a server.
+/// Cloning it clones the handle.
 #[derive(Clone, Debug)]
 pub struct SharedSessions(Arc<Replicas>);
 
@@ -57,18 +58,18 @@ impl SharedSessions {
         Self(Replicas::new(backend, drain, stopped))
     }
 
-    /// Removes what has expired, together with what depends on it. Call it from time to time, at least every
+    /// Removes expired records and the data that depends on them. Call it periodically, at least every
     /// [`shortest_life`](Self::shortest_life).
     pub async fn clean_up(&self) {
         cleanup::clean_up(&self.0).await;
     }
 
-    /// The shortest time after which something of a session can expire.
+    /// Returns the shortest time after which a record of a session can expire.
     pub fn shortest_life(&self) -> Duration {
         self.0.shortest_life()
     }
 
-    /// Waits until the sessions of this process are closed, for 2 seconds at most.
+    /// Waits until the sessions of this process are closed, for at most 2 seconds.
     pub async fn ended(&self) {
         self.0.ended().await;
     }
@@ -78,18 +79,18 @@ impl SharedSessions {
     }
 }
 
-/// This replica among the others.
+/// This replica's connection to the other replicas.
 pub(super) struct Replicas {
     id: String,
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     begun: OnceCell<()>,
-    /// Is cancelled when the server takes nothing new.
+    /// Cancelled when the server accepts nothing new.
     draining: CancellationToken,
     stopped: CancellationToken,
-    /// Is cancelled when the sessions of this replica are closed.
+    /// Cancelled when the sessions of this replica are closed.
     ended: CancellationToken,
-    /// How many parts of sessions this replica has had.
+    /// The number of session parts that this replica has created.
     parts: AtomicU64,
     sessions: Mutex<Vec<Weak<Sessions>>>,
 }
@@ -109,14 +110,14 @@ impl Replicas {
         })
     }
 
-    /// Returns when the sessions of this replica are closed, or could not be in time.
+    /// Returns when the sessions of this replica are closed, or after a timeout.
     async fn ended(&self) {
         if self.begun.initialized() {
             let _ = tokio::time::timeout(Duration::from_secs(2), self.ended.cancelled()).await;
         }
     }
 
-    /// Shares sessions with the other replicas. Who serves none writes nothing to the store.
+    /// Starts to share sessions with the other replicas. Until then, nothing is written to the store.
     async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         self.begun.get_or_try_init(|| self.begin_sessions()).await.copied()
     }
@@ -125,7 +126,7 @@ impl Replicas {
         lock(&self.sessions).push(Arc::downgrade(sessions));
     }
 
-    /// The sessions of every router that is still there.
+    /// Returns the sessions of every router that still exists.
     fn sessions(&self) -> Vec<Arc<Sessions>> {
         let mut sessions = lock(&self.sessions);
         sessions.retain(|router| router.strong_count() > 0);
@@ -143,19 +144,19 @@ impl fmt::Debug for Replicas {
     }
 }
 
-/// How long a replica's name is.
+/// The length of a replica's name.
 const NAME: usize = 10;
 
-/// A name that nobody else has, of characters that read well in an id.
+/// Returns a unique random name, with characters that are easy to read.
 fn random_name() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; NAME];
-    // Without randomness there is no security either; the seal fails the same way.
+    // Without randomness, security is impossible. Sealing also panics in that case.
     getrandom::fill(&mut bytes).expect("the system has randomness");
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
 }
 
-/// Text from outside as a segment of a name.
+/// Returns a digest of external text, as a segment of a store key.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

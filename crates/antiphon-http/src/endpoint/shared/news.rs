@@ -1,4 +1,4 @@
-//! What replicas tell each other of sessions.
+//! Notifications between replicas about sessions.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{LocalSession, Replicas, Sessions};
 
-/// Told to all replicas; most have nothing of the session.
+/// A notification to all replicas. Most of them have no part of the session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum News {
-    /// The session is over.
+    /// The session has ended.
     Ended { session: String },
-    /// The client has set something.
+    /// The client has changed a setting.
     Settings { session: String },
-    /// The client listens at the replica that says so.
+    /// The client listens at the sending replica.
     Listens { session: String },
-    /// The client has cancelled a call; which replica works on it, nobody knows.
+    /// The client has cancelled a call. The sender cannot determine which replica runs it.
     Cancelled { session: String, request: RequestId },
 }
 
@@ -62,7 +62,7 @@ impl Replicas {
             .collect()
     }
 
-    /// Closes all that this replica has of sessions.
+    /// Closes all session parts of this replica.
     pub(super) async fn close_parts(&self) {
         for (sessions, part) in self.parts() {
             sessions.close(&part).await;
@@ -109,7 +109,7 @@ async fn take(replicas: &Replicas, news: &News) {
     }
 }
 
-/// After news may have been missed.
+/// Checks all session parts, after a notification may have been missed.
 async fn look_again(replicas: &Replicas) {
     for (sessions, part) in replicas.parts() {
         match part.log.place.load().await {
@@ -128,7 +128,7 @@ async fn reload(part: &LocalSession) {
 
 async fn end(sessions: &Sessions, part: &Arc<LocalSession>) {
     sessions.close(part).await;
-    // It may have written after the log was deleted.
+    // The session may have written entries after the log was deleted.
     let segment = part.log.tip().await.segment;
     if let Err(error) = part.log.place.delete_events(segment).await {
         tracing::warn!(%error, "events of a session that has ended could not be deleted");

@@ -1,4 +1,4 @@
-//! What is kept of a session.
+//! The stored record of a session.
 
 use std::{
     collections::BTreeSet,
@@ -13,33 +13,33 @@ use serde::{Deserialize, Serialize};
 use super::{Replicas, digest, lock};
 use antiphon_transport::session::Elicitations;
 
-/// What a session was begun with, and what its client has set since.
+/// The parameters of a session, and the settings that its client has changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SessionRecord {
     pub(super) params: InitializeRequestParams,
-    /// A digest of who began it; only they may use it.
+    /// A digest of the caller that began the session. Only this caller can use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<LoggingLevel>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) subscribed: BTreeSet<String>,
-    /// The URL elicitations that it was sent.
+    /// The IDs of the URL elicitations that were sent in the session.
     #[serde(default, skip_serializing_if = "Elicitations::is_empty")]
     pub(super) elicitations: Elicitations,
-    /// Whether its client has ever opened a stream to listen on.
+    /// Whether the client has ever opened a stream to listen.
     #[serde(default)]
     pub(super) heard: bool,
-    /// The segment its log has come to, or the one before.
+    /// The last segment of the log, or the one before it.
     #[serde(default)]
     pub(super) segment: u64,
 }
 
-/// A session's place in the store.
+/// Access to a session's data in the store.
 #[derive(Debug)]
 pub(super) struct SessionStorage {
     pub(super) replicas: Arc<Replicas>,
-    /// The digest of its id.
+    /// The digest of the session ID.
     pub(super) name: String,
     pub(super) ttl: Duration,
     touched: Mutex<Instant>,
@@ -58,7 +58,7 @@ impl SessionStorage {
         format!("events/{}/{number}", self.name)
     }
 
-    /// The topic that tells of more in the log.
+    /// Returns the topic of new entries in the log.
     pub(super) fn topic(&self) -> String {
         format!("events/{}", self.name)
     }
@@ -78,7 +78,7 @@ impl SessionStorage {
         self.replicas.store.create(&self.key(), encode(record), Some(self.ttl)).await.map(drop)
     }
 
-    /// Changes the record, and gives it its whole time again. `None` if there is none any more.
+    /// Changes the record, and renews its TTL. Returns `None` if it no longer exists.
     pub(super) async fn change(&self, change: impl Fn(&mut SessionRecord)) -> Result<Option<SessionRecord>> {
         loop {
             let Some((mut record, revision)) = self.load_at().await? else { return Ok(None) };
@@ -94,8 +94,8 @@ impl SessionStorage {
         }
     }
 
-    /// Shows that the session is in use: its record stays for its whole time from now. Most calls do
-    /// nothing, because a third of that time has not passed.
+    /// Renews the TTL of the record, because the session is in use. Most calls do nothing, because less than
+    /// a third of the TTL has passed.
     pub(super) fn touch(self: &Arc<Self>) {
         if lock(&self.touched).elapsed() < self.ttl / 3 {
             return;
@@ -113,7 +113,7 @@ impl SessionStorage {
         *lock(&self.touched) = Instant::now();
     }
 
-    /// Removes the session and all that was sent in it.
+    /// Removes the session and all messages that were sent in it.
     pub(super) async fn delete(&self) -> Result<()> {
         let found = self.load_at().await?;
         if let Some((_, revision)) = &found {
@@ -125,9 +125,9 @@ impl SessionStorage {
         self.delete_events(found.map_or(0, |(record, _)| record.segment)).await
     }
 
-    /// Removes all that was sent, of which the last may be in `segment`.
+    /// Removes all sent messages. The last one can be in `segment`.
     pub(super) async fn delete_events(&self, segment: u64) -> Result<()> {
-        // One before is kept; one after may have been begun by a replica that then died.
+        // The log keeps one earlier segment. A replica that then stopped may have begun a later one.
         for number in segment.saturating_sub(2)..=segment + 2 {
             self.replicas.store.delete_log(&self.segment(number)).await?;
         }
@@ -135,12 +135,12 @@ impl SessionStorage {
     }
 }
 
-/// What a session is called in the backend.
+/// Returns the name of a session in the backend.
 pub(super) fn session_name(id: &str) -> String {
     digest(&["session", id])
 }
 
-/// Who began a session, in a form that tells the store nothing about them.
+/// Returns a digest of the caller that began a session. The store cannot derive the caller from it.
 pub(super) fn caller(name: &str, principal: Option<&str>) -> Option<String> {
     principal.map(|principal| digest(&["caller", name, principal]))
 }

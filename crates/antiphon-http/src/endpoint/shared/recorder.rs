@@ -1,4 +1,4 @@
-//! Keeps what a part of a session sends.
+//! Stores the messages that a part of a session sends.
 
 use std::{
     collections::HashMap,
@@ -20,14 +20,14 @@ use super::{
 };
 use antiphon_transport::session::ChangeId;
 
-/// How much of one stream is kept, so that it can be resumed.
+/// How much of one stream is stored, so that it can be resumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
     pub(super) events: usize,
     pub(super) bytes: usize,
 }
 
-/// Keeps what one part of a session sends, before it is sent.
+/// Stores the messages of one part of a session before they are sent.
 pub(super) struct Recorder {
     log: Arc<Log>,
     part: LocalSessionId,
@@ -38,22 +38,22 @@ pub(super) struct Recorder {
 #[derive(Debug, Default)]
 struct Streams {
     next: i64,
-    /// By the SDK's names for them.
+    /// By the SDK's names of the streams.
     open: HashMap<String, Stream>,
 }
 
-/// A request's stream.
+/// The stream of a request.
 #[derive(Clone, Debug)]
 struct Stream {
     number: i64,
     events: usize,
     bytes: usize,
     partial: bool,
-    /// After the last event that was kept.
+    /// The position after the last stored event.
     after: Position,
 }
 
-/// A stream whose request is cancelled ends without a word; so many may wait to be forgotten.
+/// The most open streams that are remembered. The stream of a cancelled request ends without a notification.
 const OPEN: usize = 4096;
 
 impl Recorder {
@@ -89,7 +89,8 @@ impl Recorder {
         stream
     }
 
-    /// What belongs to no request. Nobody needs its id: it is read back from the log and sent from there.
+    /// Stores a message that belongs to no request. Its ID is not needed, because the message is sent from
+    /// the log.
     async fn keep_common(&self, message: &ServerJsonRpcMessage) -> Result<(), EventStoreError> {
         let mut head = Head::of(COMMON);
         if let ServerJsonRpcMessage::Notification(notification) = message {
@@ -105,7 +106,7 @@ impl Recorder {
         let body = serde_json::to_vec(message)?;
         let over = stream.events >= self.limits.events || stream.bytes + body.len() > self.limits.bytes;
         if over && matches!(message, ServerJsonRpcMessage::Notification(_)) {
-            // Told once, on the next event that is kept.
+            // The next stored event contains this once.
             stream.partial = true;
             return Ok(());
         }
@@ -116,10 +117,10 @@ impl Recorder {
     }
 }
 
-/// An event that cannot be kept is sent all the same: only a broken stream will miss it.
+/// Logs an event that could not be stored. It is sent anyway, and is missing only if the stream breaks.
 fn failed(error: &EventStoreError) {
     use antiphon_store::Error;
-    // Its log is gone: the session was ended while something was being sent in it, as happens every day.
+    // The log was deleted, because the session ended during a send. This is a normal case.
     if matches!(error.downcast_ref(), Some(Error::LogConflict { found: 0, .. })) {
         tracing::debug!(%error, "a session ended before an event of it was kept");
     } else {
@@ -154,7 +155,7 @@ impl EventStore for Recorder {
     }
 
     async fn replay_events_after(&self, _: &str) -> Result<EventStream, EventStoreError> {
-        // The part reads the log itself; it knows which session's.
+        // The part reads the log itself, because it has the session's storage.
         Err("a part of a session is not asked for events".into())
     }
 }

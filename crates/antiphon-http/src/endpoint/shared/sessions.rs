@@ -1,4 +1,4 @@
-//! The sessions of 2025-11-25, at whatever replica their requests come in.
+//! The 2025-11-25 sessions whose requests can arrive at any replica.
 
 use std::{
     collections::HashMap,
@@ -34,18 +34,18 @@ use antiphon_transport::{
 
 use super::super::{Application, HttpConfig};
 
-/// How long a session without an idle limit is kept after it was last used.
+/// How long a session without an idle limit is kept after its last use.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Sessions that are begun at one replica and go on at any.
+/// Sessions that begin at one replica and can continue at any other.
 pub(crate) struct Sessions {
     pub(super) app: Arc<dyn Application>,
     pub(super) replicas: Arc<Replicas>,
-    /// By the names of the sessions.
+    /// The session parts of this replica, by session name.
     parts: RwLock<HashMap<String, Arc<LocalSession>>>,
-    /// Records that were read and whose sessions are about to be restored.
+    /// Loaded records whose sessions are about to be restored.
     pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
-    /// One request at a time restores a session; the SDK fails those that come a moment later.
+    /// Ensures that one request at a time restores a session. The SDK rejects concurrent ones.
     restoring: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     config: SessionConfig,
     limits: StreamLimits,
@@ -64,7 +64,7 @@ impl Sessions {
             restoring: Mutex::default(),
             config: session_config,
             limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
-            // Refreshed when a third has passed, it is there for the idle limit at least.
+            // The record is renewed after a third of its TTL, so it exists for at least the idle limit.
             ttl: config.session_idle.unwrap_or(DAY) * 3 / 2,
         });
         replicas.register(&sessions);
@@ -83,7 +83,7 @@ impl Sessions {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// How many sessions have a part here.
+    /// Returns the number of sessions that have a part here.
     pub(crate) fn count(&self) -> usize {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -96,7 +96,7 @@ impl Sessions {
         SessionStorage::new(Arc::clone(&self.replicas), name, self.ttl)
     }
 
-    /// Begins a part of a session that may have been begun elsewhere.
+    /// Opens a part of a session. The session may have begun at another replica.
     pub(super) async fn open(&self, id: SessionId, record: Option<SessionRecord>) -> Result<Marked, Failure> {
         let number = self.replicas.parts.fetch_add(1, Ordering::Relaxed);
         let part = LocalSessionId { replica: self.replicas.id.clone(), number };
@@ -131,7 +131,7 @@ impl Sessions {
         part.close().await;
     }
 
-    /// Gives an answer to the question it is for, if that was asked in this part of the session.
+    /// Delivers an answer to its question, if this part of the session sent it.
     pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
             tracing::info!("an answer is for no question of this session's");
@@ -143,7 +143,8 @@ impl Sessions {
         }
     }
 
-    /// Whether whoever sent `parts` may use the session. Nobody else is told that there is one.
+    /// Returns whether the sender of `parts` can use the session. Other callers get the same response as for
+    /// an unknown session.
     pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
         let from = caller(&name, self.app.principal(parts).as_deref());
@@ -157,7 +158,8 @@ impl Sessions {
         Ok(of == from)
     }
 
-    /// Held by the first request of a session that comes to this replica. Requests of other sessions do not wait.
+    /// Returns a guard for the first request of a session at this replica. Requests of other sessions do not
+    /// wait.
     pub(crate) async fn restoring(&self, id: &str) -> Option<Restoring<'_>> {
         let name = session_name(id);
         if self.part(&name).is_some() {
@@ -166,7 +168,7 @@ impl Sessions {
         let turn = Arc::clone(lock(&self.restoring).entry(name.clone()).or_default());
         let mut restoring = Restoring { sessions: self, name, held: None, turn: Arc::clone(&turn) };
         restoring.held = Some(turn.lock_owned().await);
-        // Whoever waited has nothing left to restore, and need not hold up the next.
+        // A request that has waited has nothing left to restore, and need not delay the next one.
         self.part(&restoring.name).is_none().then_some(restoring)
     }
 
@@ -175,13 +177,13 @@ impl Sessions {
         lock(&self.restoring).len()
     }
 
-    /// Whether the request whose stream an event belongs to is worked on at this replica.
+    /// Returns whether this replica runs the request whose stream an event belongs to.
     pub(crate) fn holds(&self, last: &str) -> bool {
         let request = last.parse().ok().and_then(|last: EventId| last.stream.parse::<Numbered>().ok());
         request.is_some_and(|request| request.part.replica == self.replicas.id)
     }
 
-    /// Shares sessions with the other replicas, and is told of changes there.
+    /// Starts to share sessions with the other replicas, and to receive their changes.
     pub(crate) async fn ready(&self) -> antiphon_store::Result<()> {
         self.app.hear_changes().await?;
         self.replicas.ready().await
@@ -192,7 +194,7 @@ impl Sessions {
         part: &Arc<LocalSession>,
         mut message: ClientJsonRpcMessage,
     ) -> Result<(), Failure> {
-        // The client says so to one replica, and once; every part of its session must hear it, and once.
+        // The client notifies one replica, once. Every part of its session must receive it exactly once.
         if part.begins() {
             message.insert_extension(OfSession(Arc::clone(part) as Arc<dyn SharedSession>));
             part.local.accept_message(&part.session, message).await?;
@@ -201,7 +203,7 @@ impl Sessions {
     }
 }
 
-/// One request's turn to restore a session.
+/// The right of one request to restore a session.
 pub(crate) struct Restoring<'a> {
     sessions: &'a Sessions,
     name: String,
@@ -213,7 +215,7 @@ impl Drop for Restoring<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut restoring = lock(&self.sessions.restoring);
-        // The map has one, and this is the other: nobody else waits.
+        // Two references remain, in the map and here, so no other request waits.
         if Arc::strong_count(&self.turn) == 2 {
             restoring.remove(&self.name);
         }
@@ -226,7 +228,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// Why the SDK is refused something.
+/// The error of a request by the SDK.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Unknown,

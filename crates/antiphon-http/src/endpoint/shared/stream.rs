@@ -1,4 +1,4 @@
-//! Reads a session's log on, and sends what belongs to one stream.
+//! Reads a session's log, and sends the messages of one stream.
 
 use std::{
     pin::Pin,
@@ -22,42 +22,42 @@ use super::{
     record::SessionStorage,
 };
 
-/// The longest time between two looks around, whatever the bus says.
+/// The longest time between two checks of the session, even without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the last look at a log may take.
+/// How long the last read of a log can take.
 const LAST: Duration = Duration::from_secs(1);
 
 /// How many entries are read at once.
 const PAGE: usize = 64;
 
-/// What is said on the topic of a session's log when the session has ended.
+/// The message on the topic of a session's log when the session has ended.
 pub(super) const END: &[u8] = b"end";
 
-/// A stream that reads a log, wherever it is written.
+/// A stream that reads a log, regardless of which replica writes it.
 pub(super) struct EventStream {
     place: Arc<SessionStorage>,
     part: Weak<LocalSession>,
     stream: Followed,
     at: Position,
-    /// Whether the segment that is being read ends at `at`; `None` while that is not known.
+    /// Whether the current segment ends at `at`. `None` while that is unknown.
     full: Option<bool>,
     sender: Sender<ServerSseMessage>,
 }
 
-/// Which of a session's streams it is.
+/// The stream of a session that is read.
 pub(super) enum Followed {
     Request(Numbered),
-    /// What belongs to no request, until somebody else listens.
+    /// The messages that belong to no request, until another stream becomes the listener.
     Common {
         listener: String,
         begun: bool,
     },
-    /// Somebody else listens. The stream stays open, or its client would open it again.
+    /// Another stream is the listener. This one stays open, or its client would open it again.
     Silent,
 }
 
-/// What a stream sends.
+/// The events that a stream sends.
 pub(crate) struct Sent(mpsc::Receiver<ServerSseMessage>);
 
 impl Stream for Sent {
@@ -84,14 +84,14 @@ impl EventStream {
         Self { place, part: Weak::new(), stream, at: Position::default(), full: None, sender }
     }
 
-    /// Sends `first`, and then what `stream` has from `at` on.
+    /// Sends `first`, and then the events of `stream` from `at` on.
     pub(super) fn spawn(
         part: &Arc<LocalSession>,
         stream: Followed,
         at: Position,
         first: Vec<ServerSseMessage>,
     ) -> Sent {
-        // As much as the SDK lets wait for a slow client, and what is first.
+        // The capacity is the SDK's capacity for a slow client, plus the first events.
         let (sender, receiver) = mpsc::channel(16 + first.len());
         for event in first {
             let _ = sender.try_send(event);
@@ -102,20 +102,20 @@ impl EventStream {
             let (ends, sender) = (tail.ends(), tail.sender.clone());
             tokio::select! {
                 () = ends.cancelled() => {}
-                // The client is gone.
+                // The client has disconnected.
                 () = sender.closed() => return,
                 () = tail.run() => return,
             }
             if matches!(tail.stream, Followed::Request(_)) {
-                // What was written last need not be asked for elsewhere.
+                // The client then need not request the last entries from another replica.
                 let _ = tokio::time::timeout(LAST, tail.read_on()).await;
             }
         });
         Sent(receiver)
     }
 
-    /// Is cancelled when the stream is to go on at another replica. The stream of a request stays for as long as the
-    /// request is worked on here.
+    /// Returns a token that is cancelled when the stream must continue at another replica. The stream of a
+    /// request stays for as long as the request runs here.
     fn ends(&self) -> CancellationToken {
         let replicas = &self.place.replicas;
         match &self.stream {
@@ -125,7 +125,7 @@ impl EventStream {
     }
 
     async fn run(&mut self) {
-        // Before the first look, so that nothing falls between the two.
+        // Subscribe before the first read, so that no entry is missed in between.
         let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
         if let Err(error) = &news {
             tracing::warn!(%error, "a stream goes on without news of its log");
@@ -144,8 +144,8 @@ impl EventStream {
         }
     }
 
-    /// Sends what is new. Once in a while it also looks `around`: whether the session is still there, and
-    /// whoever writes the stream.
+    /// Sends new entries. With `around`, it also checks whether the session and the writer of the stream
+    /// still exist.
     async fn look(&mut self, around: bool) -> Result<More> {
         if around {
             let Some(record) = self.place.load().await? else { return Ok(More::Never) };
@@ -161,7 +161,7 @@ impl EventStream {
         }
         let more = self.read_on().await?;
         if around && more == More::Later && self.is_orphaned().await? {
-            // What its replica wrote last may have come since.
+            // The writer may have written its last entries since.
             self.read_on().await?;
             return Ok(More::Never);
         }
@@ -186,7 +186,7 @@ impl EventStream {
                     full = Some(head.is_last(after.next));
                     more = self.pass(head, body, after).await?;
                 }
-                // Only now: if the store fails on the way, the same entry is read again.
+                // Advance only now. If the store fails earlier, the same entry is read again.
                 (self.at, self.full) = (after, full);
                 if more == More::Never {
                     return Ok(More::Never);
@@ -256,7 +256,7 @@ impl EventStream {
         let _ = self.sender.send(ServerSseMessage::from_message(missing().into())).await;
     }
 
-    /// Whether nobody will write to the stream any more.
+    /// Returns whether no replica will write to the stream again.
     async fn is_orphaned(&self) -> Result<bool> {
         match &self.stream {
             Followed::Request(request) => Ok(!self.place.replicas.is_alive(&request.part).await?),
@@ -265,7 +265,7 @@ impl EventStream {
     }
 }
 
-/// Waits for news of the log; `false` if the session has ended.
+/// Waits for a notification of new entries. Returns `false` if the session has ended.
 async fn next(news: &mut Result<Subscription>) -> bool {
     let event = match news {
         Ok(news) => news.next().await,
@@ -274,7 +274,7 @@ async fn next(news: &mut Result<Subscription>) -> bool {
     match event {
         Some(Event::Message(message)) => message != END,
         Some(Event::Gap) => true,
-        // There is nothing but the clock to go by.
+        // Without notifications, only the timer triggers reads.
         None => std::future::pending().await,
     }
 }

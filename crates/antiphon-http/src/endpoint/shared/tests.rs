@@ -1,4 +1,4 @@
-//! Parts of sessions over a store that fails at a bad moment.
+//! Tests of session parts with a store that fails at critical points.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -24,7 +24,7 @@ use super::{
     *,
 };
 
-/// A store in memory that fails to read the first so many pieces.
+/// An in-memory store that fails the first `fails` reads of pieces.
 #[derive(Debug)]
 struct Failing {
     store: Arc<dyn Store>,
@@ -122,7 +122,7 @@ async fn answer_whose_pieces_cannot_be_read_stays_until_they_can() {
     let key = letters().await[0].key.clone();
     assert!(replicas.deliver(&key).await.is_err(), "the store fails once");
     assert_eq!(letters().await.len(), 1, "the answer is not lost");
-    // Two who heard of it: one delivers it, and for the other nothing is wrong.
+    // Two concurrent deliveries: one delivers the answer, and the other finds nothing wrong.
     let (one, other) = tokio::join!(replicas.deliver(&key), replicas.deliver(&key));
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
     assert!(letters().await.is_empty());

@@ -1,4 +1,4 @@
-//! Anthropic's structured output.
+//! Schemas for Anthropic's structured output.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::{
 
 const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
-/// All that may stay; the rest is said in words.
+/// The supported keywords. All others become part of the description.
 const KNOWN: [&str; 15] = [
     "$defs",
     "$ref",
@@ -29,13 +29,13 @@ const KNOWN: [&str; 15] = [
     "type",
 ];
 const MUTE: [&str; 5] = ["$id", "$schema", "default", "discriminator", "examples"];
-/// Keywords without which a schema says something else.
+/// Keywords that cannot be removed without a change of the meaning.
 const IMPOSSIBLE: [&str; 8] =
     ["dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "prefixItems", "then"];
 const MAX_OPTIONAL: usize = 24;
 const MAX_UNIONS: usize = 16;
 
-/// `schema` as `output_config.format` takes it; nothing if it cannot be said there.
+/// Converts `schema` for `output_config.format`. Returns `None` if that format cannot express it.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Option<Value> {
     let mut schema = schema.clone();
     if schema.get("type") != Some(&json!("object")) || is_recursive(&schema) {
@@ -81,7 +81,7 @@ impl Native {
         possible
     }
 
-    /// An object is closed; what is optional may stay so. A map has no names to close it with.
+    /// Closes an object. Optional fields stay optional. A map cannot be closed, because its field names are unknown.
     fn object(&mut self, schema: &mut Map<String, Value>) -> Option<()> {
         let named = schema.get("properties").and_then(Value::as_object).map(Map::len);
         if named.is_none() && !has_type(schema, "object") {
@@ -121,7 +121,7 @@ fn limits(schema: &mut Map<String, Value>) -> Option<()> {
     Some(())
 }
 
-/// Whether a schema refers to itself, be it through others.
+/// Returns whether a schema refers to itself, directly or through other definitions.
 fn is_recursive(schema: &Map<String, Value>) -> bool {
     fn targets(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -138,7 +138,7 @@ fn is_recursive(schema: &Map<String, Value>) -> bool {
             _ => {}
         }
     }
-    /// `done` leads nowhere new; without it, a few definitions can make more paths than there is time.
+    /// Skips definitions in `done`. Otherwise a few definitions could lead to an exponential number of paths.
     fn meets<'a>(
         name: &'a str,
         refs: &'a HashMap<String, Vec<String>>,

@@ -1,4 +1,4 @@
-//! Gemini's `responseJsonSchema` and `parametersJsonSchema`.
+//! Schemas for Gemini's `responseJsonSchema` and `parametersJsonSchema`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::{everywhere, forget, has_type, into_description, local, merge_lone_al
 
 const MUTE: [&str; 5] = ["$id", "$schema", "discriminator", "examples", "title"];
 
-/// `schema` as Gemini takes it. There is nothing it cannot be told; some of it, only in words.
+/// Converts `schema` for Gemini. All schemas can be sent, but some constraints only as part of the description.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Value {
     let Value::Object(mut schema) = local::native(schema) else { return json!({}) };
     everywhere(&mut schema, &mut |schema| {

@@ -1,11 +1,11 @@
-//! Servers that turn a schema into a grammar: llama.cpp, Ollama, vLLM.
+//! Schemas for servers that convert a schema to a grammar: llama.cpp, Ollama, vLLM.
 
 use serde_json::{Map, Value, json};
 
 use super::each_inside;
 use crate::request::ToolDefinition;
 
-/// `schema` nearly as it is: what matches anything is written out.
+/// Converts `schema`: removes `$schema`, and writes boolean schemas as objects.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -16,7 +16,7 @@ pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Value {
 fn spell_out(schema: &mut Map<String, Value>) {
     each_inside(schema, &mut |key, inside| match inside {
         Value::Object(inside) => spell_out(inside),
-        // Whether an object is open is a yes or a no everywhere.
+        // All servers support a boolean `additionalProperties`.
         Value::Bool(anything) if key != "additionalProperties" && key != "items" => {
             *inside = if *anything { json!({}) } else { json!({"not": {}}) };
         }
@@ -25,7 +25,7 @@ fn spell_out(schema: &mut Map<String, Value>) {
     });
 }
 
-/// The schema of what [`plain`](crate::plain) asks for: a list of calls of these tools.
+/// Returns the schema of the calls that [`plain`](crate::plain) asks for: a list of calls of these tools.
 pub(in crate::providers) fn calls(tools: &[ToolDefinition]) -> Value {
     let mut shared = Map::new();
     let calls: Vec<Value> = tools
@@ -57,7 +57,7 @@ pub(in crate::providers) fn calls(tools: &[ToolDefinition]) -> Value {
     schema
 }
 
-/// `schema` for use inside of another: its definitions go to `shared`, under names of their own.
+/// Embeds `schema` in another one. Its definitions move to `shared` under unique names.
 fn hoist(mut schema: Value, place: usize, shared: &mut Map<String, Value>) -> Value {
     let mut whole = false;
     rename(&mut schema, place, &mut whole);

@@ -1,7 +1,7 @@
-//! A JSON Schema as each provider takes it.
+//! Converts JSON Schemas for each provider.
 //!
-//! Every dialect has its own list of what it refuses. What is taken out of a schema is said in its
-//! descriptions, and what comes back is checked against the schema that was asked for, by the caller.
+//! Each provider rejects other keywords. Constraints that are removed from a schema are added to its descriptions.
+//! The caller validates the reply against the original schema.
 
 pub(super) mod anthropic;
 pub(super) mod gemini;
@@ -30,7 +30,7 @@ const LIST: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 /// Keywords whose value is an object of schemas.
 const NAMED: [&str; 5] = ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
-/// Calls `f` on every schema directly inside of `schema`, with the keyword it is under.
+/// Calls `f` for every schema directly inside `schema`, with its keyword.
 fn each_inside(schema: &mut Map<String, Value>, f: &mut impl FnMut(&str, &mut Value)) {
     for (key, value) in schema.iter_mut() {
         let key = key.as_str();
@@ -45,7 +45,7 @@ fn each_inside(schema: &mut Map<String, Value>, f: &mut impl FnMut(&str, &mut Va
     }
 }
 
-/// Calls `f` on every object schema in `schema`, the innermost first.
+/// Calls `f` for every object schema in `schema`, the innermost first.
 fn everywhere(schema: &mut Map<String, Value>, f: &mut impl FnMut(&mut Map<String, Value>)) {
     each_inside(schema, &mut |_, inside| {
         if let Value::Object(inside) = inside {
@@ -55,12 +55,12 @@ fn everywhere(schema: &mut Map<String, Value>, f: &mut impl FnMut(&mut Map<Strin
     f(schema);
 }
 
-/// Takes `keys` out of `schema`.
+/// Removes `keys` from `schema`.
 fn forget(schema: &mut Map<String, Value>, keys: &[&str]) {
     schema.retain(|key, _| !keys.contains(&key.as_str()));
 }
 
-/// Takes `keys` out of `schema` and says in its description what they said.
+/// Removes `keys` from `schema` and adds their values to its description.
 fn into_description(schema: &mut Map<String, Value>, keys: &[&str]) {
     let mut said: Vec<String> = Vec::new();
     for key in keys {
@@ -78,7 +78,7 @@ fn into_description(schema: &mut Map<String, Value>, keys: &[&str]) {
     }
 }
 
-/// `oneOf` as `anyOf`: which one matches is the caller's to check.
+/// Replaces `oneOf` by `anyOf`. The caller checks that only one matches.
 fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     if !schema.contains_key("anyOf")
         && let Some(list) = schema.remove("oneOf")
@@ -87,7 +87,7 @@ fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     }
 }
 
-/// A lone `allOf` as part of the schema it stands in. `false` if there are several.
+/// Merges a single `allOf` into its schema. Returns `false` if `allOf` has several entries.
 fn merge_lone_all_of(schema: &mut Map<String, Value>) -> bool {
     match schema.get_mut("allOf").map(Value::take) {
         None => true,
@@ -107,7 +107,7 @@ fn merge_lone_all_of(schema: &mut Map<String, Value>) -> bool {
     }
 }
 
-/// Whether `kind` is, or is among, the types of `schema`.
+/// Returns whether `kind` is one of the types of `schema`.
 fn has_type(schema: &Map<String, Value>, kind: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(one)) => one == kind,
@@ -116,12 +116,12 @@ fn has_type(schema: &Map<String, Value>, kind: &str) -> bool {
     }
 }
 
-/// Whether anything at all would match.
+/// Returns whether all values match the schema.
 fn is_anything(schema: &Map<String, Value>) -> bool {
     !["$ref", "anyOf", "const", "enum", "oneOf", "allOf", "type"].iter().any(|key| schema.contains_key(*key))
 }
 
-/// What a tool takes, with the `properties` some providers insist on.
+/// Returns the input schema of a tool with `properties`, which some providers require.
 pub(super) fn with_properties(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());

@@ -1,4 +1,4 @@
-//! OpenAI's strict mode: the schema is enforced, if it is of the kind that can be.
+//! Schemas for OpenAI's strict mode, which enforces a schema if it has a supported form.
 
 use serde_json::{Map, Value, json};
 
@@ -8,9 +8,9 @@ use super::{
 
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
-/// Keywords that do not limit what matches.
+/// Keywords that do not restrict the values.
 const MUTE: [&str; 6] = ["$id", "$schema", "default", "discriminator", "examples", "title"];
-/// Keywords that limit what matches, and that strict mode does not know.
+/// Keywords that restrict the values, but are not supported in strict mode.
 const SAID: [&str; 14] = [
     "contains",
     "contentEncoding",
@@ -27,17 +27,17 @@ const SAID: [&str; 14] = [
     "unevaluatedProperties",
     "uniqueItems",
 ];
-/// Keywords without which a schema says something else.
+/// Keywords that cannot be removed without a change of the meaning.
 const IMPOSSIBLE: [&str; 8] =
     ["dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "prefixItems", "then"];
 const MAX_DEPTH: usize = 10;
 const MAX_PROPERTIES: usize = 5000;
 const MAX_ENUM: usize = 1000;
 
-/// `schema` for strict mode; nothing if strict mode cannot say it.
+/// Converts `schema` for strict mode. Returns `None` if strict mode cannot express it.
 pub(in crate::providers) fn strict(schema: &Map<String, Value>) -> Option<Value> {
     let mut schema = schema.clone();
-    // The root is an object and nothing else.
+    // The root must be an object.
     if schema.get("type") != Some(&json!("object")) || schema.contains_key("anyOf") {
         return None;
     }
@@ -46,7 +46,7 @@ pub(in crate::providers) fn strict(schema: &Map<String, Value>) -> Option<Value>
     (strict.properties <= MAX_PROPERTIES).then_some(Value::Object(schema))
 }
 
-/// `schema` for the mode that is not strict: it guides, and nothing enforces it.
+/// Converts `schema` for the relaxed mode, which does not enforce it.
 pub(in crate::providers) fn relaxed(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -79,7 +79,7 @@ impl Strict {
         let mut possible = Some(());
         let inner = if schema.contains_key("properties") { depth + 1 } else { depth };
         each_inside(schema, &mut |key, inside| {
-            // `false`, put there above.
+            // This is the `false` that `object` inserted.
             if key == "additionalProperties" || possible.is_none() {
                 return;
             }
@@ -89,7 +89,7 @@ impl Strict {
         possible
     }
 
-    /// An object is closed, and has all its fields.
+    /// Closes an object, and makes all its fields required.
     fn object(&mut self, schema: &mut Map<String, Value>, depth: usize) -> Option<()> {
         let named = schema.contains_key("properties");
         if !named && !has_type(schema, "object") {
@@ -111,7 +111,7 @@ impl Strict {
     }
 }
 
-/// A reference stands alone, and points into this schema.
+/// Checks that a reference points into this schema, and separates it from other keywords.
 fn reference(schema: &mut Map<String, Value>) -> Option<()> {
     let Some(Value::String(target)) = schema.get("$ref") else { return Some(()) };
     if target != "#" && !target.starts_with("#/$defs/") {
@@ -134,7 +134,7 @@ fn limits(schema: &mut Map<String, Value>) {
     let format = format.is_some_and(|format| !FORMATS.contains(&format));
     let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
     let around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look));
-    // What schemars says of numbers only Rust needs to know.
+    // The number formats of schemars are only relevant for Rust.
     let number = has_type(schema, "integer") || has_type(schema, "number");
     if format && number {
         schema.remove("format");

@@ -4,26 +4,26 @@ use url::{Host, Url};
 
 use super::ranges::{Kind, kind};
 
-/// How far a request may go: which addresses may be connected to for it.
+/// The addresses to which a request can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressScope {
     /// Addresses of the public internet.
     Public,
-    /// This machine and nothing else: where
-    /// [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback) is all that allows it.
+    /// Only this machine, if nothing but [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback)
+    /// allows the request.
     Loopback,
-    /// Where the application itself said to go: the public internet, private networks and this machine.
-    /// Metadata services, link-local addresses and multicast are in nobody's reach.
+    /// Origins from the application: the public internet, private networks and this machine. Metadata services,
+    /// link-local addresses and multicast are never allowed.
     Listed,
 }
 
 impl AddressScope {
-    /// Whether `address` may be connected to.
+    /// Checks whether a connection to `address` is allowed.
     ///
     /// # Errors
     ///
-    /// When it may not.
+    /// Returns [`AddressRefused`] if it is not allowed.
     pub fn check(self, address: IpAddr) -> Result<(), AddressRefused> {
         let kind = kind(address);
         let fits = match self {
@@ -34,11 +34,11 @@ impl AddressScope {
         if fits { Ok(()) } else { Err(AddressRefused { address, name: None, kind }) }
     }
 
-    /// Whether the host of `url` may be connected to, as far as it is an address and not a name.
+    /// Checks whether a connection to the host of `url` is allowed, if the host is an address and not a name.
     ///
     /// # Errors
     ///
-    /// When it may not.
+    /// Returns [`AddressRefused`] if it is not allowed.
     pub fn check_host(self, url: &Url) -> Result<(), AddressRefused> {
         match url.host() {
             Some(Host::Ipv4(address)) => self.check(address.into()),
@@ -48,7 +48,7 @@ impl AddressScope {
     }
 }
 
-/// An address that may not be connected to.
+/// An address to which connections are not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRefused {
     pub(super) address: IpAddr,

@@ -1,4 +1,4 @@
-//! Where requests may go. A URL that a server chose is a wish, and this decides.
+//! Decides where requests can go. URLs from a server are not trusted.
 
 mod address_scope;
 mod ranges;
@@ -12,23 +12,23 @@ pub use self::{
     resolve::{Resolve, SystemResolver},
 };
 
-/// The longest URL that is looked at.
+/// Maximum length of a URL in bytes.
 const MAX_URL: usize = 8 * 1024;
 
-/// Which origins may be gone to.
+/// The origins to which requests can go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policy {
-    /// Origins the application named, which may be `http` and private.
+    /// Origins from the application, which can be `http` and private.
     pub(super) listed: Vec<Origin>,
-    /// The origin of the MCP endpoint, which may be neither.
+    /// Origin of the MCP endpoint, which must be `https` and public.
     pub(super) endpoint: Option<Origin>,
-    /// Whether this machine may be gone to.
+    /// Whether requests to this machine are allowed.
     pub(super) loopback: bool,
-    /// Whether an export may be redirected to any public address.
+    /// Whether an export can be redirected to any public address.
     pub(super) public_redirects: bool,
 }
 
-/// A URL that may be gone to.
+/// A URL that was admitted.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: Url,
@@ -36,12 +36,12 @@ pub(super) struct Target {
 }
 
 impl Policy {
-    /// Reads `text` and decides. The error says what is refused, and what would allow it.
+    /// Parses `text`, and decides about the URL. The error contains the reason, and the option that would allow it.
     pub(super) fn admit(&self, text: &str) -> Result<Target, String> {
         if text.len() > MAX_URL {
             return Err(format!("a URL of {} bytes is refused: {MAX_URL} is the most", text.len()));
         }
-        // A URL parser repairs these, each in its own way; who writes them hopes for two that differ.
+        // URL parsers repair these characters in different ways, which an attacker can exploit.
         if text.contains(|char: char| char.is_control() || char.is_whitespace() || char == '\\') {
             return Err("a URL with spaces, control characters or backslashes is refused".to_owned());
         }
@@ -98,7 +98,7 @@ impl Policy {
         Ok(AddressScope::Public)
     }
 
-    /// Says what to write so that an origin is gone to that nobody has named.
+    /// Returns the message for an origin that is not allowed, with the option that would allow it.
     fn not_allowed(&self, local: bool, shown: &str) -> String {
         let origin = shown.trim_matches('`');
         let named = !self.listed.is_empty() || self.endpoint.is_some();
@@ -118,7 +118,7 @@ impl Policy {
     }
 }
 
-/// Whether the host is this machine, by address or by a name that is set aside for it.
+/// Returns whether the host is this machine, by address or by a reserved name.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
@@ -131,13 +131,13 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// An origin for people, without anything else of the URL: what else is there may be a secret.
+/// Returns an origin for people. Other parts of the URL are omitted, because they can contain a secret.
 pub(super) fn show(origin: &Origin) -> String {
     let text = origin.ascii_serialization();
     format!("`{}`", text.chars().take(200).collect::<String>())
 }
 
-/// Reads an origin that the application wrote.
+/// Parses an origin from the application.
 pub(super) fn origin(text: &str, whole_url: bool) -> Result<Origin, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is no origin: {error}"))?;
     let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();

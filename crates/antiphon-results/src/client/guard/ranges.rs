@@ -1,22 +1,22 @@
-//! Which addresses are on the public internet, and what the others are.
+//! Classifies addresses: the public internet, and all others.
 //!
-//! The tables follow IANA's registries of special-purpose addresses. What they do not mention in IPv6 is
-//! refused too, unless it is in `2000::/3`: that is all of IPv6 that is global unicast.
+//! The tables follow IANA's registries of special-purpose addresses. IPv6 addresses outside the tables are also
+//! rejected, unless they are in `2000::/3`, the only range of global unicast.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// What an address is.
+/// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Anybody's.
+    /// The public internet.
     Public,
     /// This machine.
     Loopback,
-    /// A network of one's own. Its name is told to people.
+    /// A private network. Error messages contain its name.
     Private(&'static str),
-    /// Nothing a result set is ever behind. Its name is told to people.
+    /// A range that never contains a result set. Error messages contain its name.
     Never(&'static str),
 }
 
@@ -27,7 +27,7 @@ const LINK_LOCAL: Kind = Kind::Never("link-local");
 const MULTICAST: Kind = Kind::Never("multicast");
 const TUNNEL: Kind = Kind::Never("a tunnel to an IPv4 address");
 
-/// The first that holds an address decides, so what is inside another range stands before it.
+/// The first range that contains an address decides, so a nested range comes before the outer one.
 const V4: &[(Ipv4Net, Kind)] = &[
     (v4([168, 63, 129, 16], 32), METADATA),
     (v4([169, 254, 169, 254], 32), METADATA),
@@ -55,7 +55,7 @@ const V4: &[(Ipv4Net, Kind)] = &[
     (v4([240, 0, 0, 0], 4), Kind::Never("reserved")),
 ];
 
-/// As above. Forms that hold an IPv4 address which is really spoken to are taken apart before.
+/// The IPv6 ranges, in the same order. Addresses that contain an IPv4 address are converted before.
 const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128), METADATA),
@@ -96,7 +96,7 @@ const fn v6(words: [u16; 8], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), length)
 }
 
-/// What `address` is.
+/// Returns the kind of `address`.
 pub(super) fn kind(address: IpAddr) -> Kind {
     match address {
         IpAddr::V4(address) => kind_v4(address),
@@ -113,8 +113,8 @@ fn kind_v6(address: Ipv6Addr) -> Kind {
     found.map_or(Kind::Never("not global unicast"), |(_, kind)| *kind)
 }
 
-/// The IPv4 address that is spoken to when this one is: of an IPv4-mapped address by the operating system,
-/// of a NAT64 address by the network. Hosts without IPv4 reach all of it through the latter.
+/// Returns the IPv4 address that is contacted for this IPv6 address. The operating system converts IPv4-mapped
+/// addresses, and the network converts NAT64 addresses. Hosts without IPv4 use NAT64 to reach it.
 fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or_else(|| {
         let [.., a, b, c, d] = address.octets();

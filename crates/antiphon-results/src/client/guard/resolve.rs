@@ -5,17 +5,17 @@ use async_trait::async_trait;
 use super::address_scope::{AddressRefused, AddressScope};
 use crate::error::BoxError;
 
-/// Finds the addresses of a name.
+/// A resolver for host names.
 ///
-/// Whatever it answers is checked before anything is connected to: a resolver of one's own can change where
-/// names lead, not where requests may go.
+/// All results are checked before a connection. So a custom resolver can change the addresses of names, but not the
+/// allowed addresses.
 #[async_trait]
 pub trait Resolve: fmt::Debug + Send + Sync + 'static {
-    /// The addresses of `name`.
+    /// Returns the addresses of `name`.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Asks the operating system.
+/// The resolver of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -26,10 +26,10 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Looks a name up once and lets its addresses through if every one of them may be reached.
+/// Resolves a name once, and returns its addresses if all of them are allowed.
 ///
-/// One that may not refuses the name. Else a name with a public address and a private one would lead to
-/// either, as whoever answers for it likes.
+/// One address that is not allowed rejects the name. Otherwise the owner of a name could choose between a public and a
+/// private address.
 pub(in crate::client) async fn checked(
     resolver: Arc<dyn Resolve>,
     reach: AddressScope,

@@ -1,4 +1,4 @@
-//! What requests ask for, read strictly: what is not understood is refused, and never guessed at.
+//! Strict parsing of requests. Input that is not understood is rejected, never guessed.
 
 mod query;
 mod sorts;
@@ -23,13 +23,13 @@ use crate::{
     snapshot::{Aggregate, Filter, Group, Measure},
 };
 
-/// The most columns rows are sorted by.
+/// Maximum number of sort columns.
 const MAX_SORTS: usize = 4;
 
-/// The greatest number that every JSON reader reads as it is: 2^53 - 1.
+/// The greatest integer that every JSON reader keeps exactly: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// What `POST /{id}` asks for.
+/// Parses the body of `POST /{id}`.
 pub(super) fn page(body: &[u8]) -> Result<PageOptions, ApiError> {
     let PageAsk { offset, limit, sort, cursor, filter, columns } = read(body)?;
     let sort = sort.map_or_else(Vec::new, |Sorts(sorts)| sorts);
@@ -38,7 +38,7 @@ pub(super) fn page(body: &[u8]) -> Result<PageOptions, ApiError> {
     Ok(options.with_filter(filter).with_columns(columns.unwrap_or_default()))
 }
 
-/// What `POST /{id}/aggregate` asks for.
+/// Parses the body of `POST /{id}/aggregate`.
 pub(super) fn aggregate(body: &[u8]) -> Result<Aggregate, ApiError> {
     let AggregateAsk { groups, measures, filter, limit } = read(body)?;
     let limit = limit.map(|Whole(limit)| limit);
@@ -48,10 +48,10 @@ pub(super) fn aggregate(body: &[u8]) -> Result<Aggregate, ApiError> {
     Ok(Aggregate { groups, measures, filter, limit })
 }
 
-/// The most groups that are answered.
+/// Maximum number of groups in an answer.
 const MAX_GROUPS: u64 = 10_000;
 
-/// What `POST /{id}/query` asks for.
+/// Parses the body of `POST /{id}/query`.
 pub(super) fn query(body: &[u8]) -> Result<QueryOptions, ApiError> {
     let QueryAsk { sql, name, tables, sample } = read(body)?;
     let sample = sample.map(|Whole(rows)| usize::try_from(rows).unwrap_or(usize::MAX));
@@ -62,7 +62,7 @@ pub(super) fn query(body: &[u8]) -> Result<QueryOptions, ApiError> {
     Ok(options)
 }
 
-/// What `PUT /{id}` asks for.
+/// Parses the body of `PUT /{id}`.
 pub(super) fn life(body: &[u8]) -> Result<Expiry, ApiError> {
     match read(body)? {
         ExpiryBody { pinned: Some(_), expires_in: Some(_) } => {
@@ -77,7 +77,7 @@ pub(super) fn life(body: &[u8]) -> Result<Expiry, ApiError> {
     }
 }
 
-/// What `POST /{id}/links` asks for.
+/// Parses the body of `POST /{id}/links`.
 pub(super) fn link(body: &[u8]) -> Result<LinkOptions, ApiError> {
     let LinkAsk { scopes, expires_in } = read(body)?;
     let mut options = LinkOptions::default();
@@ -129,7 +129,7 @@ fn whole(name: &str) -> ApiError {
     ApiError::invalid(format!("`{name}` must be a whole number from 0 to {MAX_NUMBER}"))
 }
 
-/// A whole number in a query: digits, and no more after a point than zeros.
+/// Parses an integer of a query: digits, and only zeros after a point.
 fn digits(text: &str) -> Option<u64> {
     let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -138,7 +138,7 @@ fn digits(text: &str) -> Option<u64> {
     number.filter(|number| *number <= MAX_NUMBER)
 }
 
-/// Reads a body; one that is empty asks for nothing in particular.
+/// Parses a body. An empty body gives the default.
 fn read<'de, T: Deserialize<'de> + Default>(body: &'de [u8]) -> Result<T, ApiError> {
     if body.is_empty() {
         return Ok(T::default());
@@ -154,8 +154,8 @@ struct PageAsk {
     offset: Option<Whole>,
     #[serde(default, deserialize_with = "given")]
     limit: Option<Whole>,
-    // Programs that have neither yet write `null`. An `offset` of `null` is where a last page leads, and begins
-    // nothing.
+    // Clients can send `null` for a missing `sort` or `cursor`. An `offset` of `null` is rejected, because it is the
+    // next offset after the last page.
     #[serde(default)]
     sort: Option<Sorts>,
     #[serde(default)]

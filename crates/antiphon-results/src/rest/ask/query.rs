@@ -11,15 +11,14 @@ use crate::{
 pub(in crate::rest) const PARAMETERS: [&str; 10] =
     ["columns", "csv_safe", "cursor", "filter", "format", "limit", "link", "offset", "order", "sort"];
 
-/// What the query of a request says, as text. Names that are not ours are not looked at: they may be for whoever
-/// says who is calling.
+/// The query of a request, as text. Other parameters are ignored, because they can be for the authentication.
 #[derive(Default)]
 pub(in crate::rest) struct Query {
-    /// Parameters and their values. `columns` is not among them.
+    /// Parameters and their values, without `columns`.
     given: Vec<(&'static str, String)>,
-    /// All that were given, one after another.
+    /// All values of `columns`, in order.
     columns: Vec<String>,
-    /// A name that is there more than once.
+    /// Name of a parameter that occurs more than once.
     twice: Option<&'static str>,
 }
 
@@ -38,7 +37,7 @@ impl Query {
             match query.given.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, earlier)) => {
                     query.twice = Some(name);
-                    // Of two links none is the one that decides.
+                    // If there are two links, none of them is valid.
                     *earlier = if name == "link" { String::new() } else { value.into_owned() };
                 }
                 None => query.given.push((name, value.into_owned())),
@@ -47,7 +46,7 @@ impl Query {
         query
     }
 
-    /// The token of a signed link.
+    /// Returns the token of a signed link.
     pub(in crate::rest) fn link(&self) -> Option<&str> {
         self.get("link")
     }
@@ -56,7 +55,7 @@ impl Query {
         self.given.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
     }
 
-    /// Which rows `GET /{id}/rows` asks for.
+    /// Returns the options of `GET /{id}/rows`.
     pub(in crate::rest) fn page(&self) -> Result<PageOptions, ApiError> {
         self.check()?;
         let number = |name: &'static str| {
@@ -67,7 +66,7 @@ impl Query {
         Ok(options.with_filter(self.filter()?).with_columns(self.columns()?))
     }
 
-    /// Which rows in which order a whole set is asked for in.
+    /// Returns the view and the columns of an export.
     pub(in crate::rest) fn view(&self) -> Result<(View, Vec<String>), ApiError> {
         self.check()?;
         let mut view = View::sorted(self.sort()?);
@@ -75,7 +74,7 @@ impl Query {
         Ok((view, self.columns()?))
     }
 
-    /// What rows are to be written as, if the query says.
+    /// Returns the export format, if the query has one.
     pub(in crate::rest) fn format(&self) -> Result<Option<ExportFormat>, ApiError> {
         self.check()?;
         let named = |name: &str| {
@@ -86,7 +85,7 @@ impl Query {
         self.get("format").map(named).transpose()
     }
 
-    /// By what is sorted: `a` with `order`, or `a,-b`.
+    /// Parses the sort: `a` with `order`, or `a,-b`.
     fn sort(&self) -> Result<Vec<Sort>, ApiError> {
         let order = order(self.get("order"))?;
         let Some(text) = self.get("sort") else { return Ok(Vec::new()) };
@@ -101,7 +100,7 @@ impl Query {
         if sorts.len() > MAX_SORTS { Err(too_many_sorts()) } else { Ok(sorts) }
     }
 
-    /// The same for a set that has a column of just this name: what is one column's name was always that column.
+    /// Returns the sort if the whole text is the name of a column. Such a name takes precedence over a list of columns.
     pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
         let named = self.get("sort").filter(|text| columns.iter().any(|column| column.name == *text))?;
         Some(Sort { field: named.to_owned(), order: order(self.get("order")).ok()? })
@@ -121,7 +120,7 @@ impl Query {
         Ok(self.columns.clone())
     }
 
-    /// Whether cells of CSV that a spreadsheet would run are made harmless.
+    /// Returns whether CSV cells that a spreadsheet would run as a formula are escaped.
     pub(in crate::rest) fn csv_safe(&self) -> Result<bool, ApiError> {
         self.check()?;
         match self.get("csv_safe") {
@@ -133,7 +132,7 @@ impl Query {
 
     fn check(&self) -> Result<(), ApiError> {
         match self.twice {
-            Some(name) => Err(ApiError::invalid(format!("`{name}` is there more than once"))),
+            Some(name) => Err(ApiError::invalid(format!("the parameter `{name}` appears more than once"))),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! By what rows are to be sorted: one column, or several.
+//! Parses sort columns: one or several.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::page::{Order, Sort};
 
-/// One column as an object, or several as an array of them.
+/// One sort column as an object, or several as an array of objects.
 pub(super) struct Sorts(pub(super) Vec<Sort>);
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! JSON that is read strictly.
+//! Strict parsing of JSON.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,14 +10,14 @@ use serde_json::value::RawValue;
 
 use super::MAX_NUMBER;
 
-/// What may be left out, and is not `null` where it is there.
+/// Deserializes an optional member that must not be `null`.
 pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// Something that is written as an object. Left to itself serde reads a struct from an array too.
+/// A value that must be a JSON object. By default, serde also reads a struct from an array.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -40,12 +40,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// A whole number from 0 to [`MAX_NUMBER`], however it is written: `10`, `10.0`, `1e1`.
+/// An integer from 0 to [`MAX_NUMBER`], in any notation: `10`, `10.0`, `1e1`.
 pub(super) struct Whole(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // From its text: the JSON reader is a little wrong about long numbers with a point.
+        // Parses the text, because the JSON parser is imprecise for long numbers with a point.
         let text = <&RawValue>::deserialize(deserializer)?.get();
         let number = text.parse().ok().filter(|number| *number <= MAX_NUMBER).or_else(|| with_point(text));
         number
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
-/// A whole number that is written with a point, or with an exponent.
+/// Parses an integer with a point or an exponent.
 fn with_point(text: &str) -> Option<u64> {
     let number: f64 = text.parse().ok()?;
     #[expect(clippy::cast_precision_loss, reason = "the greatest is the last that loses nothing")]

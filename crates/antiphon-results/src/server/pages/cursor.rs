@@ -10,14 +10,14 @@ use crate::{
     store::Resource,
 };
 
-/// The longest cursor that is read.
+/// Maximum length of an accepted cursor.
 const MAX_CURSOR: usize = 16 * 1024;
 
-/// The longest that is given: it stands in a header, and proxies take few bytes of those.
+/// Maximum length of a generated cursor. It is sent in a header, and proxies limit the size of headers.
 const LONGEST: usize = 4 * 1024;
 
-/// Where a page ended: the values that the next one begins after. They are the reader's own data and are only
-/// ever bound, so a cursor need not be signed.
+/// The end of a page: the values after which the next page starts. They are the reader's own data and are only bound,
+/// so a cursor needs no signature.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cursor {
     #[serde(rename = "o")]
@@ -29,7 +29,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// After the last of these rows.
+    /// Creates a cursor after the last of these rows.
     pub(super) fn after(resource: &Resource, request: &PageRequest, rows: &Rows) -> Result<Self> {
         let last = rows.iter().next_back().unwrap_or("{}");
         let row: Row = serde_json::from_str(last).map_err(|error| DualResponseError::Query(error.into()))?;
@@ -42,13 +42,13 @@ impl Cursor {
         })
     }
 
-    /// As text, unless nobody could come back with it: the page then has only its offset.
+    /// Returns the cursor as text, or `None` if the client could not send it back. The page then has only an offset.
     pub(super) fn encode(&self) -> Option<String> {
         let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?);
         (self.is_plain() && text.len() <= LONGEST).then_some(text)
     }
 
-    /// Whether all values can be bound.
+    /// Returns whether all values can be bound.
     pub(super) fn is_plain(&self) -> bool {
         self.key.iter().all(|value| !value.is_array() && !value.is_object())
     }
@@ -57,7 +57,7 @@ impl Cursor {
         let bytes = (text.len() <= MAX_CURSOR).then(|| URL_SAFE_NO_PAD.decode(text).ok()).flatten();
         let cursor: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         cursor.filter(Self::is_plain).ok_or_else(|| {
-            DualResponseError::Invalid("the cursor is none; take it from a page as it is".into())
+            DualResponseError::Invalid("the cursor is not valid; use a cursor from a page unchanged".into())
         })
     }
 }

@@ -20,59 +20,59 @@ use crate::{
     store::{Origin, Resource, ResourceUpdate},
 };
 
-/// Which rows of a set somebody wants.
+/// The options of a page or a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageOptions {
-    /// Where to begin, counted from 0. Default: 0.
+    /// Position of the first row, counted from 0. Default: 0.
     pub offset: u64,
-    /// How many rows. Default: 100 for a page, all for a stream.
+    /// Number of rows. Default: 100 for a page, all for a stream.
     pub limit: Option<u64>,
-    /// By which columns and which way, the first first. More than one only where rows are saved.
+    /// Sort columns and their directions, the most significant first. Only saved rows support more than one.
     pub sort: Vec<Sort>,
-    /// What must all be true of a row. Only where rows are saved.
+    /// Filters. A row must match all of them. Only saved rows support filters.
     pub filter: Vec<Filter>,
-    /// Which columns, in this order; all, if there are none. Only where rows are saved.
+    /// Columns in this order. Empty: all columns. Only saved rows support this.
     pub columns: Vec<String>,
-    /// Where an earlier page ended: [`Page::cursor`]. It takes the place of `offset`.
+    /// Cursor of an earlier page: [`Page::cursor`]. It replaces `offset`.
     pub cursor: Option<String>,
 }
 
 impl PageOptions {
-    /// `limit` rows from `offset` on.
+    /// Creates options for `limit` rows, starting at `offset`.
     pub fn new(offset: u64, limit: u64) -> Self {
         Self { offset, limit: Some(limit), ..Self::default() }
     }
 
-    /// Sorts them.
+    /// Sets the sort column. Default: none.
     #[must_use]
     pub fn with_sort(mut self, sort: impl Into<Option<Sort>>) -> Self {
         self.sort = sort.into().into_iter().collect();
         self
     }
 
-    /// Sorts them by several columns.
+    /// Sets several sort columns. Default: none.
     #[must_use]
     pub fn with_sorts(mut self, sorts: impl IntoIterator<Item = Sort>) -> Self {
         self.sort = sorts.into_iter().collect();
         self
     }
 
-    /// Reads only rows of which all these are true.
+    /// Sets the filters. A row must match all of them. Default: none.
     #[must_use]
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Reads only these columns.
+    /// Sets the columns. Default: all.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Goes on where an earlier page ended.
+    /// Sets the cursor of an earlier page, after which this page starts. Default: none.
     #[must_use]
     pub fn with_cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.cursor = cursor.into();
@@ -80,50 +80,50 @@ impl PageOptions {
     }
 }
 
-/// Some rows of a set.
+/// A page of rows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Page {
-    /// The rows.
+    /// Rows.
     pub rows: Rows,
-    /// How many the set had when it was made; of a view, how many that has.
+    /// Number of rows in the set at its creation, or in the view.
     pub total_count: u64,
-    /// Where they begin.
+    /// Position of the first row.
     pub offset: u64,
-    /// Whether more come after them.
+    /// Whether more rows follow.
     pub has_next: bool,
-    /// Where the next page begins, so that it begins there whatever happens meanwhile. Only where the source has
-    /// a key, or rows are saved.
+    /// Cursor of the next page. It stays valid if data changes meanwhile. Only sources with a key, and saved rows, have
+    /// cursors.
     pub cursor: Option<String>,
-    /// What pages of this set have to do with each other.
+    /// Consistency between the pages of this set.
     pub consistency: Consistency,
-    /// Why rows are missing at the end of the set, if they are.
+    /// Reason for missing rows at the end of the set, if rows are missing.
     pub truncated: Option<Truncation>,
 }
 
 impl Page {
-    /// Where the next page begins.
+    /// Returns the position of the next page, if there is one.
     pub fn next_offset(&self) -> Option<u64> {
         self.has_next.then(|| self.offset + self.rows.len() as u64)
     }
 }
 
-/// What pages of a set have to do with each other.
+/// The consistency between the pages of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// All come from the same data.
+    /// All pages come from the same data.
     Fixed,
-    /// Each shows the data as they are when it is read; who goes on by cursor sees no row twice and misses none
-    /// that stayed.
+    /// Each page shows the data at the time of the read. A reader that follows cursors sees no row twice, and misses no
+    /// row that existed all the time.
     Keyset,
-    /// Each shows the data as they are when it is read, and rows are counted off: when data change meanwhile, rows
-    /// may be seen twice or missed.
+    /// Each page shows the data at the time of the read, and is read by offset. If data changes meanwhile, rows can be
+    /// repeated or missed.
     Offset,
 }
 
 impl Consistency {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -141,14 +141,14 @@ impl Consistency {
     }
 }
 
-/// How many rows `resources/read` shows at most.
+/// Maximum number of rows in the answer to `resources/read`.
 const READ_ROWS: u64 = 100;
 
 impl DualResponseServer {
-    /// A page of a set, for somebody who may read it.
+    /// Returns a page of a set, if `access` allows it.
     pub async fn page(&self, id: &str, access: &Access, options: PageOptions) -> Result<Page> {
         let page = async {
-            // First of all, so that a crowd waits here and not at the store.
+            // The slot comes first, so that many requests wait here and not at the store.
             let turn = self.inner.turn().await?;
             let resource = self.inner.open(id, access, Action::Read).await?;
             self.inner.page(&resource, options, turn).await
@@ -156,7 +156,7 @@ impl DualResponseServer {
         self.audited(id, access, page.await)
     }
 
-    /// A page of a set that was opened for reading.
+    /// Returns a page of a set that is already open for reading.
     pub(crate) async fn page_of(
         &self,
         resource: &Resource,
@@ -167,7 +167,7 @@ impl DualResponseServer {
         self.audited(&resource.id, access, page.await)
     }
 
-    /// Reports a page to the audit.
+    /// Records a page in the audit.
     fn audited(&self, id: &str, access: &Access, page: Result<Page>) -> Result<Page> {
         let (handed, refused) = match &page {
             Ok(page) => ((page.rows.len() as u64, page.rows.bytes() as u64), None),
@@ -177,19 +177,19 @@ impl DualResponseServer {
         page
     }
 
-    /// What is read under a set's URI: what is known of it and its first rows, within bounds, because clients put it
-    /// before a model.
+    /// Returns the answer to `resources/read`: the metadata of a set and its first rows. Its size is limited, because
+    /// clients can pass it to a model.
     pub async fn read(&self, id: &str, access: &Access) -> Result<Value> {
         let resource = self.inner.open_rows(id, access, Action::Read).await?;
         let rows = match self.page_of(&resource, access, PageOptions::new(0, READ_ROWS)).await {
             Ok(page) => page.rows,
-            // While rows come in, the first that came are better than none.
+            // While rows are being written, return the preview instead of an error.
             Err(DualResponseError::NotReady { .. }) => Rows::try_from(resource.sample_data.clone())
                 .map_err(|error| DualResponseError::Query(error.into()))?,
             Err(error) => return Err(error),
         };
         let status = self.inner.status(&resource);
-        // The columns may have a quarter of it; the rows have what all else leaves.
+        // The columns can use a quarter of the limit. The rows use the rest.
         let bytes = self.inner.options.limits.read_bytes;
         let (columns, omitted) = shown_columns(&resource.columns, self.inner.bounds(bytes / 4));
         let mut read = json!({
@@ -224,7 +224,7 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    /// Waits until one of the places for pages is free.
+    /// Waits for a free slot for pages.
     async fn turn(&self) -> Result<SemaphorePermit<'_>> {
         let wait = self.options.limits.wait;
         match tokio::time::timeout(wait, self.pages.acquire()).await {
@@ -246,7 +246,7 @@ impl Inner {
         let limit = options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows);
         let mut request = request(resource, options, limit)?.with_max_bytes(limits.page_bytes);
         let consistency = Consistency::of(resource);
-        // The count is of an earlier time; whether rows come after these, only one more of them tells.
+        // The count is from an earlier time. Only one more row shows whether rows follow these.
         let keyset = consistency == Consistency::Keyset;
         request.limit = request.limit.saturating_add(u64::from(keyset));
         let (rows, counted) = tokio::join!(self.rows(resource, &request), self.count_access(resource));
@@ -256,7 +256,7 @@ impl Inner {
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let cut = fit(&mut rows, limits.page_bytes)?;
         let end = request.offset.saturating_add(rows.len() as u64);
-        // Live data may have become fewer: a page that is not full is then the last.
+        // Live data can have fewer rows by now. A page that is not full is then the last one.
         let more = consistency == Consistency::Fixed || full || cut;
         let has_next = !rows.is_empty() && more && (keyset || end < resource.total_count);
         let cursor = match consistency {
@@ -274,7 +274,7 @@ impl Inner {
         })
     }
 
-    /// The rows, wherever they are.
+    /// Reads the rows from their source.
     async fn rows(&self, resource: &Resource, request: &PageRequest) -> Result<Rows> {
         if request.limit == 0 {
             return Ok(Rows::new());
@@ -289,7 +289,7 @@ impl Inner {
                         sorted.slice(place(request.offset), place(request.limit))
                     }
                 };
-                // Rows go a moment after the set does; what is left of them must not look like a shorter one.
+                // Rows are removed shortly after their set. A partial result must not look like a shorter set.
                 if (rows.len() as u64)
                     < resource.total_count.saturating_sub(request.offset).min(request.limit)
                 {
@@ -301,13 +301,13 @@ impl Inner {
                 let query = self.options.queries.get(query)?;
                 self.timed(query.page(parameters, request)).await?
             }
-            // Read in a way of its own, by views.
+            // `snapshot_page` reads snapshots through views.
             Origin::Snapshot => {
                 return Err(DualResponseError::Snapshot("a snapshot was read by request".into()));
             }
             Origin::Closures => {
                 let closures = self.closures().get(&resource.id).cloned();
-                // The process that had them is gone, and with it the set.
+                // The process that had the closures has stopped, and the set is lost with it.
                 let closures = closures.ok_or(DualResponseError::NotFound)?;
                 self.timed((closures.execute)(request.clone())).await?
             }
@@ -316,7 +316,7 @@ impl Inner {
         Ok(rows)
     }
 
-    /// All rows in hand in this order; sorted once.
+    /// Returns all in-memory rows in this order. They are sorted once and then cached.
     async fn sorted(&self, resource: &Resource, sort: &Sort) -> Result<Arc<Rows>> {
         if let Some(sorted) = self.sorted.get(&resource.id, sort) {
             return Ok(sorted);
@@ -326,7 +326,7 @@ impl Inner {
             return Err(DualResponseError::NotFound);
         }
         let by = sort.clone();
-        // Parsing and sorting megabytes would keep others from their turn.
+        // Parsing and sorting megabytes would block other tasks.
         let sorted = tokio::task::spawn_blocking(move || sorted::sort(&rows, &by)).await;
         let sorted = match sorted {
             Ok(sorted) => Arc::new(sorted.map_err(|error| DualResponseError::Query(error.into()))?),
@@ -351,7 +351,7 @@ impl Inner {
     }
 }
 
-/// Checks what was asked for against the set.
+/// Checks the options against the set, and returns the request for the source.
 fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<PageRequest> {
     check_plain(&options)?;
     let PageOptions { mut offset, sort, cursor, .. } = options;
@@ -384,7 +384,7 @@ fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<Page
     Ok(PageRequest::new(offset, limit).with_sort(sort).with_after(after))
 }
 
-/// Rows that are not saved are sorted by one column, and that is all.
+/// Returns an error for options that only saved rows support. Other rows can only be sorted by one column.
 fn check_plain(options: &PageOptions) -> Result<()> {
     let what = match options {
         PageOptions { sort, .. } if sort.len() > 1 => "several columns to sort by",
@@ -393,11 +393,11 @@ fn check_plain(options: &PageOptions) -> Result<()> {
         _ => return Ok(()),
     };
     Err(DualResponseError::Unsupported(format!(
-        "{what}: only sets whose rows are saved take that, and this is none"
+        "{what}: this needs a result set with saved rows, and the rows of this one are not saved"
     )))
 }
 
-/// Cuts a page to its bytes, and says whether anything was cut off.
+/// Shortens a page to its maximum size, and returns whether it removed rows.
 pub(super) fn fit(rows: &mut Rows, bytes: usize) -> Result<bool> {
     if rows.bytes() <= bytes {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Whole sets, some rows at a time.
+//! Streams whole sets in batches.
 
 use std::sync::Arc;
 
@@ -14,18 +14,20 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// How many rows of a stream are read at once.
+/// Number of rows that a stream reads at once.
 const CHUNK: u64 = 1000;
 
-/// The same where rows are saved: about as many as are read from the store at once.
+/// Number of saved rows that a stream reads at once. It is about the number that the store reads at once.
 const SAVED_CHUNK: u64 = 8192;
 
-/// How many bytes of them are enough.
+/// Size in bytes after which a read can stop.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl DualResponseServer {
-    /// All rows of a set from an offset on, some at a time, for somebody who may read them, and export them if they are
-    /// more than a page may have. What breaks off with an error is not the whole.
+    /// Streams all rows of a set from an offset on, in batches.
+    ///
+    /// `access` must allow reading. For more rows than one page can have, it must allow exporting. If the stream ends
+    /// with an error, rows are missing.
     pub async fn stream(
         &self,
         id: &str,
@@ -41,7 +43,7 @@ impl DualResponseServer {
         begun.await.inspect_err(|error| self.inner.audit(access, action, id, (0, 0), Some(error.code())))
     }
 
-    /// The same of a set that was opened for reading.
+    /// Streams the rows of a set that is already open for reading.
     #[cfg(feature = "rest")]
     pub(crate) async fn stream_of(
         &self,
@@ -63,12 +65,13 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    /// Whoever may read a page may have it as a stream. More than that is taking rows away.
+    /// Returns the action that a stream of this many rows needs. Up to the size of a page it is a read, beyond it an
+    /// export.
     fn streaming(&self, rows: u64) -> Action {
         if rows <= self.options.limits.page_rows { Action::Read } else { Action::Export }
     }
 
-    /// Waits until one of the places for streams is free.
+    /// Waits for a free slot for streams.
     async fn stream_turn(&self) -> Result<OwnedSemaphorePermit> {
         let wait = self.options.limits.wait;
         match tokio::time::timeout(wait, Arc::clone(&self.streams).acquire_owned()).await {
@@ -114,7 +117,7 @@ impl Inner {
     }
 }
 
-/// Which rows of a snapshot are streamed, and how many there are in all.
+/// The rows of a snapshot to stream, and their total number.
 struct Saved {
     wanted: Wanted,
     total: u64,
@@ -131,27 +134,27 @@ impl Inner {
     }
 }
 
-/// A stream of rows under way.
+/// A stream of rows in progress.
 struct Flow {
     inner: Arc<Inner>,
     access: Access,
     resource: Resource,
     request: PageRequest,
-    /// Instead of the request, where rows are saved.
+    /// Replaces the request if the rows are saved.
     saved: Option<Saved>,
-    /// What it is: reading, or taking away.
+    /// Action of the stream: read or export.
     action: Action,
-    /// How many rows are still wanted.
+    /// Number of rows that are still requested.
     left: u64,
-    /// Whether rows were read already.
+    /// Whether rows were already read.
     begun: bool,
-    /// How many rows and bytes were handed out, for the audit.
+    /// Number of rows and bytes returned, for the audit.
     handed: (u64, u64),
     broken: Option<ErrorCode>,
     _turn: OwnedSemaphorePermit,
 }
 
-/// However it ends, it is known how much was read.
+/// Records the number of rows in the audit, however the stream ends.
 impl Drop for Flow {
     fn drop(&mut self) {
         self.inner.audit(&self.access, self.action, &self.resource.id, self.handed, self.broken);
@@ -174,13 +177,13 @@ impl Flow {
         }
     }
 
-    /// The next rows, and whether they are the last.
+    /// Returns the next rows, and whether they are the last.
     async fn read(&mut self) -> Result<Option<(Rows, bool)>> {
         self.request.limit = CHUNK.min(self.left);
         if self.request.limit == 0 {
             return Ok(None);
         }
-        // A set that was deleted under the reader must not go on as if it were there.
+        // If the set was deleted meanwhile, the stream must fail.
         if self.begun && self.inner.options.store.get(&self.resource.id).await?.is_none() {
             return Err(DualResponseError::NotFound);
         }

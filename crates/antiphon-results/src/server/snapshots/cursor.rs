@@ -1,4 +1,4 @@
-//! Where a page of a snapshot ended.
+//! Cursors of snapshot pages.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -9,13 +9,13 @@ use crate::{
     snapshot::View,
 };
 
-/// The longest cursor that is read.
+/// Maximum length of an accepted cursor.
 const MAX_CURSOR: usize = 16 * 1024;
 
-/// The longest that is given: it stands in a header, and proxies take few bytes of those.
+/// Maximum length of a generated cursor. It is sent in a header, and proxies limit the size of headers.
 const LONGEST: usize = 4 * 1024;
 
-/// Where a page ended, of which view, with which columns. Of a set that never changes that is all there is to know.
+/// The end of a page, its view and its columns. The set never changes, so a cursor needs no more data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SnapshotCursor {
     #[serde(rename = "o")]
@@ -27,13 +27,14 @@ pub(super) struct SnapshotCursor {
 }
 
 impl SnapshotCursor {
-    /// As text that is good for this set and no other; none, if it would be too long to come back with.
+    /// Returns the cursor as text that is valid for this set only, or `None` if it is too long for the client to send
+    /// back.
     pub(super) fn encode(&self, keys: Option<&LinkKeys>, set: &str) -> Option<String> {
         let text = serde_json::to_vec(self).ok()?;
         let sealed = match keys {
             Some(keys) => keys.seal(&context(set), &text),
-            // Nobody can sign. What is in it is no secret and is checked like any request; only the set is told
-            // from others.
+            // Without keys, the cursor cannot be signed. Its content is not secret and is checked like any request. The
+            // mark only distinguishes sets.
             None => [mark(set).as_slice(), &text].concat(),
         };
         let text = URL_SAFE_NO_PAD.encode(sealed);

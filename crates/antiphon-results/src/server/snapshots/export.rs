@@ -1,4 +1,4 @@
-//! All rows of a set in a format.
+//! Exports all rows of a set in a format.
 
 use std::{
     fmt,
@@ -19,28 +19,28 @@ use crate::{
     store::Resource,
 };
 
-/// A set's rows in a format, on their way out.
+/// An export of a set's rows.
 #[non_exhaustive]
 pub struct SetExport {
-    /// The set's name.
+    /// Name of the set.
     pub name: String,
-    /// What they are written as.
+    /// Format.
     pub format: ExportFormat,
-    /// How many bytes the whole is, where that is known before it is written.
+    /// Size of the whole in bytes, if it is known in advance.
     pub total: Option<u64>,
-    /// Where this part of it begins.
+    /// Position of this part in the whole.
     pub start: u64,
-    /// How many bytes this part is, where that is known.
+    /// Size of this part in bytes, if it is known.
     pub length: Option<u64>,
-    /// A strong validator.
+    /// Strong validator.
     pub tag: String,
-    /// The digest of the whole, where the bytes are those that are stored: `sha-256:` and so on.
+    /// Digest of the whole (`sha-256:…`), if the bytes are the stored file.
     pub digest: Option<String>,
-    /// Why rows are missing at the end, if they are.
+    /// Reason for missing rows at the end, if rows are missing.
     pub truncated: Option<Truncation>,
-    /// When the set ends; never, if it is pinned.
+    /// Expiry time of the set. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// The bytes. What breaks off ends with an error.
+    /// Bytes. If the export fails midway, the stream ends with an error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
@@ -57,15 +57,15 @@ impl fmt::Debug for SetExport {
 }
 
 impl DualResponseServer {
-    /// All rows of a snapshot, or those of a view or a chunk, in a format, for somebody who may have them.
+    /// Exports all rows of a snapshot, or those of a view or a chunk, if `access` allows it.
     ///
-    /// Sets whose rows are not saved have no such bytes: [`stream`](Self::stream) their rows.
+    /// Only snapshots can be exported. For other sets, [`stream`](Self::stream) their rows.
     pub async fn export(&self, id: &str, access: &Access, request: ExportRequest) -> Result<SetExport> {
         let resource = self.inner.open_rows(id, access, Action::Export).await?;
         self.export_of(&resource, access, request).await
     }
 
-    /// The same of a set that was opened, possibly for reading only.
+    /// Exports a set that is already open, possibly for reading only.
     pub(crate) async fn export_of(
         &self,
         resource: &Resource,
@@ -115,7 +115,7 @@ impl Inner {
             let chunks = self.asked(&resource, self.snapshots()?.manifest(&id)).await?.chunks.len() as u64;
             if chunk >= chunks {
                 return Err(DualResponseError::Invalid(format!(
-                    "there is no chunk {chunk}; this set has {chunks}, counted from 0"
+                    "chunk {chunk} does not exist; this result set has {chunks} chunks, counted from 0"
                 )));
             }
         }
@@ -154,7 +154,7 @@ impl Inner {
     }
 }
 
-/// An export under way: it has a place, and however it ends, it is known how much went out.
+/// An export in progress. It holds a slot, and records the number of bytes in the audit, however it ends.
 struct Outgoing {
     inner: Arc<Inner>,
     access: Access,

@@ -1,4 +1,4 @@
-//! What is in the columns, and rows that are grouped and measured.
+//! Statistics of columns, and grouped rows.
 
 use std::{
     collections::HashMap,
@@ -17,22 +17,22 @@ use crate::{
     store::Resource,
 };
 
-/// The most groups, measures and filters of one question.
+/// Maximum number of groups and of measures in one request.
 const MAX_GROUPS: usize = 2;
 const MAX_MEASURES: usize = 4;
 
-/// How long looking into columns may take, whoever waits.
+/// Timeout for computing statistics, independent of the callers.
 const LOOKING: Duration = Duration::from_secs(10 * 60);
 
 impl DualResponseServer {
-    /// What is in each column of a snapshot, for somebody who may read it.
+    /// Returns statistics of each column of a snapshot, if `access` allows it.
     pub async fn stats(&self, id: &str, access: &Access) -> Result<Vec<ColumnStats>> {
         let stats = self.inner.stats(id, access).await;
         self.inner.audit(access, Action::Read, id, (0, 0), stats.as_ref().err().map(DualResponseError::code));
         stats
     }
 
-    /// A snapshot's rows grouped and measured, for somebody who may read it.
+    /// Returns grouped and measured rows of a snapshot, if `access` allows it.
     pub async fn aggregate(&self, id: &str, access: &Access, aggregate: &Aggregate) -> Result<Rows> {
         let rows = self.inner.aggregate(id, access, aggregate).await;
         let (handed, refused) = match &rows {
@@ -54,14 +54,13 @@ impl Inner {
         stats
     }
 
-    /// Looks into the columns. Whoever would have to wait for long is told to come back, and finds what was found
-    /// out meanwhile.
+    /// Computes statistics. If this takes long, the caller gets `NotReady`, and a later call finds the result.
     async fn looked(&self, resource: &Resource) -> Result<Vec<ColumnStats>> {
         let id = key(resource);
         let again = || DualResponseError::NotReady { retry_after: COME_BACK };
         let wait = self.options.limits.view_wait;
         let until = tokio::time::Instant::now() + wait;
-        // Whoever finds somebody at it takes no place and waits for them.
+        // If another call computes the same statistics, wait for it without taking a slot.
         while let Some(mut ended) = self.looks.of(&id) {
             let ended = tokio::time::timeout_at(until, ended.changed()).await;
             ended.map(drop).map_err(|_| again())?;
@@ -103,7 +102,7 @@ impl Inner {
         Ok(rows)
     }
 
-    /// A place among the scans of whoever the set belongs to.
+    /// Takes a slot for scans of the set's owner.
     pub(in crate::server) async fn scan(
         &self,
         resource: &Resource,
@@ -124,7 +123,7 @@ fn check(resource: &Resource, aggregate: &Aggregate) -> Result<()> {
     super::page::check_filter(resource, &aggregate.filter)
 }
 
-/// The sets whose columns are being looked into, so that whoever asks meanwhile waits for the same.
+/// The sets whose statistics are being computed, so that concurrent callers wait for the same computation.
 #[derive(Clone, Default)]
 pub(crate) struct Looks(Arc<Mutex<HashMap<SnapshotId, watch::Receiver<()>>>>);
 
@@ -133,12 +132,12 @@ impl Looks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells when one that is under way has ended.
+    /// Returns a receiver that reports the end of a running computation.
     fn of(&self, id: &SnapshotId) -> Option<watch::Receiver<()>> {
         self.under_way().get(id).cloned()
     }
 
-    /// One is under way until this is dropped.
+    /// Registers a computation. It counts as running until the returned value is dropped.
     fn begin(&self, id: &SnapshotId) -> Look {
         let (ended, receiver) = watch::channel(());
         self.under_way().insert(id.clone(), receiver);
@@ -146,14 +145,14 @@ impl Looks {
     }
 }
 
-/// One that is under way.
+/// A running computation.
 struct Look {
     looks: Looks,
     id: SnapshotId,
     _ended: watch::Sender<()>,
 }
 
-/// Invariant: first it is forgotten, then those are told who wait, so that nobody waits for it again.
+/// Invariant: the entry is removed before the waiting callers are notified, so that they do not wait for it again.
 impl Drop for Look {
     fn drop(&mut self) {
         self.looks.under_way().remove(&self.id);

@@ -1,4 +1,4 @@
-//! What is known of a set, for programs.
+//! Manifests of sets.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// What rows that are not saved can be exported as.
+/// Export formats of rows that are not saved.
 pub(super) const PLAIN: [ExportFormat; 2] = [ExportFormat::Ndjson, ExportFormat::Csv];
 
 impl DualResponseServer {
-    /// What is known of a set and where its parts are, for somebody who may know it. This is no access, unless an
-    /// address of the stored rows is in it.
+    /// Returns the metadata of a set and its parts, if `access` allows it. This counts as an access only if the
+    /// manifest contains a URL of the stored rows.
     pub async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
         let manifest = self.inner.manifest(id, access).await;
         let refused = manifest.as_ref().err().map(DualResponseError::code);
@@ -26,16 +26,17 @@ impl DualResponseServer {
         manifest
     }
 
-    /// An address where the stored rows themselves can be got without this server, and until when it is good. `None`
-    /// where the server is not set up for that, or the object store signs nothing.
+    /// Returns a URL of the stored rows at the object store, and its expiry time. Returns `None` if the server is not
+    /// configured for it, or if the object store does not sign URLs.
     ///
-    /// Whoever has it can use it until it ends, whatever becomes of the set: hand it to no log and no model.
+    /// Every holder of the URL can use it until it expires, even if the set is deleted. Keep it out of logs and
+    /// prompts.
     pub async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         let resource = self.inner.open_rows(id, access, Action::Export).await?;
         self.sign_of(&resource, access).await
     }
 
-    /// The same of a set that was opened to be exported.
+    /// Signs a URL for a set that is already open for export.
     pub(crate) async fn sign_of(
         &self,
         resource: &Resource,
@@ -57,7 +58,7 @@ impl Inner {
         }
         let stored = match self.asked(&resource, self.snapshots()?.manifest(&key(&resource))).await {
             Ok(stored) => stored,
-            // The answer is always what is known: here, that the rows are not.
+            // The manifest always reports the known state. Here, the rows are lost.
             Err(DualResponseError::Failed(reason)) => {
                 manifest.status = SetStatus::Failed;
                 manifest.failure = Some(reason);
@@ -69,7 +70,7 @@ impl Inner {
         manifest.digest = Some(stored.digest);
         manifest.chunks = stored.chunks;
         manifest.truncated = manifest.truncated.or(stored.truncated);
-        // An address is as good as the rows: only who may have them is given one.
+        // The URL gives access to the rows, so only callers that can export get it.
         if self.options.retrieval == RetrievalMode::Direct
             && self.permit(&resource, access, Action::Export).await.is_ok()
             && let Some((url, end)) = self.signed(&resource, access).await?
@@ -82,7 +83,7 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// What the set itself tells, without its rows.
+    /// Returns the manifest without data from the snapshot store.
     fn described(&self, resource: &Resource) -> SetManifest {
         let status = self.status(resource);
         let state = resource.snapshot.as_ref();
@@ -135,7 +136,7 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Signs an address that outlives neither the set nor the link it was asked for with.
+    /// Signs a URL that expires no later than the set, and no later than the link of the request.
     async fn signed(&self, resource: &Resource, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         let now = self.now();
         let link = match access {

@@ -1,4 +1,4 @@
-//! Sets whose rows are saved.
+//! Sets with saved rows.
 
 mod cursor;
 mod export;
@@ -23,13 +23,13 @@ use crate::{
     store::{Origin, Resource, ResourceUpdate, SnapshotUpdate},
 };
 
-/// When whoever is told to come back may do so.
+/// Recommended wait before a retry.
 const COME_BACK: Duration = Duration::from_secs(1);
 
-/// Why a set has failed whose writer is silent.
+/// The reason of a failed write without a heartbeat.
 const SILENT: &str = "the process that saved these rows has gone; run the query again";
 
-/// Why a set has failed whose rows are gone.
+/// The reason of a set whose rows are lost.
 const LOST: &str = "the saved rows are no longer there; run the query again";
 
 impl Inner {
@@ -42,7 +42,7 @@ impl Inner {
         })
     }
 
-    /// Says whether all rows are there to be read, and if not, why not.
+    /// Returns an error if the rows are not ready. The error contains the reason.
     pub(crate) async fn check_ready(&self, resource: &Resource) -> Result<()> {
         let Some(state) = &resource.snapshot else { return Ok(()) };
         let phase = match &state.phase {
@@ -56,13 +56,13 @@ impl Inner {
         }
     }
 
-    /// Whether nothing was heard of whoever writes it for too long.
+    /// Returns whether the last heartbeat of the writer is too old.
     pub(super) fn is_silent(&self, state: &SnapshotState) -> bool {
         let silence = (self.now() - state.heard_at).to_std().unwrap_or_default();
         silence > self.options.limits.silence
     }
 
-    /// Whether all rows are there, without changing anything.
+    /// Returns the state of the rows, without changing anything.
     pub(crate) fn status(&self, resource: &Resource) -> SetStatus {
         match &resource.snapshot {
             None => SetStatus::Ready,
@@ -74,7 +74,7 @@ impl Inner {
         }
     }
 
-    /// Makes a set whose writer is silent one that has failed, unless that was only slow and is heard of again.
+    /// Marks a set without a heartbeat as failed, unless a new heartbeat has arrived.
     async fn give_up(&self, resource: &Resource, state: &SnapshotState) -> Result<Phase> {
         let mut failed = state.clone();
         failed.phase = Phase::Failed { reason: SILENT.into() };
@@ -83,7 +83,8 @@ impl Inner {
         let update = ResourceUpdate::at(self.now()).with_snapshot(update);
         let updated = self.options.store.update(&resource.id, update).await?;
         let now = updated.and_then(|resource| resource.snapshot).ok_or(DualResponseError::NotFound)?;
-        // The rows of a set that is ready, is written after all, or was given up by others are not ours to remove.
+        // If the set is ready, still being written, or was marked by another process, its rows must not be removed
+        // here.
         if now == failed {
             tracing::warn!(id = resource.id, "a snapshot was given up: nothing is heard of its writer");
             self.discard(resource).await;
@@ -91,8 +92,8 @@ impl Inner {
         Ok(now.phase)
     }
 
-    /// Removes the rows of a set that is gone or has failed, and ends their being written. What cannot be removed
-    /// now is found by a later sweep.
+    /// Removes the rows of a set that was removed or has failed, and stops their write. If this fails, a later sweep
+    /// removes them.
     pub(super) async fn discard(&self, resource: &Resource) {
         let (Origin::Snapshot, Ok(snapshots)) = (&resource.query, self.snapshots()) else { return };
         self.writes.stop(&resource.id, write::Stop::Gone).await;
@@ -101,7 +102,7 @@ impl Inner {
         }
     }
 
-    /// Bounds how long a store of snapshots may take, and says what it means that rows are not there.
+    /// Applies the timeout to a call of the snapshot store, and interprets missing rows.
     async fn asked<T>(&self, resource: &Resource, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, work).await {
@@ -111,7 +112,7 @@ impl Inner {
         }
     }
 
-    /// Rows that are not there are no set that is not there, unless that has gone meanwhile.
+    /// Returns the error for missing rows. If the set still exists, it has failed. Otherwise it is not found.
     async fn lost(&self, resource: &Resource) -> Result<DualResponseError> {
         Ok(match self.options.store.get(&resource.id).await? {
             Some(_) => {
@@ -123,12 +124,12 @@ impl Inner {
     }
 }
 
-/// Where the rows of a set are.
+/// Returns the location of a set's rows.
 fn key(resource: &Resource) -> SnapshotId {
     SnapshotId::new(&resource.owner, &resource.id)
 }
 
-/// What only snapshots have.
+/// Returns an error if the set is not a snapshot.
 fn only_snapshots(resource: &Resource, what: &str) -> Result<()> {
     if resource.query == Origin::Snapshot {
         return Ok(());

@@ -13,13 +13,13 @@ use crate::{
     store::Resource,
 };
 
-/// The most columns a view is sorted by.
+/// Maximum number of sort columns of a view.
 const MAX_SORTS: usize = 4;
 
-/// The most conditions of a view.
+/// Maximum number of filters of a view.
 const MAX_FILTERS: usize = 32;
 
-/// Which rows of a snapshot are read: checked against its columns.
+/// The requested rows of a snapshot, checked against its columns.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Wanted {
     pub(in crate::server) offset: u64,
@@ -28,7 +28,7 @@ pub(in crate::server) struct Wanted {
 }
 
 impl Inner {
-    /// A page of a set that was opened.
+    /// Returns a page of a set that is already open.
     pub(in crate::server) async fn snapshot_page(
         &self,
         resource: &Resource,
@@ -39,7 +39,7 @@ impl Inner {
         self.check_ready(resource).await?;
         let limit = options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows);
         let wanted = self.wanted(resource, options)?;
-        // Views have places of their own, a few for each tenant: who waits for one must not keep others waiting.
+        // Views have separate slots for each tenant, so that a request that waits for a view does not block others.
         let whole = wanted.view.is_whole();
         let _turn = whole.then_some(turn);
         let _place = if whole { None } else { Some(self.scan(resource).await?) };
@@ -67,7 +67,7 @@ impl Inner {
         })
     }
 
-    /// Rows of a view that was prepared, of which there are `total`.
+    /// Reads rows of a prepared view, which has `total` rows.
     pub(in crate::server) async fn read_page(
         &self,
         resource: &Resource,
@@ -86,15 +86,15 @@ impl Inner {
             .with_max_bytes(max_bytes);
         let mut rows = self.asked(resource, self.snapshots()?.page(&key(resource), &request)).await?;
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        // Fewer rows than there are, and not for their bytes, would be a shorter truth.
+        // Fewer rows below the byte limit would silently truncate the set.
         if rows.is_empty() || ((rows.len() as u64) < left && rows.bytes() < max_bytes) {
             return Err(DualResponseError::Snapshot("fewer rows were read than were saved".into()));
         }
         Ok(rows)
     }
 
-    /// Makes a view ready to be read and says how many rows it has. Whoever would have to wait for long is told to
-    /// come back: the store goes on with it.
+    /// Prepares a view, and returns its number of rows. If this takes long, the caller gets `NotReady`, and the store
+    /// continues.
     pub(in crate::server) async fn prepared(&self, resource: &Resource, view: &View) -> Result<u64> {
         if view.is_whole() {
             return Ok(resource.total_count);
@@ -109,13 +109,13 @@ impl Inner {
         total
     }
 
-    /// The same, for what is on its way out long after: the place among those who make views is given back.
+    /// Prepares a view for a long transfer. The slot for views is released before the transfer.
     pub(in crate::server) async fn prepared_apart(&self, resource: &Resource, view: &View) -> Result<u64> {
         let _place = if view.is_whole() { None } else { Some(self.scan(resource).await?) };
         self.prepared(resource, view).await
     }
 
-    /// The columns that rows asked for in this way have.
+    /// Returns the columns of the requested rows.
     #[cfg(feature = "rest")]
     pub(crate) fn shown(&self, resource: &Resource, options: &PageOptions) -> Result<Vec<ColumnDefinition>> {
         let Wanted { columns, .. } = self.wanted(resource, options.clone())?;
@@ -126,7 +126,7 @@ impl Inner {
         Ok(columns.iter().filter_map(known).collect())
     }
 
-    /// Checks what was asked for against the set.
+    /// Checks the options against the set.
     pub(in crate::server) fn wanted(&self, resource: &Resource, options: PageOptions) -> Result<Wanted> {
         let PageOptions { offset, sort, filter, columns, cursor, .. } = options;
         let mut wanted = Wanted { offset, view: View { sort, filter }, columns };
@@ -172,7 +172,7 @@ pub(super) fn check_columns<'a>(
         if !resource.columns.iter().any(|column| column.name == *name) {
             let name: String = name.chars().filter(|letter| !letter.is_control()).take(64).collect();
             return Err(DualResponseError::Invalid(format!(
-                "there is no column `{name}`; `GET` on the set lists those there are"
+                "column `{name}` does not exist; `GET` on the result set lists the columns"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! How much of a server one tenant may take at once.
+//! Concurrency limits for each tenant.
 
 use std::{
     collections::HashMap,
@@ -13,10 +13,10 @@ use crate::{
     owner::Owner,
 };
 
-/// From so many on, those are forgotten that have nothing under way.
+/// Number of entries above which unused entries are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// Places of which every tenant has as many, and none can take another's. Whoever is in no tenant has their own.
+/// Slots for concurrent work. Each tenant has the same number. Without a tenant, each principal has its own slots.
 pub(crate) struct Places {
     each: usize,
     taken: Mutex<HashMap<Owner, Weak<Semaphore>>>,
@@ -27,7 +27,7 @@ impl Places {
         Self { each: each.clamp(1, Semaphore::MAX_PERMITS), taken: Mutex::default() }
     }
 
-    /// Takes one, and waits for it for a while.
+    /// Takes a slot, and waits for it up to `wait`.
     pub(in crate::server) async fn take(
         &self,
         owner: &Owner,
@@ -46,7 +46,7 @@ impl Places {
             taken.retain(|_, places| places.strong_count() > 0);
         }
         let places = taken.entry(sharing(owner)).or_default();
-        // Whoever has a place keeps the places of those who share them.
+        // A slot that is in use keeps the semaphore of its share alive.
         places.upgrade().unwrap_or_else(|| {
             let fresh = Arc::new(Semaphore::new(self.each));
             *places = Arc::downgrade(&fresh);
@@ -55,7 +55,7 @@ impl Places {
     }
 }
 
-/// Those who share places: all of a tenant. Where there are no tenants, everybody is on their own.
+/// Returns the share of an owner: the tenant, or the principal if there is no tenant.
 fn sharing(owner: &Owner) -> Owner {
     let principal = owner.principal.clone().filter(|_| owner.tenant.is_none());
     Owner { tenant: owner.tenant.clone(), principal }
@@ -74,7 +74,7 @@ mod tests {
         let ada = take(Owner::principal("ada")).await.unwrap();
         take(Owner::principal("ada")).await.unwrap_err();
         drop(take(Owner::principal("grace")).await.unwrap());
-        // A name is not the tenant of that name.
+        // A principal is not the tenant with the same name.
         drop(take(Owner::principal("acme")).await.unwrap());
         drop(take(Owner::nobody()).await.unwrap());
         drop(ada);

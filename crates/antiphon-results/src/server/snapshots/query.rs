@@ -1,4 +1,4 @@
-//! Going on from a result: a query over sets makes a new one.
+//! Queries over sets, which create new sets.
 
 use std::time::Duration;
 
@@ -15,59 +15,59 @@ use crate::{
     store::Resource,
 };
 
-/// What the set itself is called in a query over it.
+/// The table name of the set itself in a query.
 pub(crate) const ITSELF: &str = "result";
 
-/// The most other sets of one query.
+/// Maximum number of other sets in one query.
 const MAX_TABLES: usize = 8;
 
-/// The longest query: a model's, not a program's.
+/// Maximum length of a query in bytes. Models write queries, so they are short.
 const MAX_SQL: usize = 16 * 1024;
 
-/// A query over sets, and what its answer is to be.
+/// A query over sets, and the options of the new set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// The query. The set itself is the table `result`.
+    /// Query. The set itself is the table `result`.
     pub sql: String,
-    /// What people call the new set. Default: the set's name, and that it is a query over it.
+    /// Display name of the new set. Default: `Query over` and the name of the set.
     pub name: Option<String>,
-    /// Other sets of the same owner, each with the name it has in the query.
+    /// Other sets of the same owner: the name in the query, and the ID.
     pub tables: Vec<(String, String)>,
-    /// How many rows the preview has. Default: the server's.
+    /// Number of rows in the preview. Default: the server's.
     pub sample: Option<usize>,
-    /// Whether the answer waits until all rows are saved.
+    /// Whether the call waits until all rows are saved. Default: `false`.
     pub complete: bool,
 }
 
 impl QueryOptions {
-    /// This query over one set.
+    /// Creates options with this query over one set.
     pub fn new(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Names the new set.
+    /// Sets the display name of the new set. Default: `Query over` and the name of the set.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Option<String>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Makes another set of the same owner known to the query as `name`.
+    /// Adds another set of the same owner, as the table `name`.
     #[must_use]
     pub fn with_table(mut self, name: impl Into<String>, id: impl Into<String>) -> Self {
         self.tables.push((name.into(), id.into()));
         self
     }
 
-    /// Sets how many rows the preview has.
+    /// Sets the number of rows in the preview. Default: the server's.
     #[must_use]
     pub fn with_sample(mut self, rows: impl Into<Option<usize>>) -> Self {
         self.sample = rows.into();
         self
     }
 
-    /// Waits until all rows are saved, however long that takes: for a tool that runs as a task.
+    /// Waits until all rows are saved, without a time limit. Use it for a tool that runs as a task.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.complete = true;
@@ -76,17 +76,18 @@ impl QueryOptions {
 }
 
 impl DualResponseServer {
-    /// Runs a read-only query over a snapshot, and others of the same owner, for somebody who may. Its rows are a
-    /// new set of that owner, which says what it was made from.
+    /// Runs a read-only query over a snapshot and other snapshots of the same owner, if `access` allows it. The result
+    /// is a new set of that owner, with a lineage.
     ///
-    /// Whoever may query a set must be allowed to read it too.
+    /// `access` must also allow reading each of the sets.
     ///
-    /// Whoever asks with a signed link finds a link to the new set in [`DualResponse::resource_url`]. Both end when
-    /// their own link does, at the latest: revoking the links of the set does not reach those of sets made from it.
+    /// If `access` is a signed link, [`DualResponse::resource_url`] contains a link to the new set. The new set and its
+    /// link expire with the original link at the latest. Revoking the links of the original set does not revoke the new
+    /// link.
     ///
     /// # Errors
     ///
-    /// [`DualResponseError::Refused`] when the query does what none may, with the rule it broke.
+    /// Returns [`DualResponseError::Refused`] if the query violates a rule. The error contains the rule.
     pub async fn query(&self, id: &str, access: &Access, options: QueryOptions) -> Result<DualResponse> {
         self.begin_cleaning();
         let derived = self.inner.query(id, access, options).await;
@@ -135,22 +136,22 @@ impl Inner {
         Ok(response)
     }
 
-    /// The set, for somebody who may ask: its rows can be had by asking, so they must be theirs to read too.
+    /// Opens a set for a query. A query can return the rows, so reading must be allowed too.
     async fn open_query(&self, id: &str, access: &Access) -> Result<Resource> {
         self.open(id, access, Action::Read).await?;
         self.open(id, access, Action::Query).await
     }
 
-    /// How long a set lives that somebody makes with a link: no longer than the link is good.
+    /// Returns the lifetime of a set that is created with a link. It ends with the link at the latest.
     fn left_of(&self, grant: &Grant) -> Duration {
         let left = DateTime::from_timestamp(grant.end, 0).map(|end| end - self.now());
         let left = left.and_then(|left| left.to_std().ok()).unwrap_or_default();
         left.min(self.options.default_expiration)
     }
 
-    /// Another set of the query: of the same owner, and open to whoever asks.
+    /// Opens another set of the query. It must have the same owner, and `access` must allow it.
     async fn other(&self, first: &Resource, id: &str, access: &Access) -> Result<Resource> {
-        // A link opens its own set.
+        // A link is valid only for its own set.
         if matches!(access, Access::Link(_)) && id != first.id {
             return Err(DualResponseError::Forbidden);
         }
@@ -163,8 +164,8 @@ impl Inner {
         Ok(resource)
     }
 
-    /// Whoever asked with a link has nothing else to open the new set with: they get a link that allows reading and
-    /// asking on, as theirs does, for as long as theirs is good.
+    /// Adds a link to the new set, because the caller has no other credentials for it. Like the original link, it
+    /// allows reading and queries, and it expires with that link.
     fn pass_on(&self, grant: &Grant, response: &mut DualResponse) {
         let Some(keys) = &self.options.link_keys else { return };
         let scopes = grant.scopes.iter().copied();

@@ -1,4 +1,4 @@
-//! Makes sets of rows that are saved as they come.
+//! Creates sets whose rows are saved while they arrive.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,11 +14,12 @@ use crate::{
     store::{Origin, Removal, Resource},
 };
 
-/// How many times longer than usual the first row is waited for by whoever waits for the last.
+/// Factor for the timeout of the first row, if the caller waits for the last row.
 const PATIENCE: u32 = 20;
 
 impl Inner {
-    /// Begins to save rows, answers when the first are there, and when all are, if that is soon.
+    /// Starts to save rows. Returns when the first rows are available, or when all are saved, if that takes little
+    /// time.
     pub(in crate::server) async fn save_rows(
         &self,
         mut resource: Resource,
@@ -37,7 +38,7 @@ impl Inner {
             .with_max_bytes(bytes);
         let id = key(&resource);
         let begin = snapshots.begin(&id, row_source, options);
-        // Whoever waits to the end waits longer for the beginning too.
+        // If the caller waits for the last row, it also waits longer for the first row.
         let limit = limits.source_timeout.saturating_mul(if complete { PATIENCE } else { 1 });
         let begun = match tokio::time::timeout(limit, begin).await {
             Ok(begun) => begun,
@@ -68,16 +69,16 @@ impl Inner {
         let (ended, unanswered) = self.writes.begin(write, begun.rest);
         let limit = if complete { Duration::MAX } else { limits.settle };
         let outcome = tokio::time::timeout(limit, ended).await;
-        // From here on somebody hears of the set, or of why there is none.
+        // From here on, the caller gets the set or an error.
         unanswered.answered();
         match outcome {
             Ok(Ok(Ok(ready))) => Ok(self.respond(&ready, cut)),
-            // Nobody knows of the set yet, so nobody must hear of it: the error is the answer.
+            // No caller knows the set yet, so it is deleted, and the error is the answer.
             Ok(Ok(Err(error))) => {
                 let _ = self.options.store.delete(&resource.id, Removal::Deleted).await;
                 Err(error)
             }
-            // The write was ended from outside.
+            // The write was stopped by another call.
             Ok(Err(_)) => Err(DualResponseError::NotFound),
             Err(_) => {
                 resource.total_count = resource.total_count.max(begun.progress.borrow().rows);
@@ -86,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Keeps a set whose first rows are there.
+    /// Stores a set that has its first rows.
     async fn keep_begun(
         &self,
         resource: &mut Resource,
@@ -108,7 +109,7 @@ impl Inner {
         Ok((begun, preview.cut))
     }
 
-    /// Gives up what this process writes: each set says why it failed.
+    /// Stops all writes of this process. Each set fails with this reason.
     pub(in crate::server) async fn end_writes(&self) {
         self.writes.stop_all(Stop::Shutdown).await;
     }

@@ -1,4 +1,4 @@
-//! Removes what nobody owns.
+//! Removes orphaned snapshots.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::{
     snapshot::Phase,
 };
 
-/// How often the store of snapshots is looked through.
+/// The interval of sweeps.
 pub(in crate::server) const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 impl DualResponseServer {
-    /// Removes from the store of snapshots what no set knows, finished or not, and lets sets fail whose writer is
-    /// gone. Returns how many snapshots were removed.
+    /// Removes snapshots that do not belong to a set, finished or not. Marks sets as failed if their writer sends no
+    /// heartbeat. Returns the number of removed snapshots.
     ///
-    /// It is done every hour by itself where the store of sets is [shared](crate::ResourceStore::is_shared). One
-    /// that is not knows only the sets of its own process: call this only if no other process writes to the same
-    /// store of snapshots, since theirs would be removed.
+    /// If the store of sets is [shared](crate::ResourceStore::is_shared), the server does this every hour. Any other
+    /// store contains only the sets of this process. Then call this only if no other process writes to the same
+    /// snapshot store. Otherwise the snapshots of the other processes would be removed.
     pub async fn sweep(&self) -> Result<u64> {
         self.inner.sweep().await
     }
@@ -34,7 +34,7 @@ impl Inner {
         let mut removed = 0;
         while let Some(id) = found.try_next().await? {
             let owned = match self.options.store.get(&id.set).await? {
-                // The same id under another tenant's place is not this set's.
+                // The same ID under another tenant is a different set.
                 Some(resource) if key(&resource) == id => match &resource.snapshot {
                     Some(state) if state.phase == Phase::Writing && self.is_silent(state) => {
                         !matches!(self.give_up(&resource, state).await?, Phase::Failed { .. })

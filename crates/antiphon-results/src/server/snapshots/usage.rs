@@ -1,4 +1,4 @@
-//! How much of the store a tenant may take, and where there is no tenant a principal.
+//! Storage limits of tenants, and of principals without a tenant.
 
 use std::{
     collections::HashMap,
@@ -15,22 +15,22 @@ use crate::{
     store::Resource,
 };
 
-/// For how long it is believed how much of the store a tenant has taken.
+/// Time for which the usage that the store reported is reused.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// How long it takes at most until others can see that a view is being made.
+/// Maximum time until other processes see that a view is being built.
 const SEEN: Duration = Duration::from_secs(2);
 
-/// For how long a view may be being made of which nobody asks any more.
+/// Maximum time for which a view is built after the last request for it.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
-/// For how long is remembered what this process has saved since the store was asked.
+/// Time for which the bytes that this process saved since the store's last answer are kept.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
-/// How many views are known to be there.
+/// Number of known views above which old entries are removed.
 const MAX_KNOWN_VIEWS: usize = 4096;
 
-/// How much of the store tenants have taken, as far as is known, by [`SnapshotId::share`].
+/// The known usage of each share, by [`SnapshotId::share`].
 #[derive(Clone)]
 pub(crate) struct Usage {
     most: u64,
@@ -45,16 +45,16 @@ struct Known {
 
 #[derive(Default)]
 struct Account {
-    /// How much the store had, and since when that is known.
+    /// Time of the store's last answer, and the used bytes.
     used: Option<(Instant, u64)>,
-    /// How much those have taken together that are still being written.
+    /// Bytes of all writes in progress.
     under_way: u64,
 }
 
-/// A view that somebody was allowed to make.
+/// A view that was allowed to be built.
 struct Made {
     since: Instant,
-    /// What it takes at most, until it is there.
+    /// Maximum bytes of the view, until it is built.
     bytes: Option<u64>,
 }
 
@@ -67,8 +67,8 @@ impl Usage {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much a tenant has taken, with all that is under way. The store is asked, if that was longer ago than is
-    /// believed.
+    /// Returns the bytes that a share uses, including work in progress. Asks the store if its last answer is older than
+    /// `believed`.
     async fn taken(&self, snapshots: &dyn SnapshotStore, owner: &Owner, believed: Duration) -> Result<u64> {
         let is_within = |account: &Account, time| account.used.is_some_and(|(at, _)| at.elapsed() < time);
         let share = SnapshotId::share_of(owner);
@@ -78,7 +78,7 @@ impl Usage {
             let taken = snapshots.usage_of(owner).await?;
             let mut known = self.known();
             known.shares.retain(|_, account| account.under_way > 0 || is_within(account, REMEMBERED));
-            // An answer that is older than the last one does not have what was saved since.
+            // An answer that is older than the last one does not include the bytes saved since.
             let account = known.shares.entry(share.clone()).or_default();
             match (asked.checked_sub(taken.age), account.used) {
                 (Some(at), Some((last, _))) if at <= last => {}
@@ -89,14 +89,14 @@ impl Usage {
         Ok(self.believed(&share))
     }
 
-    /// The same, without asking.
+    /// Returns the bytes that a share uses, without asking the store.
     fn believed(&self, share: &str) -> u64 {
         let known = self.known();
         let account = known.shares.get(share);
         let (asked, used) = account.and_then(|account| account.used).unzip();
         let used = used.unwrap_or(0);
         let under_way = account.map_or(0, |account| account.under_way);
-        // What was begun before the store was asked is in its answer, whichever process makes it.
+        // The store's answer includes all builds that started before it, in any process.
         let is_told = |made: &Made| asked.is_some_and(|asked| made.since + SEEN < asked);
         let making = known
             .views
@@ -106,7 +106,7 @@ impl Usage {
         used.saturating_add(under_way).saturating_add(making)
     }
 
-    /// So much more is saved, until the store is asked again.
+    /// Adds saved bytes, until the store's next answer.
     fn add(&self, share: &str, bytes: u64) {
         let mut known = self.known();
         let account = known.shares.get_mut(share);
@@ -117,12 +117,12 @@ impl Usage {
 
     fn full(&self, taken: u64) -> DualResponseError {
         DualResponseError::TooLarge(format!(
-            "{taken} bytes are saved already or being saved, and {} may be; delete result sets that are no longer needed, or raise `ResultLimits::tenant_bytes`",
+            "the tenant has saved {taken} bytes, and its limit is {} bytes; delete result sets, or raise `ResultLimits::tenant_bytes`",
             self.most
         ))
     }
 
-    /// A view is there, or cannot be made.
+    /// Records that a view is built, or that its build failed.
     pub(super) fn made(&self, resource: &Resource, view: &View, made: bool) {
         let Some(name) = name(&key(resource), view) else { return };
         if !made {
@@ -138,23 +138,23 @@ fn name(id: &SnapshotId, view: &View) -> Option<(SnapshotId, String)> {
     Some((id.clone(), serde_json::to_string(view).ok()?))
 }
 
-/// What one write takes of what its tenant may have, for as long as it is written.
+/// The bytes of a write in progress, as part of its share's usage.
 pub(super) struct Share {
     usage: Usage,
     owner: Owner,
     bytes: u64,
-    /// How much it was allowed when it began: up to that it is cut off by itself.
+    /// Bytes that the write was allowed at its start. It stops at this limit.
     allowed: u64,
 }
 
 impl Share {
-    /// It has become so many bytes. If others have taken meanwhile what it was allowed, it cannot go on.
+    /// Sets the current size of the write. Returns an error if other writes have used the allowed bytes meanwhile.
     pub(super) async fn grow(&mut self, snapshots: &dyn SnapshotStore, bytes: u64) -> Result<()> {
         self.set(bytes);
         if !self.is_too_much(self.usage.believed(&self.share())) {
             return Ok(());
         }
-        // Something may have been deleted since. If the store cannot say, that is no reason to give up.
+        // Data may have been deleted since. If the store cannot answer, the write continues.
         let taken = self.usage.taken(snapshots, &self.owner, BELIEVED);
         match tokio::time::timeout(BELIEVED, taken).await {
             Ok(Ok(taken)) if self.is_too_much(taken) => Err(self.usage.full(taken)),
@@ -167,7 +167,7 @@ impl Share {
         taken > self.usage.most && others > self.usage.most.saturating_sub(self.allowed)
     }
 
-    /// It is through, and stays.
+    /// Counts the finished write as stored.
     pub(super) fn keep(&mut self, bytes: u64) {
         self.set(0);
         self.usage.add(&self.share(), bytes);
@@ -192,7 +192,7 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// How many bytes a new snapshot of this owner may have, and its share of what is under way.
+    /// Returns the usage entry of a new snapshot, and its maximum size in bytes.
     pub(super) async fn allowance(&self, owner: &Owner) -> Result<(Share, u64)> {
         let taken = self.taken(owner, BELIEVED).await?;
         let left = self.usage.most.saturating_sub(taken);
@@ -204,15 +204,15 @@ impl Inner {
         Ok((Share { usage, owner, bytes: 0, allowed }, allowed))
     }
 
-    /// Says whether a view may be made: it takes as much as its set, at most. One that is known to be there, or to
-    /// be being made, takes nothing more.
+    /// Checks whether a view can be built. It needs at most the size of its set. A view that exists or is being built
+    /// needs no more.
     pub(super) async fn let_make(&self, resource: &Resource, view: &View) -> Result<()> {
         let Some(name) = name(&key(resource), view) else { return Ok(()) };
         let is_known = |made: &Made| made.bytes.is_none() || made.since.elapsed() < MAKING;
         if self.usage.known().views.get(&name).is_some_and(is_known) {
             return Ok(());
         }
-        // Asked anew: other processes make views of the same tenant.
+        // Asks the store again, because other processes build views of the same tenant.
         let taken = self.taken(&resource.owner, Duration::ZERO).await?;
         let bytes = resource.bytes.unwrap_or(0);
         if taken.saturating_add(bytes) > self.usage.most {

@@ -1,4 +1,4 @@
-//! Rows on their way into a snapshot, in a task of their own.
+//! Writes rows into a snapshot, in a separate task.
 
 use std::{
     collections::HashMap,
@@ -23,17 +23,17 @@ use crate::{
     store::{Removal, Resource, ResourceStore, ResourceUpdate, SnapshotUpdate},
 };
 
-/// How often it is tried to say how it ended, while the store of sets fails.
+/// Maximum number of retries to store the outcome, while the store of sets fails.
 const TRIES: u32 = 6;
 
-/// Why a write is ended from outside.
+/// The reason for stopping a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The set is gone.
+    /// The set was removed.
     Gone,
-    /// This server goes.
+    /// The server shuts down.
     Shutdown,
-    /// Whoever had it made has gone before they heard of it.
+    /// The caller was cancelled before it got an answer.
     Unanswered,
 }
 
@@ -51,8 +51,8 @@ impl Writes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a write. How it ends is told to whoever still waits; dropping that does not end it, but dropping the
-    /// other does.
+    /// Starts a write. The receiver gets its outcome. Dropping the receiver does not stop the write, but dropping
+    /// `Unanswered` does.
     pub(super) fn begin(
         &self,
         write: Write,
@@ -61,21 +61,21 @@ impl Writes {
         let (told, ended) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
         let (writes, set) = (self.clone(), write.id.set.clone());
-        // Invariant: the task cannot forget itself before it is known, because the lock is held until it is.
+        // Invariant: the lock is held until the task is registered, so that the task cannot remove its entry before.
         let unanswered = Unanswered { writes: self.clone(), set: Some(set.clone()) };
         let mut ongoing = self.ongoing();
         let task = tokio::spawn(async move {
             let set = write.id.set.clone();
             let outcome = write.run(rest, stopped).await;
             writes.ongoing().remove(&set);
-            // Nobody may wait any more.
+            // The receiver may have been dropped.
             let _ = told.send(outcome);
         });
         ongoing.insert(set, Ongoing { stop, task });
         (ended, unanswered)
     }
 
-    /// Ends the write of a set, if it is one of ours, and returns when it has.
+    /// Stops the write of a set, if this process runs it, and returns when it has ended.
     pub(super) async fn stop(&self, set: &str, why: Stop) {
         let ongoing = self.ongoing().remove(set);
         if let Some(Ongoing { stop, task }) = ongoing {
@@ -84,7 +84,7 @@ impl Writes {
         }
     }
 
-    /// Ends all of them.
+    /// Stops all writes.
     pub(super) async fn stop_all(&self, why: Stop) {
         let sets: Vec<String> = self.ongoing().keys().cloned().collect();
         for set in sets {
@@ -93,14 +93,14 @@ impl Writes {
     }
 }
 
-/// A write of which nobody has heard yet. If nobody ever will, it ends.
+/// A write whose caller has no answer yet. If this is dropped, the write stops.
 pub(super) struct Unanswered {
     writes: Writes,
     set: Option<String>,
 }
 
 impl Unanswered {
-    /// Somebody hears of it.
+    /// Records that the caller gets an answer.
     pub(super) fn answered(mut self) {
         self.set = None;
     }
@@ -116,10 +116,10 @@ impl Drop for Unanswered {
     }
 }
 
-/// What writes the rows that are still to come.
+/// A future that writes the remaining rows.
 type Rest = BoxFuture<'static, Result<Written>>;
 
-/// A snapshot that is being written.
+/// A snapshot write in progress.
 pub(super) struct Write {
     pub(super) id: SnapshotId,
     pub(super) store: Arc<dyn ResourceStore>,
@@ -128,16 +128,16 @@ pub(super) struct Write {
     pub(super) beat: Duration,
     pub(super) state: SnapshotState,
     pub(super) progress: watch::Receiver<Progress>,
-    /// How much of what its tenant may have it takes meanwhile.
+    /// Bytes of this write in its share's usage.
     pub(super) share: Share,
-    /// Held for as long as rows are written.
+    /// Slot that is held while rows are written.
     pub(super) place: OwnedSemaphorePermit,
 }
 
 impl Write {
-    /// Writes the rest, says how far it is meanwhile, and how it ended.
+    /// Writes the remaining rows, stores the progress, and stores the outcome.
     async fn run(mut self, rest: Rest, mut stopped: oneshot::Receiver<Stop>) -> Result<Resource> {
-        // A source is code of others.
+        // A source is external code and can panic.
         let mut rest = AssertUnwindSafe(rest).catch_unwind();
         let mut beat = Instant::now() + self.beat;
         let outcome = loop {
@@ -184,7 +184,8 @@ impl Write {
         SnapshotUpdate::new(self.state.clone(), rows, bytes)
     }
 
-    /// Says how far it is. `false`: the set is gone, or somebody gave this write up.
+    /// Stores the progress as a heartbeat. Returns `false` if the set was removed, or if another process has marked
+    /// this write as failed.
     async fn say(&mut self) -> bool {
         let Progress { rows, bytes } = self.progress();
         let update = self.update(Phase::Writing, rows, bytes);
@@ -192,7 +193,7 @@ impl Write {
         {
             Ok(Some(resource)) => resource.snapshot.is_some_and(|state| state.phase == Phase::Writing),
             Ok(None) => false,
-            // Whoever reads decides when it was silent for too long.
+            // The readers decide when the heartbeat is too old.
             Err(error) => {
                 tracing::warn!(id = self.id.set, %error, "how far a snapshot is could not be said");
                 true
@@ -200,7 +201,7 @@ impl Write {
         }
     }
 
-    /// All rows are there.
+    /// Stores that all rows are written.
     async fn written(&mut self, written: Written) -> Result<Resource> {
         self.state.digest = Some(written.digest);
         self.state.truncated = written.truncated;
@@ -213,15 +214,16 @@ impl Write {
                 self.share.keep(written.bytes);
                 return Ok(resource);
             }
-            // Nobody will ever read it: the set is gone, or somebody gave this write up before it was through.
+            // The set was removed, or another process has marked this write as failed. So no reader can use the rows.
             Ok(_) => self.remove().await,
-            // Somebody may: whether it was said is not known. If it was not, the set fails and is swept away.
+            // It is unknown whether the outcome was stored, so readers may use the rows. If it was not stored, the set
+            // fails and a sweep removes the rows.
             Err(error) => return Err(error),
         }
         Err(DualResponseError::NotFound)
     }
 
-    /// It will not be.
+    /// Stores that the write failed.
     async fn failed(&mut self, error: DualResponseError) -> Result<Resource> {
         let Progress { rows, bytes } = self.progress();
         tracing::warn!(id = self.id.set, rows, error = chain(&error), "a snapshot failed");
@@ -251,7 +253,7 @@ impl Write {
         Err(DualResponseError::NotFound)
     }
 
-    /// Says how it ended, and tries again while the store fails.
+    /// Stores the outcome, and retries while the store fails.
     async fn end(&self, update: SnapshotUpdate) -> Result<Option<Resource>> {
         let mut tried = 0;
         loop {
@@ -274,7 +276,7 @@ impl Write {
     }
 }
 
-/// Why it failed, for people: what is from inside stays inside.
+/// Returns the reason for people, without internal details.
 fn reason(error: &DualResponseError, rows: u64) -> String {
     match error {
         DualResponseError::Query(_) | DualResponseError::Count(_) => {

@@ -1,4 +1,4 @@
-//! Every byte of an export is always the same.
+//! Contract tests for exports. Their bytes never change.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::error::DualResponseError;
 
-/// The formats of this store.
+/// Returns the formats that this store supports.
 async fn formats(store: &dyn SnapshotStore) -> Vec<ExportFormat> {
     let mut formats = Vec::new();
     for format in ExportFormat::ALL {
@@ -23,7 +23,7 @@ async fn formats(store: &dyn SnapshotStore) -> Vec<ExportFormat> {
     formats
 }
 
-/// Row by row.
+/// Tests that an export has the same rows as the pages.
 pub async fn export_is_the_pages(snapshots: &Snapshots) {
     let store = snapshots.filled(3_000).await;
     let lines = export(&*store, ExportRequest::new(ExportFormat::Ndjson), None).await.unwrap();
@@ -36,8 +36,8 @@ pub async fn export_is_the_pages(snapshots: &Snapshots) {
     assert_eq!(table.split_inclusive(|&byte| byte == b'\n').count(), 3_001);
 }
 
-/// One after the other they are the whole, in every format. What a store does not cut it gives whole, and says that it
-/// did by telling no length.
+/// Tests that consecutive ranges make up the whole, in every format. A store that does not support ranges returns the
+/// whole, and no length.
 pub async fn ranges_are_parts_of_the_whole(snapshots: &Snapshots) {
     let store = snapshots.filled(2_000).await;
     for format in formats(&*store).await {
@@ -65,7 +65,7 @@ pub async fn ranges_are_parts_of_the_whole(snapshots: &Snapshots) {
     }
 }
 
-/// Under the same tag.
+/// Tests that every opening exports the same bytes with the same tag.
 pub async fn export_is_the_same_from_every_opening(snapshots: &Snapshots) {
     let one = snapshots.filled(2_000).await;
     let two = snapshots.open().await;
@@ -81,7 +81,7 @@ pub async fn export_is_the_same_from_every_opening(snapshots: &Snapshots) {
     }
 }
 
-/// Together they are the whole.
+/// Tests that the exports of all chunks make up the whole.
 pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     let store = snapshots.filled(3_000).await;
     let request = ExportRequest::new(ExportFormat::Ndjson);
@@ -96,7 +96,7 @@ pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     assert!(matches!(export(&*store, beyond, None).await, Err(DualResponseError::Invalid(_))));
 }
 
-/// Nothing more and nothing less, and twice the same.
+/// Tests that the statistics match the rows, and are the same from every opening.
 pub async fn stats_count_what_is_there(snapshots: &Snapshots) {
     let store = snapshots.filled(1_000).await;
     let stats = store.stats(&id("rs_set")).await.unwrap();

@@ -11,14 +11,14 @@ use crate::{error::DualResponseError, owner::Owner, rows::Rows};
 
 type Opening = Pin<Box<dyn Future<Output = Option<Arc<dyn SnapshotStore>>> + Send>>;
 
-/// Opens the same store again and again.
+/// A function that opens the same store several times.
 pub struct Snapshots {
     space: String,
     open: Box<dyn Fn(String) -> Opening + Send + Sync>,
 }
 
 impl Snapshots {
-    /// A space of its own for a law; `None` if the store is not there.
+    /// Creates a separate space for a contract test. Returns `None` if the store is not available.
     pub async fn new<F>(law: &str, open: fn(String) -> F) -> Option<Self>
     where
         F: Future<Output = Option<Arc<dyn SnapshotStore>>> + Send + 'static,
@@ -31,12 +31,12 @@ impl Snapshots {
         Some(Self { space, open: Box::new(move |space| Box::pin(open(space)) as Opening) })
     }
 
-    /// Opens the store once more: this opening has read nothing yet.
+    /// Opens the store again. The new opening has not read anything yet.
     pub async fn open(&self) -> Arc<dyn SnapshotStore> {
         (self.open)(self.space.clone()).await.expect("it opened before")
     }
 
-    /// A store with the snapshot `rs_set` of so many [rows](row).
+    /// Returns a store with the snapshot `rs_set`, which has `count` [rows](row).
     pub(super) async fn filled(&self, count: u64) -> Arc<dyn SnapshotStore> {
         let store = self.open().await;
         assert_eq!(write(&*store, &id("rs_set"), count).await.rows, count);
@@ -54,18 +54,18 @@ pub(super) fn id(set: &str) -> SnapshotId {
     SnapshotId::new(&Owner::nobody(), set)
 }
 
-/// The row of this number: one column that tells all apart, one of few values, one with gaps.
+/// Returns the row with this number. It has a unique column, a column with few values, and a column with gaps.
 pub(super) fn row(number: u64) -> Value {
     let text = (!number.is_multiple_of(5)).then(|| format!("zeile {number} \"ü\""));
     json!({"id": number, "group": number * 7919 % 10, "text": text})
 }
 
-/// So many rows from one on, as a store gives them back.
+/// Returns the rows with these numbers, in the form that a store returns.
 pub(super) fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<Value> {
     numbers.into_iter().map(row).collect()
 }
 
-/// So many rows in parts of several sizes.
+/// Returns `count` rows in parts of several sizes.
 pub(super) fn parts(count: u64) -> Vec<Rows> {
     let (mut parts, mut next) = (Vec::new(), 0);
     for size in [1, 10, 333].into_iter().cycle() {
@@ -116,7 +116,7 @@ pub(super) async fn export(
     Ok(bytes)
 }
 
-/// Prepares a view, unless the store cannot.
+/// Prepares a view. Returns `None` if the store does not support views.
 pub(super) async fn prepared(store: &dyn SnapshotStore, view: &View) -> Option<u64> {
     match store.prepare(&id("rs_set"), view).await {
         Err(DualResponseError::Unsupported(_)) => None,
@@ -124,18 +124,18 @@ pub(super) async fn prepared(store: &dyn SnapshotStore, view: &View) -> Option<u
     }
 }
 
-/// Whether nobody has this snapshot.
+/// Returns whether the snapshot does not exist.
 pub(super) async fn is_gone(store: &dyn SnapshotStore, id: &SnapshotId) -> bool {
     let manifest = store.manifest(id).await;
     let page = store.page(id, &SnapshotPage::new(0, 1)).await;
     matches!((manifest, page), (Err(DualResponseError::NotFound), Err(DualResponseError::NotFound)))
 }
 
-/// Runs a law.
+/// Runs a contract test.
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
-        // A law that hangs has found something, too.
+        // A test that hangs must fail.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
         assert!(ended.is_ok(), "the law has not ended within two minutes");
     });

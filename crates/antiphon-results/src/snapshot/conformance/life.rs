@@ -1,4 +1,4 @@
-//! Snapshots come whole and go whole.
+//! Contract tests for writing and deleting snapshots.
 
 use chrono::{TimeDelta, Utc};
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{error::BoxError, owner::Owner, rows::Rows};
 
-/// Its first rows are known, and still nobody can read it.
+/// Tests that no reader sees a snapshot before it is complete.
 pub async fn snapshot_is_not_there_until_all_of_it_is(snapshots: &Snapshots) {
     let (one, two) = (snapshots.open().await, snapshots.open().await);
     let begun = begin(&*one, &id("rs_set"), 2_000).await;
@@ -18,25 +18,25 @@ pub async fn snapshot_is_not_there_until_all_of_it_is(snapshots: &Snapshots) {
     assert_eq!(one.manifest(&id("rs_set")).await.unwrap(), two.manifest(&id("rs_set")).await.unwrap());
 }
 
-/// Whoever gives it up in the middle.
+/// Tests that a dropped write leaves nothing behind.
 pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let first = stream::iter(parts(50).into_iter().map(Ok));
     let endless = RowSource::rows(first.chain(stream::pending()));
     let begun = store.begin(&id("rs_set"), endless, SnapshotWriteOptions::default()).await.unwrap();
     let mut rest = begun.rest;
-    // It takes what is there and waits.
+    // The write takes the available rows, and then waits.
     assert!((&mut rest).now_or_never().is_none());
     drop(rest);
     assert!(is_gone(&*snapshots.open().await, &id("rs_set")).await);
     store.delete(&id("rs_set")).await.unwrap();
     assert!(is_gone(&*store, &id("rs_set")).await);
-    // Whoever was given up may be late to clean up. What somebody wrote meanwhile is not its to remove.
+    // The dropped write may clean up late. It must not remove a snapshot that was written meanwhile.
     write(&*store, &id("rs_set"), 20).await;
     assert_eq!(snapshots.open().await.manifest(&id("rs_set")).await.unwrap().rows, 20);
 }
 
-/// A source that fails makes no shorter truth.
+/// Tests that a source that fails does not leave a shorter snapshot.
 pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let failing: Vec<Result<Rows, BoxError>> =
@@ -49,7 +49,7 @@ pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     assert!(is_gone(&*store, &id("rs_set")).await && is_gone(&*snapshots.open().await, &id("rs_set")).await);
 }
 
-/// As many as were asked for, and no more than there are.
+/// Tests that the sample has the requested number of rows, or all rows if there are fewer.
 pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (sample, count)) in [(15_usize, 100_u64), (15, 3), (0, 10)].into_iter().enumerate() {
@@ -62,7 +62,7 @@ pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     }
 }
 
-/// Never in silence.
+/// Tests that rows beyond the limit are omitted, and that the manifest reports it.
 pub async fn rows_beyond_the_limit_are_left_out_and_that_is_said(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (limit, expected)) in
@@ -78,7 +78,7 @@ pub async fn rows_beyond_the_limit_are_left_out_and_that_is_said(snapshots: &Sna
     }
 }
 
-/// What nobody finished is found with what somebody did, and goes the same way.
+/// Tests that unfinished and finished snapshots are both found, and can be deleted.
 pub async fn unfinished_snapshot_is_found_and_removed(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     write(&*store, &id("rs_done"), 10).await;
@@ -94,7 +94,7 @@ pub async fn unfinished_snapshot_is_found_and_removed(snapshots: &Snapshots) {
     assert_eq!(store.usage(None).await.unwrap(), 0);
 }
 
-/// The same id is another set there.
+/// Tests that the same ID under another tenant is a different snapshot.
 pub async fn snapshot_of_another_tenant_is_not_found(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     for tenant in ["other", "all", "..", "a/b", ""] {
@@ -105,7 +105,7 @@ pub async fn snapshot_of_another_tenant_is_not_found(snapshots: &Snapshots) {
     assert_eq!(store.manifest(&id("rs_set")).await.unwrap().rows, 10);
 }
 
-/// Another opening that has read it knows it, too, at the latest when it reads it anew.
+/// Tests that a deleted snapshot does not exist for any opening.
 pub async fn deleted_snapshot_is_gone_for_everybody(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     store.delete(&id("rs_set")).await.unwrap();
@@ -113,7 +113,7 @@ pub async fn deleted_snapshot_is_gone_for_everybody(snapshots: &Snapshots) {
     assert!(is_gone(&*snapshots.open().await, &id("rs_set")).await);
 }
 
-/// What is not there is removed.
+/// Tests that deleting a snapshot that does not exist succeeds.
 pub async fn deletion_twice_is_fine(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     for _ in 0..3 {
@@ -122,7 +122,7 @@ pub async fn deletion_twice_is_fine(snapshots: &Snapshots) {
     }
 }
 
-/// Of one tenant, and nothing when all is gone.
+/// Tests that usage is counted for each tenant, and is 0 after all snapshots are deleted.
 pub async fn usage_is_what_is_stored(snapshots: &Snapshots) {
     let store = snapshots.filled(1_000).await;
     let stored = store.manifest(&id("rs_set")).await.unwrap().bytes;

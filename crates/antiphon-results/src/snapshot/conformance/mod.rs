@@ -1,8 +1,9 @@
-//! The laws: the contract of a [`SnapshotStore`] as tests.
+//! Contract tests of a [`SnapshotStore`].
 //!
-//! [`snapshot_store_laws!`](crate::snapshot_store_laws) makes one test a law, named after it. It takes a function that
-//! *opens* the store in a given space, so that a law can open the same one twice, and each has read nothing yet. The
-//! function returns `None` where the server it needs is not there.
+//! [`snapshot_store_laws!`](crate::snapshot_store_laws) generates one Rust test for each contract test, with the same
+//! name. The macro takes a function that *opens* the store in a given space. So a contract test can open the same store
+//! twice, and each opening has not read anything yet. The function returns `None` if the server that it needs is not
+//! available.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -16,7 +17,7 @@
 //! }
 //! ```
 //!
-//! What a store answers with [`Unsupported`](crate::DualResponseError::Unsupported) is not asked of it.
+//! If a store returns [`Unsupported`](crate::DualResponseError::Unsupported) for an operation, the tests skip it.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 
@@ -36,7 +37,7 @@ pub use self::{
 #[expect(unused_imports, reason = "the module's documentation names it")]
 use super::SnapshotStore;
 
-/// Makes one test of each law of [`SnapshotStore`](crate::snapshot::SnapshotStore).
+/// Generates one test for each contract test of [`SnapshotStore`](crate::snapshot::SnapshotStore).
 ///
 /// Takes the path of an `async fn(space: String) -> Option<Arc<dyn SnapshotStore>>`.
 #[macro_export]

@@ -1,4 +1,4 @@
-//! Row `n` is the same row for everybody.
+//! Contract tests for pages: row `n` is the same for every reader.
 
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ use crate::{error::DualResponseError, rows::Rows};
 
 const ROWS: u64 = 5_000;
 
-/// All of them, at once.
+/// Tests that one page with all rows has the order of the source.
 pub async fn rows_come_in_the_order_they_came(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     assert_eq!(page(&*store, SnapshotPage::new(0, u64::MAX)).await, rows(0..ROWS));
 }
 
-/// One page after the other is the whole.
+/// Tests that consecutive pages of any size make up the whole.
 pub async fn every_page_size_gives_the_same_rows(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     for size in [97, 256, 1_000, 1_024, 4_095, 4_096, 4_097, ROWS] {
@@ -30,7 +30,7 @@ pub async fn every_page_size_gives_the_same_rows(snapshots: &Snapshots) {
     }
 }
 
-/// Before the first, beyond the last, and between.
+/// Tests pages from the first row, in the middle, and beyond the last row.
 pub async fn every_place_is_a_page(snapshots: &Snapshots) {
     snapshots.filled(ROWS).await;
     let store = snapshots.open().await;
@@ -43,7 +43,7 @@ pub async fn every_place_is_a_page(snapshots: &Snapshots) {
     }
 }
 
-/// In their order; and one that is not there is named.
+/// Tests that columns have the requested order. The error for an unknown column contains its name.
 pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     let request = SnapshotPage::new(3, 1).with_columns(["text", "id"]);
@@ -54,7 +54,7 @@ pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     assert!(matches!(&error, DualResponseError::Invalid(text) if text.contains("nowhere")), "{error:?}");
 }
 
-/// It goes on where it stopped.
+/// Tests that a page with a byte limit has at least one row, and that the next page continues after it.
 pub async fn large_page_may_stop_but_not_at_nothing(snapshots: &Snapshots) {
     let store = snapshots.filled(300).await;
     let mut next = 0;
@@ -67,7 +67,7 @@ pub async fn large_page_may_stop_but_not_at_nothing(snapshots: &Snapshots) {
     }
 }
 
-/// And what was said when it was written.
+/// Tests that every opening returns the digest and the columns that the write returned.
 pub async fn digest_is_the_same_for_every_opening(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let written = write(&*store, &id("rs_set"), 1_000).await;
@@ -78,7 +78,7 @@ pub async fn digest_is_the_same_for_every_opening(snapshots: &Snapshots) {
     }
 }
 
-/// In order, and without a gap.
+/// Tests that the chunks contain all rows, in order and without a gap.
 pub async fn chunks_are_all_rows(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     let mut next = 0;
@@ -89,14 +89,14 @@ pub async fn chunks_are_all_rows(snapshots: &Snapshots) {
     assert_eq!(next, ROWS);
 }
 
-/// Nothing was found, and that is an answer.
+/// Tests that a set can have no rows.
 pub async fn set_without_rows_is_a_set(snapshots: &Snapshots) {
     let store = snapshots.filled(0).await;
     assert_eq!(store.manifest(&id("rs_set")).await.unwrap().rows, 0);
     assert!(page(&*store, SnapshotPage::new(0, 10)).await.is_empty());
 }
 
-/// Whatever JSON can say, with nobody to say what is in it.
+/// Tests that unusual JSON values are read back unchanged, without declared columns.
 pub async fn odd_values_come_back(snapshots: &Snapshots) {
     let odd = [
         json!({"n": 9_007_199_254_740_993_i64, "t": "", "l": [1, null, "x"], "o": {"a": {"b": []}}, "z": null}),

@@ -1,4 +1,4 @@
-//! Orders and choices, where a store makes them.
+//! Contract tests for sorted and filtered views, if the store supports them.
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn sorted() -> Vec<Value> {
     expected
 }
 
-/// Rows that the order does not tell apart stay in the order they came in.
+/// Tests that rows with equal sort values keep the order of the source.
 pub async fn sorted_view_keeps_ties_in_order(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     let Some(count) = prepared(&*store, &by_group()).await else { return };
@@ -34,7 +34,7 @@ pub async fn sorted_view_keeps_ties_in_order(snapshots: &Snapshots) {
     assert_eq!(found, expected);
 }
 
-/// Those and no others, in the order they came in.
+/// Tests that a filtered view has exactly the matching rows, in the order of the source.
 pub async fn filtered_view_has_the_rows_that_fit(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     let view = View::default().with_filter(Filter::new("group", FilterOp::Ge, 5)).with_filter(Filter::new(
@@ -49,7 +49,7 @@ pub async fn filtered_view_has_the_rows_that_fit(snapshots: &Snapshots) {
     assert_eq!(page(&*store, SnapshotPage::new(0, u64::MAX).with_view(view)).await, expected);
 }
 
-/// Whoever made it.
+/// Tests that a view is the same for every opening.
 pub async fn view_is_the_same_for_every_opening(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     if prepared(&*store, &by_group()).await.is_none() {

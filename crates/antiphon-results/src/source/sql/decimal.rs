@@ -1,7 +1,7 @@
 use super::write;
 use crate::error::BoxError;
 
-/// A decimal: text with all of its digits, or a number if one is wanted and no reader can lose a digit of it.
+/// Writes a decimal as text with all digits. If `wants_number` is set and no reader can lose a digit, writes a number.
 pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if wants_number && is_exact(text) {
         json.extend_from_slice(text.as_bytes());
@@ -10,8 +10,7 @@ pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Resul
     write::json(text, json)
 }
 
-/// Whether a decimal is a number in JSON, too, and survives in a double: they keep fifteen digits, whichever
-/// those are.
+/// Returns whether a decimal is a valid JSON number that a 64-bit float keeps. A float keeps any 15 digits.
 fn is_exact(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));

@@ -20,45 +20,45 @@ use crate::{
     snapshot::ColumnHint,
 };
 
-/// What one database does differently from the others.
+/// The behavior of one database that differs from the others.
 ///
-/// Every text that is made here consists of what the author declared, of what the database says of its own
-/// types, and of words of ours. Values are bound.
+/// Generated SQL consists of the author's declarations, type names from the database, and fixed text of this crate.
+/// Values are bound.
 pub trait Dialect: Database + HasStatementCache {
-    /// What a column is, as the database describes it.
+    /// Type of a column, as the database describes it.
     type Kind: Clone + fmt::Debug + Send + Sync;
-    /// What a parameter is, as the database describes it.
+    /// Type of a parameter, as the database describes it.
     type Parameter: fmt::Debug + Send + Sync;
 
-    /// What stands around a name. Within it, it is doubled.
+    /// Quote character around names. Inside a name, it is doubled.
     const QUOTE: char;
 
-    /// How the parameter with this number is written, counted from 1.
+    /// Returns the placeholder of the parameter with this number, counted from 1.
     fn placeholder(number: usize) -> String;
 
-    /// What columns and parameters are.
+    /// Returns the types of the columns and parameters.
     fn describe(
         connection: &mut Self::Connection,
         columns: &[Self::TypeInfo],
         parameters: Option<Either<&[Self::TypeInfo], usize>>,
     ) -> impl Future<Output = Result<Described<Self>, SqlError>> + Send;
 
-    /// What the column is in rows that came, or nothing if it is no longer what was described.
+    /// Returns the type of the column in received rows, or `None` if it no longer matches the description.
     fn found<'k>(kind: &'k Self::Kind, found: &Self::TypeInfo) -> Option<Cow<'k, Self::Kind>>;
 
-    /// How the column is selected.
+    /// Returns the expression that selects the column.
     fn selected(column: &Column<Self>) -> String {
         column.quoted.clone()
     }
 
-    /// What the column is sorted by and compared with, or nothing if it has no order.
+    /// Returns the expression that sorts and compares the column, or `None` if its type has no order.
     fn sorted(column: &Column<Self>) -> Option<String>;
 
-    /// Sorts nulls as if they were greater than all else.
+    /// Returns a sort term in which null is the greatest value.
     fn ordered(expression: &str, order: Order, nullable: bool) -> String;
 
-    /// Binds a value that was in this column, and says how it is compared with: the placeholder, with a cast
-    /// where it needs one. The value comes from outside.
+    /// Binds a value of this column, and returns the operand of a comparison: the placeholder, with a cast if it needs
+    /// one. The value comes from outside.
     fn operand(
         column: &Column<Self>,
         value: &Value,
@@ -76,8 +76,8 @@ pub trait Dialect: Database + HasStatementCache {
     /// Binds a number of rows.
     fn number(number: i64, arguments: &mut Self::Arguments) -> Result<(), BoxError>;
 
-    /// Writes a value of this kind that is not null as JSON. In a column of the key or the sort, `is_anchor`, it must be
-    /// one that [`operand`](Self::operand) can go on from.
+    /// Writes a value of this kind that is not null as JSON. If `is_anchor` is set, the column belongs to the key or
+    /// the sort. Then [`operand`](Self::operand) must be able to bind the written value.
     fn write(
         column: &Column<Self>,
         kind: &Self::Kind,
@@ -86,19 +86,19 @@ pub trait Dialect: Database + HasStatementCache {
         json: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
-    /// What a snapshot stores of a column: its definition, and what its text is.
+    /// Returns the definition of a column in a snapshot, and the meaning of its text.
     fn stored(name: &str, info: &Self::TypeInfo) -> (ColumnDefinition, ColumnHint);
 
-    /// The statement whose rows [`write_stored_row`](Self::write_stored_row) reads.
+    /// Returns the statement whose rows [`write_stored_row`](Self::write_stored_row) reads.
     fn stored_rows(sql: &str) -> String {
         sql.to_owned()
     }
 
-    /// Writes a value that is not null as JSON for a snapshot: with all of its digits, and bytes as `\x` and
+    /// Writes a value that is not null as JSON for a snapshot: numbers with all digits, and bytes as `\x` and
     /// hexadecimal.
     fn write_stored(value: Self::ValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError>;
 
-    /// Writes a row as a JSON object for a snapshot. `names` are the columns' names as JSON.
+    /// Writes a row as a JSON object for a snapshot. `names` contains the column names as JSON.
     fn write_stored_row(row: &Self::Row, names: &[String], json: &mut Vec<u8>) -> Result<(), BoxError>
     where
         usize: ColumnIndex<Self::Row>,
@@ -123,26 +123,27 @@ pub trait Dialect: Database + HasStatementCache {
         Ok(())
     }
 
-    /// The author's statement that counts, so that it answers with a number that [`count`](Self::count) reads.
+    /// Returns the author's count statement in a form whose result [`count`](Self::count) reads.
     fn counted(sql: &str) -> String {
         sql.to_owned()
     }
 
-    /// Whether the value is `NULL`.
+    /// Returns whether the value is `NULL`.
     fn is_null(value: &Self::ValueRef<'_>) -> bool {
         sqlx::ValueRef::is_null(value)
     }
 
-    /// Reads what a statement that counts has answered.
+    /// Reads the result of a count statement.
     fn count(row: &Self::Row) -> Result<i64, sqlx::Error>;
 
-    /// Asks the server to give a statement up by itself, where that can be said in the statement: what comes
-    /// before `SELECT`, and what comes after it.
+    /// Returns the text before `SELECT`, and the text after it, that limits the execution time on the server. Both are
+    /// empty if the database has no such text.
     fn limited(_limit: Duration) -> (String, String) {
         (String::new(), String::new())
     }
 
-    /// Asks the connection to give the next statement up after `limit`, or when what is returned says so.
+    /// Configures the connection so that it stops the next statement after `limit`, or when the returned guard gives
+    /// up.
     fn guard(
         _connection: &mut Self::Connection,
         _limit: Duration,
@@ -150,16 +151,16 @@ pub trait Dialect: Database + HasStatementCache {
         std::future::ready(Ok(None))
     }
 
-    /// Whether the server refused a value it was given, or an order that a type does not have.
+    /// Returns whether the server rejected a bound value, or a sort by a type without an order.
     fn is_refusal(_error: &dyn DatabaseError) -> bool {
         false
     }
 
-    /// Whether the server gave up because the statement took too long.
+    /// Returns whether the server stopped the statement because of a timeout.
     fn is_timeout(error: &dyn DatabaseError) -> bool;
 }
 
-/// What a connection is told of its statement: that it goes on, that it has ended, or that nobody waits for it any more.
+/// The state of a statement for the connection that runs it: running, ended or abandoned.
 #[derive(Clone, Debug, Default)]
 pub struct Guard(Arc<AtomicU8>);
 
@@ -175,7 +176,8 @@ impl Guard {
         self.0.store(Self::GIVEN_UP, Ordering::Release);
     }
 
-    /// Whether what runs on the connection may go on. Once the statement has ended, that is somebody else's.
+    /// Returns whether the connection can continue. After the statement has ended, the connection runs another
+    /// statement, which this guard does not limit.
     #[cfg(feature = "sqlite")]
     pub(super) fn may_go_on(&self, deadline: std::time::Instant) -> bool {
         match self.0.load(Ordering::Acquire) {
@@ -186,20 +188,20 @@ impl Guard {
     }
 }
 
-/// What a database says of a statement: its columns and its parameters.
+/// The description of a statement by the database: its columns and its parameters.
 #[derive(Debug)]
 pub struct Described<DB: Dialect> {
     pub(super) columns: Vec<DB::Kind>,
     pub(super) parameters: Vec<DB::Parameter>,
 }
 
-/// A column of a query, ready to be selected, sorted by and read.
+/// A column of a query, ready for selecting, sorting and reading.
 #[derive(Debug)]
 pub struct Column<DB: Dialect> {
     pub(super) name: String,
-    /// Its name as JSON, with a colon after it.
+    /// Name as JSON, followed by a colon.
     pub(super) member: String,
-    /// Its name in SQL: of the query, and quoted.
+    /// Name in SQL: quoted, and qualified with the table name `q`.
     pub(super) quoted: String,
     pub(super) declared: Option<ColumnType>,
     pub(super) nullable: bool,
@@ -222,14 +224,14 @@ impl<DB: Dialect> Column<DB> {
         self.declared.as_ref() == Some(kind)
     }
 
-    /// Whether numbers are wanted rather than text.
+    /// Returns whether the author declared the column as a number.
     #[cfg(any(feature = "postgres", feature = "mysql"))]
     pub(super) fn is_number(&self) -> bool {
         matches!(self.declared, Some(ColumnType::Number | ColumnType::Integer))
     }
 }
 
-/// The column of the query, quoted: whatever is in the name, it is a name.
+/// Returns the column's name, quoted and qualified with `q`. The quotes make any text a name.
 pub(super) fn qualified<DB: Dialect>(name: &str) -> String {
     let quote = DB::QUOTE;
     let mut quoted = String::with_capacity(name.len() + 4);

@@ -2,40 +2,40 @@ use std::time::Duration;
 
 use crate::error::BoxError;
 
-/// Why a [`SqlQuery`](super::SqlQuery) gave no rows.
+/// An error of a [`SqlQuery`](super::SqlQuery).
 ///
-/// The text names what is wrong and where, never the SQL or a value: it may stand in a log. What the
-/// database itself said is the [source](std::error::Error::source), which may quote either.
+/// The message contains the cause and its place, but never SQL or a value, so it is safe to log. The database's own
+/// message is the [source](std::error::Error::source), and can quote both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
-    /// The query cannot work as its author has declared it.
+    /// The author configured the query incorrectly.
     #[error("the query is not set up right: {0}")]
     Setup(String),
-    /// What was asked for makes no sense: a parameter, a sort, a place to go on from.
+    /// The request is invalid: a parameter, a sort, or a position to continue from.
     #[error("{0}")]
     Invalid(String),
-    /// It took too long, and was given up.
+    /// The statement exceeded its timeout and was stopped.
     #[error("the statement took longer than {limit:?}")]
     Timeout {
-        /// How long it may take.
+        /// Timeout of the statement.
         limit: Duration,
     },
-    /// The database refused or failed.
+    /// The database rejected the statement, or failed.
     #[error("the database could not {doing}")]
     Database {
-        /// What it was asked to do.
+        /// Operation that failed.
         doing: &'static str,
-        /// What it said.
+        /// Error of the database.
         #[source]
         source: BoxError,
     },
     /// A value could not be read, or could not be written as JSON.
     #[error("a value of column `{column}` cannot be read")]
     Value {
-        /// The column's name.
+        /// Name of the column.
         column: String,
-        /// Why not.
+        /// Cause.
         #[source]
         source: BoxError,
     },

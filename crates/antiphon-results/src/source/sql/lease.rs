@@ -12,20 +12,20 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// A connection of the pool's, for one statement, for a time.
+/// A pooled connection for one statement, with a deadline.
 pub(super) struct Lease<DB: Dialect> {
     pub(super) connection: Held<DB>,
     pub(super) deadline: Instant,
-    /// Whether it compares with a value or sorts by a column that somebody outside chose.
+    /// Whether the statement compares with a value or sorts by a column from the request.
     pub(super) asked: bool,
     limit: Duration,
     doing: &'static str,
 }
 
-/// A connection that is closed when it is dropped, unless its statement has ended. In the pool it would make the next
-/// one wait for the rest; and whoever asked may leave at any time.
+/// A connection that is closed on drop, unless its statement has ended. Back in the pool, it would make the next
+/// statement wait for the rest of this one. A caller can cancel its request at any time.
 pub(super) struct Held<DB: Dialect> {
-    /// Is there until it is dropped.
+    /// `Some` until the drop.
     connection: Option<PoolConnection<DB>>,
     guard: Option<Guard>,
     ended: bool,
@@ -56,16 +56,16 @@ impl<DB: Dialect> Drop for Held<DB> {
     }
 }
 
-/// What can go wrong with a statement.
+/// The failure of a statement.
 pub(super) enum Failure {
-    /// The database failed, or the connection to it.
+    /// An error of the database or its connection.
     Database(sqlx::Error),
-    /// We did.
+    /// An error of this crate.
     Sql(SqlError),
 }
 
 impl Failure {
-    /// A row that is not what [`Rows`](crate::Rows) take.
+    /// Creates the error for a row that [`Rows`](crate::Rows) rejects.
     pub(super) fn row(source: impl Into<BoxError>) -> Self {
         Self::Sql(SqlError::value("*", source))
     }
@@ -99,7 +99,7 @@ impl<DB: Dialect> Lease<DB> {
         }
     }
 
-    /// Gives the connection back, unless the statement was given up.
+    /// Converts the result of the statement. Returns the connection to the pool, unless the statement timed out.
     pub(super) fn end<T>(mut self, ended: Result<Result<T, Failure>, Elapsed>) -> Result<T, SqlError> {
         let (limit, doing) = (self.limit, self.doing);
         self.connection.ended = ended.is_ok();
@@ -116,12 +116,12 @@ impl<DB: Dialect> Lease<DB> {
     }
 }
 
-/// Whether the server itself found that the statement took too long.
+/// Returns whether the server itself stopped the statement because of a timeout.
 fn gave_up<DB: Dialect>(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| DB::is_timeout(error))
 }
 
-/// Whether the server refused what was asked.
+/// Returns whether the server rejected a value or a sort of the request.
 fn refused<DB: Dialect>(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| DB::is_refusal(error))
 }

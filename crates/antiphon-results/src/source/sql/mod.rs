@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
-/// What one database does differently from the others. It is public for the crate that saves rows as a snapshot.
+/// The behavior of one database that differs from the others. It is public for the crate that saves snapshots.
 #[doc(hidden)]
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
@@ -36,13 +36,14 @@ use self::run::Plan;
 use super::{PageRequest, Query};
 use crate::{column::ColumnDefinition, error::BoxError, rows::Rows};
 
-/// How long a statement may take if nobody says.
+/// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A [`Query`] that is SQL, on a pool of `sqlx`.
+/// A [`Query`] in SQL, on a pool of `sqlx`.
 ///
-/// The SQL is the author's, is fixed when the program starts, and is trusted. All else is bound: parameters,
-/// places to go on from, numbers of rows. Names of columns come only from the declared ones, and are quoted.
+/// The SQL comes from the author, is fixed when the program starts, and is trusted. All other input is bound:
+/// parameters, positions to continue from, numbers of rows. Column names come only from the declared columns, and are
+/// quoted.
 ///
 #[doc = include_str!("docs.md")]
 pub struct SqlQuery<DB: Dialect> {
@@ -53,7 +54,7 @@ pub struct SqlQuery<DB: Dialect> {
     columns: Vec<ColumnDefinition>,
     key: Vec<String>,
     timeout: Duration,
-    /// What the database says of the statement, once it was asked.
+    /// Description of the statement by the database, after the first request for it.
     plan: RwLock<Option<Arc<Plan<DB>>>>,
 }
 
@@ -71,38 +72,39 @@ impl<DB: Dialect> SqlQuery<DB> {
         }
     }
 
-    /// Names the parameters: the members of the JSON parameters that are bound, in this order. Default: none.
+    /// Sets the names of the parameters: the members of the JSON parameters, in the order in which they are bound.
+    /// Default: none.
     #[must_use]
     pub fn with_parameters<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.parameters = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Declares the columns: which are sent, in which order, and by which rows can be sorted.
-    /// Default: all that the SQL gives are sent, and none can be sorted by.
+    /// Declares the columns: the columns that are sent, their order, and the columns that rows can be sorted by.
+    /// Default: all columns of the SQL are sent, and rows cannot be sorted.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         self.columns = columns.into_iter().collect();
         self
     }
 
-    /// Says which columns together are different in each row, and never null. They must be declared.
-    /// Default: none, and pages are counted off.
+    /// Sets the columns that identify a row: together unique, and never null. They must be declared. Default: none, and
+    /// pages are read by offset.
     #[must_use]
     pub fn with_key<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.key = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Counts with this SQL, which has the same parameters and gives one whole number.
-    /// Default: `count(*)` over the query.
+    /// Sets the SQL that counts the rows. It must have the same parameters, and return one integer. Default: `count(*)`
+    /// over the query.
     #[must_use]
     pub fn with_count(mut self, sql: impl Into<String>) -> Self {
         self.count = Some(trimmed(sql.into()));
         self
     }
 
-    /// Gives a statement up after this time, the wait for a connection included. Default: 30 s.
+    /// Sets the timeout of a statement, including the wait for a connection. Default: 30 s.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -117,12 +119,12 @@ where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     usize: ColumnIndex<DB::Row>,
 {
-    /// Asks the database to prepare the query, so that a mistake is found when the program starts. Without
-    /// this it is asked at the first page.
+    /// Prepares the query on the database, so that errors are found when the program starts. Without this call, the
+    /// first read prepares the query.
     ///
     /// # Errors
     ///
-    /// When the database refuses it, or when columns, key or parameters are not those of the SQL.
+    /// Returns [`SqlError`] if the database rejects the query, or if columns, key or parameters do not match the SQL.
     pub async fn check(&self) -> Result<(), SqlError> {
         self.prepare().await.map(drop)
     }
@@ -157,7 +159,7 @@ where
     }
 }
 
-/// Without the SQL: it is long, and it is the author's.
+/// Omits the SQL, because it is long and belongs to the author.
 impl<DB: Dialect> fmt::Debug for SqlQuery<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlQuery")
@@ -169,7 +171,7 @@ impl<DB: Dialect> fmt::Debug for SqlQuery<DB> {
     }
 }
 
-/// Without the semicolon that ends a statement: it will be part of another.
+/// Removes the semicolon at the end, because the SQL becomes part of another statement.
 fn trimmed(sql: String) -> String {
     let end = sql.trim_end_matches(|character: char| character == ';' || character.is_whitespace()).len();
     let mut sql = sql;

@@ -1,6 +1,6 @@
 use std::io::Write as _;
 
-/// A moment, as far as a database knows it.
+/// A date and time, with the parts that a database provides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
     pub(super) year: i32,
@@ -10,18 +10,18 @@ pub(super) struct Moment {
     pub(super) minute: u8,
     pub(super) second: u8,
     pub(super) micros: u32,
-    /// Whether the year is counted backwards, before the first.
+    /// Whether the year is before Christ.
     pub(super) is_bc: bool,
 }
 
 impl Moment {
-    /// `2025-01-15`. A year before the first is written as PostgreSQL does, with ` BC` after all the rest.
+    /// Writes the date: `2025-01-15`. For a year before Christ, `write_era` adds ` BC` at the end, as PostgreSQL does.
     pub(super) fn write_date(self, json: &mut Vec<u8>) {
         // Writing to memory does not fail.
         let _ = write!(json, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
     }
 
-    /// `10:30:00`, with three or six digits more if there is a fraction.
+    /// Writes the time: `10:30:00`, with three or six more digits if there is a fraction.
     pub(super) fn write_time(self, json: &mut Vec<u8>) {
         let _ = write!(json, "{:02}:{:02}:{:02}", self.hour, self.minute, self.second);
         if !self.micros.is_multiple_of(1000) {
@@ -37,7 +37,7 @@ impl Moment {
         }
     }
 
-    /// Date and time, RFC 3339 if the zone is known: it is UTC then.
+    /// Writes the date and time. With `is_utc`, this is RFC 3339 in UTC.
     pub(super) fn write(self, is_utc: bool, json: &mut Vec<u8>) {
         json.push(b'"');
         self.write_date(json);

@@ -22,18 +22,18 @@ use crate::{
 };
 
 impl SqlQuery<MySql> {
-    /// A query on MariaDB or MySQL. Parameters are `?`.
+    /// Creates a query on MariaDB or MySQL. Parameters are `?`.
     pub fn mysql(pool: MySqlPool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
 }
 
-/// What is in a column of MariaDB or MySQL.
+/// The type of a column of MariaDB or MySQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Whole numbers with a sign.
+    /// Signed integers.
     Integer,
-    /// Whole numbers without a sign.
+    /// Unsigned integers.
     Unsigned,
     /// `BIT`, read as a number.
     Bits,
@@ -49,26 +49,26 @@ pub enum Kind {
     Datetime,
     /// `TIMESTAMP`, in UTC.
     Timestamp,
-    /// `TIME`, which may be negative.
+    /// `TIME`, which can be negative.
     Time,
     /// Text of any collation.
     Text,
-    /// Of a list of texts, stored as their numbers.
+    /// `ENUM` or `SET`: texts of a list, stored as numbers.
     Enum,
-    /// `JSON` of MySQL. That of MariaDB is text.
+    /// `JSON` of MySQL. In MariaDB, `JSON` is text.
     Json,
     /// Bytes.
     Bytes,
 }
 
 impl Kind {
-    /// Decides what is in a column. It is the only place that does.
+    /// Returns the kind of a column. No other code decides this.
     fn of(info: &MySqlTypeInfo) -> Self {
         if is_listed(info) {
             return Self::Enum;
         }
         match info.name() {
-            // `TINYINT(1)`, with a sign or without.
+            // `TINYINT(1)`, signed or unsigned.
             "BOOLEAN" if <u64 as Type<MySql>>::compatible(info) => Self::Unsigned,
             "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "BOOLEAN" => Self::Integer,
             "BIT" => Self::Bits,
@@ -82,7 +82,7 @@ impl Kind {
             "JSON" => Self::Json,
             "YEAR" => Self::Unsigned,
             name if name.ends_with(" UNSIGNED") => Self::Unsigned,
-            // The name tells text from bytes by a flag that text with a binary collation has, too.
+            // The type name distinguishes text from bytes by a flag that text with a binary collation also has.
             _ if <str as Type<MySql>>::compatible(info) => Self::Text,
             _ => Self::Bytes,
         }
@@ -108,7 +108,8 @@ impl Dialect for MySql {
         Ok(Described { columns: columns.iter().map(Kind::of).collect(), parameters: vec![(); parameters] })
     }
 
-    /// Rows say what they are. Where a type depends on a parameter's, nobody knows before it is bound.
+    /// Uses the type that the rows report. If a type depends on a parameter's type, it is unknown before the parameter
+    /// is bound.
     fn found<'k>(kind: &'k Kind, found: &MySqlTypeInfo) -> Option<Cow<'k, Kind>> {
         let found = Kind::of(found);
         let is_same = *kind == found || *kind == Kind::Time;
@@ -117,7 +118,7 @@ impl Dialect for MySql {
 
     fn selected(column: &Column<Self>) -> String {
         match column.kind {
-            // It may be negative, and longer than a day.
+            // A `TIME` can be negative, and longer than a day.
             Kind::Time => format!("CAST({} AS CHAR)", column.quoted),
             _ => column.quoted.clone(),
         }
@@ -126,11 +127,11 @@ impl Dialect for MySql {
     fn sorted(column: &Column<Self>) -> Option<String> {
         match (column.kind, &column.declared) {
             (Kind::Json, _) | (_, Some(ColumnType::Json)) => None,
-            // What is written as one value must sort as one.
+            // Values that are written as the same boolean must also sort as equal.
             (Kind::Integer | Kind::Unsigned | Kind::Bits, Some(ColumnType::Boolean)) => {
                 Some(format!("({} <> 0)", column.quoted))
             }
-            // Sorted as a number, but compared as text: as text, both.
+            // An `ENUM` sorts as a number but compares as text. The cast makes both use the text.
             (Kind::Enum, _) => Some(format!("CAST({} AS CHAR)", column.quoted)),
             _ => Some(column.quoted.clone()),
         }
@@ -156,7 +157,7 @@ impl Dialect for MySql {
     ) -> Result<String, BoxError> {
         match (column.kind, value) {
             (Kind::Float, Value::Number(number)) => {
-                // The column holds this very number, not the one that has its digits.
+                // The column holds an `f32`, and the `f64` with the same digits is a different number.
                 let number: f32 = number.to_string().parse()?;
                 arguments.add(f64::from(number))?;
             }
@@ -238,7 +239,7 @@ impl Dialect for MySql {
             Kind::Decimal => json.extend_from_slice(text(value)?.as_bytes()),
             Kind::Time => write::plain(&time(<&[u8] as Decode<'_, Self>>::decode(value)?)?, json),
             Kind::Bytes => write::hex(<&[u8] as Decode<'_, Self>>::decode(value)?, json)?,
-            // What would break out of its place in the row is refused here.
+            // The parser rejects text that would break the JSON of the row.
             Kind::Json => {
                 json.extend_from_slice(serde_json::from_str::<&RawValue>(text(value)?)?.get().as_bytes());
             }
@@ -247,7 +248,7 @@ impl Dialect for MySql {
         Ok(())
     }
 
-    /// The driver takes a date of zeros for null; the database does not.
+    /// The driver reports a date of zeros as null, but the database does not.
     fn is_null(value: &MySqlValueRef<'_>) -> bool {
         value.is_null() && <&[u8] as Decode<'_, Self>>::decode(value.clone()).is_err()
     }
@@ -265,7 +266,7 @@ impl Dialect for MySql {
         read.map_err(sqlx::Error::Decode)
     }
 
-    /// Each of the two servers takes for a comment what is for the other.
+    /// Returns hints for both servers. Each server treats the other's hint as a comment.
     fn limited(limit: Duration) -> (String, String) {
         let millis = limit.as_millis().clamp(1, u128::from(u32::MAX));
         (
@@ -287,7 +288,7 @@ impl Dialect for MySql {
     }
 }
 
-/// Writes a value that is not null as JSON, as its kind says.
+/// Writes a value that is not null as JSON, according to its kind.
 fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
     match kind {
         Kind::Integer => write::json(&<i64 as Decode<'_, MySql>>::decode(value)?, json),
@@ -313,8 +314,8 @@ fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Resu
     }
 }
 
-/// Whether it is an `ENUM` or a `SET`. The server says so in a flag, which the driver shows in no other way;
-/// the name alone may be that of ordinary text.
+/// Returns whether the type is an `ENUM` or a `SET`. The server reports this in a flag, which the driver shows only in
+/// its `Debug` output. The type name alone can also be that of ordinary text.
 fn is_listed(info: &MySqlTypeInfo) -> bool {
     if !matches!(info.name(), "CHAR" | "BINARY" | "ENUM" | "SET") {
         return false;
@@ -328,7 +329,7 @@ fn text<'r>(value: MySqlValueRef<'r>) -> Result<&'r str, BoxError> {
     <&str as Decode<'r, MySql>>::decode(value)
 }
 
-/// By the type that the value has in JSON.
+/// Binds a value with its JSON type.
 fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
     match value {
         Value::Null => arguments.add(None::<i64>),
@@ -344,8 +345,8 @@ fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
     }
 }
 
-/// Thirty digits after the point, which is the most MySQL has. MariaDB has more, but then the value has them.
-/// All in all there are 65.
+/// Returns the number of digits after the point for a cast. It is at least 30, which is the maximum of MySQL. MariaDB
+/// supports more, and the value decides how many. The total is at most 65 digits.
 fn scale(text: &str) -> Result<usize, BoxError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number =
@@ -357,7 +358,7 @@ fn scale(text: &str) -> Result<usize, BoxError> {
     Ok(65_usize.saturating_sub(whole.len()).min(fraction.len().max(30)))
 }
 
-/// As the server writes moments: without the letters of RFC 3339.
+/// Converts RFC 3339 to the server's format, which has no `T` and no `Z`.
 fn moment(text: &str) -> Result<String, BoxError> {
     let text = text.strip_suffix('Z').unwrap_or(text).replacen('T', " ", 1);
     let is_moment =
@@ -365,7 +366,7 @@ fn moment(text: &str) -> Result<String, BoxError> {
     if text.chars().all(is_moment) { Ok(text) } else { Err("is no moment".into()) }
 }
 
-/// A length, then as many of year, month, day, hour, minute, second and microseconds as are not zero.
+/// Reads a length, then year, month, day, hour, minute, second and microseconds. The server omits zeros at the end.
 fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
     let bytes = <&[u8] as Decode<'_, MySql>>::decode(value)?;
     let mut moment = Moment::default();
@@ -383,10 +384,10 @@ fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
     Ok(moment)
 }
 
-/// A time as the database shows it: with two digits of hours at least.
+/// Formats a time as the database does, with at least two digits for the hours.
 ///
-/// It is sent as a length, then whether it is negative, days, hours, minutes, seconds and microseconds, as far as they are
-/// not zero. The driver's own type does not hold the longest times of MariaDB.
+/// The bytes are a length, a sign, days, hours, minutes, seconds and microseconds. The server omits zeros at the end.
+/// The driver's own type cannot hold the longest times of MariaDB.
 fn time(bytes: &[u8]) -> Result<String, BoxError> {
     let (negative, days, rest) = match bytes {
         [] | [0] => return Ok("00:00:00".into()),

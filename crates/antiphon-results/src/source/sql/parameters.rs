@@ -2,20 +2,20 @@ use serde_json::Value;
 
 use super::SqlError;
 
-/// The members of `parameters` in the order of `names`.
+/// Returns the members of `parameters` in the order of `names`.
 ///
-/// Every name must have a member, and every member a name: one that is missing or misspelt would otherwise
-/// be a question nobody asked, with an answer.
+/// Every name must have a member, and every member must have a name. Otherwise a missing or misspelt member would
+/// silently change the query.
 pub(super) fn ordered<'v>(names: &[String], parameters: &'v Value) -> Result<Vec<&'v Value>, SqlError> {
     let empty = serde_json::Map::new();
     let members = match parameters {
         Value::Object(members) => members,
-        // A query without parameters may be given none in either way.
+        // A query without parameters accepts `null` and an empty object.
         Value::Null => &empty,
         _ => return Err(SqlError::invalid("the parameters must be a JSON object")),
     };
     if let Some(extra) = members.keys().find(|member| !names.contains(member)) {
-        // It comes from outside: short, and without control characters.
+        // The name comes from outside. So the message shortens it, and `{:?}` escapes control characters.
         let shown: String = extra.chars().take(64).collect();
         return Err(SqlError::invalid(format!("the query has no parameter {shown:?}")));
     }

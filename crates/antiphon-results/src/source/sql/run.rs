@@ -1,4 +1,4 @@
-//! Statements are prepared, run and read here, and nowhere else.
+//! Prepares, runs and reads statements. No other module does this.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,21 +19,21 @@ use super::{
 };
 use crate::{rows::Rows, source::PageRequest};
 
-/// What the database says of a query.
+/// The description of a query by the database.
 #[derive(Debug)]
 pub(super) struct Plan<DB: Dialect> {
     columns: Vec<Column<DB>>,
     parameters: Vec<DB::Parameter>,
-    /// The parameters of the statement that counts, where that is the author's own.
+    /// Parameters of the author's own count statement, if there is one.
     count_parameters: Option<Vec<DB::Parameter>>,
-    /// All columns from the query: what stands between `SELECT` and `WHERE`.
+    /// Columns and table: the text between `SELECT` and `WHERE`.
     select: String,
 }
 
-/// The one place where text becomes SQL.
+/// Declares text as SQL. No other function does this.
 ///
-/// It is safe: the text is made of the author's SQL, of names that the author declared, quoted, of type names
-/// that the database gave, and of words of ours. What comes from outside is bound, as a value.
+/// The text is safe. It consists of the author's SQL, declared names in quotes, type names from the database, and fixed
+/// text of this crate. Values from outside are bound.
 fn safe(sql: String) -> SqlStr {
     AssertSqlSafe(sql).into_sql_str()
 }
@@ -62,7 +62,7 @@ where
         };
         let counted = timeout_at(lease.deadline, counting).await;
         let count = lease.end(counted)?;
-        u64::try_from(count).map_err(|_| SqlError::setup("the count is less than nothing"))
+        u64::try_from(count).map_err(|_| SqlError::setup("the query returned a negative row count"))
     }
 
     pub(super) async fn read_page(
@@ -91,7 +91,7 @@ where
                 plan.write(&row, &kinds, &anchors, &mut json)?;
                 let text = std::str::from_utf8(&json).map_err(Failure::row)?;
                 rows.push_json(text).map_err(Failure::row)?;
-                // The rest is thrown away when the pool has the connection back.
+                // The pool discards the remaining rows when it gets the connection back.
                 if rows.bytes() > request.max_bytes {
                     break;
                 }
@@ -101,7 +101,7 @@ where
         let read = timeout_at(lease.deadline, reading).await;
         let read = lease.end(read);
         if matches!(read, Err(SqlError::Value { .. })) {
-            // The tables may have changed: ask again next time.
+            // The tables may have changed, so the next call asks the database again.
             self.remember(None);
         }
         read
@@ -116,7 +116,7 @@ where
         Ok(arguments)
     }
 
-    /// What the database says of the query. Two that come at once may both ask: that does no harm.
+    /// Returns the description of the query. Two concurrent calls can both request it, which is harmless.
     pub(super) async fn prepare(&self) -> Result<Arc<Plan<DB>>, SqlError> {
         let known = self.plan.read().expect("nobody panics while holding it").clone();
         if let Some(plan) = known {
@@ -162,11 +162,13 @@ where
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         for (at, name) in names.iter().enumerate() {
             if name.is_empty() || name.contains('\0') || names[..at].contains(name) {
-                return Err(SqlError::setup("every column needs a name of its own"));
+                return Err(SqlError::setup("every column needs a distinct name"));
             }
         }
         match self.key.iter().find(|key| !names.contains(&key.as_str())) {
-            Some(key) => Err(SqlError::setup(format!("`{key}` is in the key, but is no declared column"))),
+            Some(key) => {
+                Err(SqlError::setup(format!("`{key}` is in the key, but it is not a declared column")))
+            }
             None => Ok(()),
         }
     }
@@ -174,8 +176,8 @@ where
     async fn describe(&self, sql: String) -> Result<(Vec<String>, Described<DB>), SqlError> {
         let mut lease = self.lease("prepare the query").await?;
         let preparing = async {
-            // What a connection has prepared before may be of a table that has changed since, and stays so: asked again
-            // and again, it would describe rows that no other connection gives.
+            // A connection keeps its prepared statements, even if their table has changed since. Without this call,
+            // such a connection would always describe rows that other connections do not return.
             lease.connection.clear_cached_statements().await?;
             let statement = lease.connection.prepare(safe(sql)).await?;
             let columns = statement.columns();
@@ -194,8 +196,8 @@ where
 }
 
 impl<DB: Dialect> Plan<DB> {
-    /// What the columns of these rows are. Rows that are not what was described are refused: to read them
-    /// would give wrong values.
+    /// Returns the types of the columns in these rows. Rows that do not match the description are rejected, because
+    /// reading them would give wrong values.
     fn kinds(&self, row: &DB::Row) -> Result<Vec<Cow<'_, DB::Kind>>, SqlError> {
         if row.columns().len() != self.columns.len() {
             return Err(SqlError::value("*", "there are other columns now; the next try may work"));

@@ -23,18 +23,18 @@ use crate::{
     snapshot::ColumnHint,
 };
 
-/// How many steps of its machine SQLite takes before it looks at the clock.
+/// Number of virtual machine instructions after which SQLite checks the deadline.
 const STEPS: i32 = 10_000;
 
 impl SqlQuery<Sqlite> {
-    /// A query on SQLite. Parameters are `?`, or `?1` and so on.
+    /// Creates a query on SQLite. Parameters are `?`, or `?1` and so on.
     pub fn sqlite(pool: SqlitePool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
 }
 
-/// What a column was declared as in its table. Values have types of their own; this only tells what a text
-/// was before it became JSON.
+/// The declared type of a column in its table. In SQLite every value has its own type. The declared type only shows
+/// which type a JSON text had before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Blob,
@@ -73,7 +73,7 @@ impl Dialect for Sqlite {
     fn sorted(column: &Column<Self>) -> Option<String> {
         match column.declared {
             Some(ColumnType::Json) => None,
-            // What is written as one value must sort as one.
+            // Values that are written as the same boolean must also sort as equal.
             Some(ColumnType::Boolean) => Some(format!("({} <> 0)", column.quoted)),
             _ => Some(column.quoted.clone()),
         }
@@ -147,7 +147,7 @@ impl Dialect for Sqlite {
         }
     }
 
-    /// SQLite says of a column only what it was meant for.
+    /// SQLite reports only the declared type of a column.
     fn stored(name: &str, info: &SqliteTypeInfo) -> (ColumnDefinition, ColumnHint) {
         match info.name() {
             "REAL" => (ColumnDefinition::new(name, ColumnType::Number), ColumnHint::Float),
@@ -170,11 +170,11 @@ impl Dialect for Sqlite {
         row.try_get(0)
     }
 
-    /// SQLite runs in a thread of ours, where dropping the connection would not stop it.
+    /// SQLite runs in a thread of this process, and dropping the connection would not stop it.
     async fn guard(connection: &mut SqliteConnection, limit: Duration) -> Result<Option<Guard>, sqlx::Error> {
         let guard = Guard::default();
         let (watched, deadline) = (guard.clone(), Instant::now() + limit);
-        // Once the statement has ended, this lets everything pass: it need not be taken away again.
+        // After the statement has ended, the handler does not stop anything. So it can stay installed.
         connection.lock_handle().await?.set_progress_handler(STEPS, move || watched.may_go_on(deadline));
         Ok(Some(guard))
     }
@@ -185,7 +185,7 @@ impl Dialect for Sqlite {
     }
 }
 
-/// Writes a value that is not null as JSON, by the type that the value itself has.
+/// Writes a value that is not null as JSON, according to the value's own type.
 fn write_value(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
     match value.type_info().name() {
         "INTEGER" => write::json(&<i64 as Decode<'_, Sqlite>>::decode(value)?, json),
@@ -198,7 +198,7 @@ fn write_value(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxE
     }
 }
 
-/// By the type that the value has in JSON.
+/// Binds a value with its JSON type.
 fn bind(value: &Value, arguments: &mut SqliteArguments) -> Result<(), BoxError> {
     match value {
         Value::Null => arguments.add(None::<i64>),

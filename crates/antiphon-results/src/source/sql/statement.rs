@@ -1,4 +1,4 @@
-//! The statements that are made from the author's.
+//! Statements that contain the author's SQL.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -10,15 +10,15 @@ use super::{
 };
 use crate::{page::Order, source::PageRequest};
 
-/// The author's SQL as a table named `q`. The line breaks end a comment that may be its last line.
+/// Returns the author's SQL as a table named `q`. The line breaks end a comment in the last line.
 pub(super) fn table(sql: &str) -> String {
     format!("(\n{sql}\n) AS q")
 }
 
-/// Which rows of the query, and in which order.
+/// The rows of the query that a page has, and their order.
 #[derive(Debug)]
 pub(super) struct Page<'p, DB: Dialect> {
-    /// What the rows are sorted by, the most significant first.
+    /// Sort terms, the most significant first.
     terms: Vec<Term<'p, DB>>,
     after: bool,
     limit: i64,
@@ -28,16 +28,16 @@ pub(super) struct Page<'p, DB: Dialect> {
 #[derive(Debug)]
 struct Term<'p, DB: Dialect> {
     column: &'p Column<DB>,
-    /// What is sorted by.
+    /// Expression that sorts and compares.
     expression: String,
     order: Order,
     nullable: bool,
-    /// What it was in the last row.
+    /// Value in the last row of the previous page.
     last: Option<&'p Value>,
 }
 
 impl<'p, DB: Dialect> Page<'p, DB> {
-    /// Finds the columns that are meant. A name that is not among `columns` goes no further than here.
+    /// Finds the requested columns. A name that is not among `columns` is rejected here.
     pub(super) fn new(
         columns: &'p [Column<DB>],
         key: &[String],
@@ -48,10 +48,10 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         let expected = key.len() + usize::from(request.sort.is_some());
         if let Some(after) = &request.after {
             if key.is_empty() {
-                return Err(SqlError::invalid("the query has no key to go on from"));
+                return Err(SqlError::invalid("the query has no key columns to continue from"));
             }
             if after.len() != expected {
-                return Err(SqlError::invalid("the place to go on from is not one of this query"));
+                return Err(SqlError::invalid("the cursor does not belong to this query"));
             }
         }
         let mut terms: Vec<Term<'p, DB>> = Vec::with_capacity(expected);
@@ -59,7 +59,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             let Some(column) = columns.iter().find(|column| column.name == name) else {
                 return Err(SqlError::invalid("the query has no such column to sort by"));
             };
-            // The column of the sort may be of the key, too: it has decided already.
+            // The sort column can also be in the key. It is then already in the list.
             if terms.iter().any(|term| term.column.name == name) {
                 continue;
             }
@@ -73,17 +73,18 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             }
             terms.push(Term { column, expression, order, nullable, last });
         }
-        // Where there is a place to go on from, the offset only says how far it is.
+        // With a position to continue from, the offset is only informational.
         let offset = if request.after.is_some() { 0 } else { request.offset };
         Ok(Self { terms, after: request.after.is_some(), limit: rows(request.limit)?, offset: rows(offset)? })
     }
 
-    /// Whether the place to go on from is made of this column.
+    /// Returns whether the position to continue from contains this column.
     pub(super) fn has(&self, column: &Column<DB>) -> bool {
         self.terms.iter().any(|term| term.column.name == column.name)
     }
 
-    /// The statement. `arguments` hold the author's parameters; what is bound here comes after them.
+    /// Returns the statement. `arguments` contains the author's parameters, and this function adds its values after
+    /// them.
     pub(super) fn sql(
         &self,
         select: &str,
@@ -109,8 +110,8 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         Ok(sql)
     }
 
-    /// What is true of the rows after the last one: the first term is beyond, or it is equal and the second
-    /// is beyond, and so on. In front of that stands what an index can be entered with.
+    /// Returns the condition for the rows after the last one. The first term is beyond, or it is equal and the second
+    /// term is beyond, and so on. A simple comparison comes first, so that the database can use an index.
     fn condition(&self, arguments: &mut DB::Arguments, bound: &mut usize) -> Result<String, SqlError> {
         let mut operand = |term: &Term<'_, DB>, value: &Value| {
             *bound += 1;
@@ -118,7 +119,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
                 SqlError::invalid(format!("no value like this is in column `{}`", term.column.name))
             })
         };
-        // Values are bound in the order in which they stand in the text: some databases know no other.
+        // Values are bound in the order of the text, because some databases support no other order.
         let mut sql = match self.terms.as_slice() {
             [first, _, ..] => match first.last {
                 None | Some(Value::Null) => String::new(),
@@ -145,7 +146,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             }
             let left = &term.expression;
             let beyond = match (term.last, term.order) {
-                // Nothing is greater than null, and everything else is less.
+                // Null is the greatest value.
                 (None | Some(Value::Null), Order::Asc) => continue,
                 (None | Some(Value::Null), Order::Desc) => format!("{left} IS NOT NULL"),
                 (Some(value), Order::Asc) if term.nullable => {
@@ -162,7 +163,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
     }
 }
 
-/// A number of rows as databases count them.
+/// Converts a number of rows to the type that databases use.
 fn rows(number: u64) -> Result<i64, SqlError> {
     i64::try_from(number).map_err(|_| SqlError::invalid("no result set has so many rows"))
 }

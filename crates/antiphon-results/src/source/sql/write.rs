@@ -1,4 +1,4 @@
-//! Values as JSON: what the databases have in common.
+//! Writes values as JSON: the code that all databases share.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
@@ -6,19 +6,19 @@ use serde_json::value::RawValue;
 
 use crate::error::BoxError;
 
-/// Anything that JSON has a form for.
+/// Writes any value that serializes to JSON.
 pub(super) fn json<T: Serialize + ?Sized>(value: &T, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(serde_json::to_writer(json, value)?)
 }
 
-/// Text that needs no escapes, by its nature.
+/// Writes text that never needs escapes.
 pub(super) fn plain(text: &str, json: &mut Vec<u8>) {
     json.push(b'"');
     json.extend_from_slice(text.as_bytes());
     json.push(b'"');
 }
 
-/// A number with a fraction. JSON has no form for those that are not finite: they are text.
+/// Writes a 64-bit float. Values that are not finite become text, because JSON has no numbers for them.
 pub(super) fn float(number: f64, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if number.is_finite() {
         return self::json(&number, json);
@@ -27,7 +27,7 @@ pub(super) fn float(number: f64, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A number of half the precision: written as itself, with no digits that it does not have.
+/// Writes a 32-bit float with its own digits only.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn short_float(number: f32, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if number.is_finite() {
@@ -46,28 +46,29 @@ fn not_finite(number: f64, json: &mut Vec<u8>) {
     plain(text, json);
 }
 
-/// Bytes, in base64.
+/// Writes bytes as base64.
 pub(super) fn bytes(bytes: &[u8], json: &mut Vec<u8>) {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     BASE64_STANDARD.encode_string(bytes, &mut text);
     plain(&text, json);
 }
 
-/// Bytes, as PostgreSQL writes them: `\x` and hexadecimal.
+/// Writes bytes as PostgreSQL does: `\x` and hexadecimal.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) fn hex(bytes: &[u8], json: &mut Vec<u8>) -> Result<(), BoxError> {
     self::json(&format!("\\x{}", crate::hex::hex(bytes)), json)
 }
 
-/// Bytes from base64.
+/// Decodes bytes from base64.
 pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// JSON that a database vouches for. It breaks lines only between values, where a space will do. Numbers, escapes and
-/// depths that databases have and readers refuse would make the whole page unreadable: those are text.
+/// Writes JSON that the database has validated. Line breaks are only between values, and become spaces. If readers
+/// would reject the number range, the escapes or the depth, the value becomes text. Otherwise the whole page would be
+/// unreadable.
 pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
-    // A page is three levels above its cells.
+    // A cell is nested three levels deep in a page.
     if serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_err() {
         return self::json(text, json);
     }
@@ -75,12 +76,12 @@ pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// JSON that nobody vouches for.
+/// Writes JSON that the database has not validated.
 pub(super) fn checked(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     raw(serde_json::from_str::<&RawValue>(text)?.get(), json)
 }
 
-/// What `write` writes.
+/// Returns the output of `write`.
 #[cfg(test)]
 pub(super) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut json = Vec::new();

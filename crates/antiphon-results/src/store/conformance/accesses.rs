@@ -1,4 +1,4 @@
-//! What is counted.
+//! Contract tests for the counting of accesses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     fixture::{MINUTE, Stores, live, over},
 };
 
-/// However many read at once, from wherever, each is counted once.
+/// Tests that concurrent accesses from several openings are each counted once.
 pub async fn racing_accesses_are_counted_exactly(stores: &Stores) {
     const READERS: u64 = 40;
     const READS: u64 = 10;
@@ -36,7 +36,7 @@ pub async fn racing_accesses_are_counted_exactly(stores: &Stores) {
     }
 }
 
-/// Accesses come late and out of order.
+/// Tests that accesses add up, and that the latest time is kept, if they arrive late and out of order.
 pub async fn accesses_add_up_and_the_latest_is_kept(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
@@ -49,13 +49,13 @@ pub async fn accesses_add_up_and_the_latest_is_kept(stores: &Stores) {
         let set = store.update("set", ResourceUpdate::at(at).with_accesses(accesses)).await.unwrap().unwrap();
         assert_eq!((set.access_count, set.last_accessed_at), (count, Some(latest)));
     }
-    // What is no access is no reason to think that somebody has read.
+    // A change without accesses does not update the time of the last access.
     let later = ResourceUpdate::at(now + MINUTE).with_name("New");
     let set = store.update("set", later).await.unwrap().unwrap();
     assert_eq!((set.access_count, set.last_accessed_at), (8, Some(now)));
 }
 
-/// Readers who hang up do not take the accesses of others along, nor hold them up.
+/// Tests that cancelled updates neither cancel nor block the accesses of other callers.
 pub async fn abandoned_update_takes_nobody_along(stores: &Stores) {
     const STAYING: u64 = 20;
     let store = stores.open().await;
@@ -67,7 +67,7 @@ pub async fn abandoned_update_takes_nobody_along(stores: &Stores) {
         let update = ResourceUpdate::at(at).with_accesses(1);
         let (one, two, change) = (Arc::clone(&store), Arc::clone(&store), update.clone());
         leaving.spawn(async move {
-            // Some leave before they have begun, some while they are being written.
+            // Some callers are cancelled before the write starts, and some during the write.
             let patience = Duration::from_micros(number * 50);
             let _ = tokio::time::timeout(patience, one.update("set", change)).await;
         });
@@ -80,7 +80,7 @@ pub async fn abandoned_update_takes_nobody_along(stores: &Stores) {
     assert!((STAYING..=2 * STAYING).contains(&count), "{count} accesses were counted");
 }
 
-/// What is over is not read any more, even if nobody has removed it.
+/// Tests that an expired set rejects accesses, even if it has not been removed.
 pub async fn access_to_what_has_expired_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let set = live(stores, "set");
@@ -94,7 +94,7 @@ pub async fn access_to_what_has_expired_is_refused(stores: &Stores) {
     assert_eq!(store.update("set", access(end).with_expires_at(None)).await.unwrap(), None);
     assert_eq!(store.update("set", access(end + MINUTE).with_name("New")).await.unwrap(), None);
     assert_eq!(store.get("set").await.unwrap(), Some(set));
-    // The moment before, it is there.
+    // One nanosecond before its end, the set accepts an access.
     let last = store.update("set", access(end - TimeDelta::nanoseconds(1))).await.unwrap();
     assert_eq!(last.expect("it is there").access_count, 1);
     assert!(store.delete("over", Removal::Deleted).await.unwrap());

@@ -1,4 +1,4 @@
-//! What has expired, and who is told of it.
+//! Contract tests for expiry and clean-up.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     fixture::{HOUR, MINUTE, POLL_INTERVAL, Stores, clean_up, find, live, over},
 };
 
-/// Changes when a set ends, while it was still there.
+/// Changes the end of a set, at a time at which the set had not expired.
 async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Option<TimeDelta>) {
     let at = stores.now() - TimeDelta::minutes(90);
     let end = end.map(|left| stores.now() + left);
@@ -18,7 +18,7 @@ async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Optio
     assert_eq!(updated.expect("it is there").expires_at, end);
 }
 
-/// Exactly what is over is found, wherever it was saved.
+/// Tests that exactly the expired sets are found, from every opening.
 pub async fn expired_are_found_and_no_others(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for id in ["over-1", "over-2", "over-3"] {
@@ -40,7 +40,7 @@ pub async fn expired_are_found_and_no_others(stores: &Stores) {
     }
 }
 
-/// Whoever was told of it has a minute.
+/// Tests that an ID that was found is not returned again at once. The contract gives the finder one minute.
 pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(over(stores, "set")).await.unwrap();
@@ -53,11 +53,11 @@ pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     for store in [&one, &two] {
         assert_eq!(find(stores, &**store).await, [""; 0]);
     }
-    // It is still there, for it is a find and no removal.
+    // The set still exists, because `find_expired` does not remove it.
     assert!(two.get("set").await.unwrap().is_some());
 }
 
-/// Janitors on all replicas do each thing once, and all of it.
+/// Tests that concurrent clean-ups on all replicas remove every expired set exactly once.
 pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
     const SETS: usize = 60;
     let (one, two) = (stores.open().await, stores.open().await);
@@ -86,7 +86,7 @@ pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
     assert_eq!(found.len(), SETS, "one was found twice");
 }
 
-/// A pin outlasts the life the set began with.
+/// Tests that a pinned set does not expire at its original end.
 pub async fn pinned_resource_is_never_found(stores: &Stores) {
     let store = stores.open().await;
     for id in ["pinned", "over"] {
@@ -98,20 +98,20 @@ pub async fn pinned_resource_is_never_found(stores: &Stores) {
     assert_eq!(store.get("pinned").await.unwrap().unwrap().expires_at, None);
 }
 
-/// A pin that is taken away is as if it had not been.
+/// Tests that an unpinned set expires as if it had not been pinned.
 pub async fn unpinned_resource_ends_again(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
     store.save(over(stores, "over")).await.unwrap();
     end_at(stores, &*store, "set", None).await;
-    // Somebody has cleaned up while it was pinned.
+    // A clean-up runs while the set is pinned.
     clean_up(stores, &*store, &["over"]).await;
     end_at(stores, &*store, "set", Some(-MINUTE)).await;
     clean_up(stores, &*store, &["set"]).await;
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Later than it was to, and then it does.
+/// Tests that an extended set expires at its new end, and not before.
 pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Sooner than it was to.
+/// Tests that a shortened set expires at its new end.
 pub async fn shortened_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
@@ -142,7 +142,7 @@ pub async fn shortened_resource_ends_at_its_new_end(stores: &Stores) {
     clean_up(stores, &*store, &["set"]).await;
 }
 
-/// Nobody has to do anything for it but look.
+/// Tests that a set expires without any further write.
 pub async fn life_ends_by_itself(stores: &Stores) {
     let store = stores.open().await;
     let begun = stores.now();

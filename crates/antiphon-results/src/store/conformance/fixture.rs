@@ -7,7 +7,7 @@ use super::super::{Removal, Resource, ResourceStore};
 
 type Opening = Pin<Box<dyn Future<Output = Option<Arc<dyn ResourceStore>>> + Send>>;
 
-/// Opens the same store again and again.
+/// A function that opens the same store several times.
 pub struct Stores {
     space: String,
     open: Box<dyn Fn(String) -> Opening + Send + Sync>,
@@ -15,14 +15,14 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// A space of its own for a law; `None` if the store is not there.
+    /// Creates a separate space for a contract test. Returns `None` if the store is not available.
     pub async fn new<F>(law: &str, open: fn(String) -> F) -> Option<Self>
     where
         F: Future<Output = Option<Arc<dyn ResourceStore>>> + Send + 'static,
     {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).expect("the operating system has random numbers");
-        // Names are bounded, and two laws whose names begin alike must not meet.
+        // Names have a limited length. The random suffix separates tests whose names start alike.
         let law: String = law.chars().take(32).collect();
         let space = format!("{}-{:016x}", law.replace('_', "-"), u64::from_le_bytes(bytes));
         open(space.clone()).await?;
@@ -30,12 +30,12 @@ impl Stores {
         Some(Self { space, open, begun: (Utc::now(), Instant::now()) })
     }
 
-    /// Opens the store once more.
+    /// Opens the store again.
     pub async fn open(&self) -> Arc<dyn ResourceStore> {
         (self.open)(self.space.clone()).await.expect("it opened before")
     }
 
-    /// Now, by a clock that stands still when tokio's does.
+    /// Returns the current time, by a clock that pauses together with tokio's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.begun.0 + TimeDelta::from_std(self.begun.1.elapsed()).unwrap_or_default()
     }
@@ -49,21 +49,21 @@ impl fmt::Debug for Stores {
 
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const MINUTE: TimeDelta = TimeDelta::minutes(1);
-/// Between two looks at something that will happen.
+/// The interval between two checks of a condition.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A set that was made an hour ago and has an hour left.
+/// Returns a set that was created an hour ago and expires in an hour.
 pub(super) fn live(stores: &Stores, id: &str) -> Resource {
     Resource::new(id, format!("Set {id}"), stores.now() - TimeDelta::hours(1), 2 * HOUR)
 }
 
-/// A set that was made two hours ago and ended an hour ago.
+/// Returns a set that was created two hours ago and expired an hour ago.
 pub(super) fn over(stores: &Stores, id: &str) -> Resource {
     Resource::new(id, format!("Set {id}"), stores.now() - TimeDelta::hours(2), HOUR)
 }
 
-/// Cleans up as a server does until `ids` have all been found, and checks that no others are, and that each is
-/// there to be removed once.
+/// Cleans up as a server does, until all `ids` have been found. Checks that no other IDs are found, and that each set
+/// can be removed once.
 pub(super) async fn clean_up(stores: &Stores, store: &dyn ResourceStore, ids: &[&str]) {
     let mut left: BTreeSet<&str> = ids.iter().copied().collect();
     while !left.is_empty() {

@@ -1,9 +1,8 @@
-//! The laws: the contract of a [`ResourceStore`] as tests.
+//! Contract tests of a [`ResourceStore`].
 //!
-//! [`resource_store_laws!`](crate::resource_store_laws) makes one test a law, named after it, so that a
-//! failure says what is broken. It takes a function that *opens* the store in a given space, so that a law
-//! can open the same one twice and race itself. The function returns `None` where the server it needs is not
-//! there.
+//! [`resource_store_laws!`](crate::resource_store_laws) generates one Rust test for each contract test, with the same
+//! name. The macro takes a function that *opens* the store in a given space. So a contract test can open the same store
+//! twice and test races. The function returns `None` if the server that it needs is not available.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -22,8 +21,8 @@
 //! }
 //! ```
 //!
-//! Moments in the laws are near now, for a store may look at its own clock to be woken; what has expired
-//! is decided by the moments that are given.
+//! The tests use times near the current time, because a store can use its own clock for wake-ups. The given times
+//! decide whether a set has expired.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 
@@ -39,10 +38,10 @@ pub use self::{accesses::*, expiry::*, fixture::Stores, records::*, removal::*, 
 use super::ResourceStore;
 pub use crate::snapshot::conformance::run;
 
-/// Makes one test of each law of [`ResourceStore`](crate::store::ResourceStore).
+/// Generates one test for each contract test of [`ResourceStore`](crate::store::ResourceStore).
 ///
-/// Takes the path of an `async fn(space: String) -> Option<Arc<dyn ResourceStore>>`, and the path of what runs
-/// a law, if it is not [`run`](crate::store::conformance::run).
+/// Takes the path of an `async fn(space: String) -> Option<Arc<dyn ResourceStore>>`. The optional second argument is
+/// the path of the function that runs a test. Default: [`run`](crate::store::conformance::run).
 #[macro_export]
 macro_rules! resource_store_laws {
     ($open:path) => { $crate::resource_store_laws!($open, $crate::store::conformance::run); };

@@ -1,4 +1,4 @@
-//! What is saved, read and changed.
+//! Contract tests for saving, reading and updating.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A resource that has something in every field.
+/// Returns a resource with a value in every field.
 fn full(stores: &Stores, id: &str) -> Resource {
     Resource {
         name: "Ünïçødé \u{1F980} \u{202E}\u{0} \"quoted\" \\ line\nbreak".to_owned(),
@@ -48,7 +48,7 @@ fn full(stores: &Stores, id: &str) -> Resource {
             "big": "ü".repeat(50_000),
             "": {"deep": [[[{"er": false}]]]},
             "n": i64::MIN,
-            // The first is one of those that a hasty reader takes for its neighbour.
+            // Imprecise parsers read the first float as its neighbour.
             "floats": [907.303_832_202_868_9, 0.1, -0.0, 5e-324, f64::MAX],
         })),
         owner: Owner::principal("ada@example.com").with_tenant("Ä/..\u{0}"),
@@ -57,7 +57,7 @@ fn full(stores: &Stores, id: &str) -> Resource {
     }
 }
 
-/// Nothing is lost, rounded or changed.
+/// Tests that a resource is read exactly as it was saved.
 pub async fn saved_resource_is_read_back_equal(stores: &Stores) {
     let store = stores.open().await;
     let mut plain = live(stores, "plain");
@@ -68,7 +68,7 @@ pub async fn saved_resource_is_read_back_equal(stores: &Stores) {
     }
 }
 
-/// Replicas see what one of them has saved.
+/// Tests that a write of one replica is visible to all replicas.
 pub async fn save_is_seen_by_another_opening(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let resource = live(stores, "set");
@@ -82,7 +82,7 @@ pub async fn save_is_seen_by_another_opening(stores: &Stores) {
     assert_eq!(one.get("set").await.unwrap(), None);
 }
 
-/// The last one counts.
+/// Tests that a second save replaces the first one.
 pub async fn saved_again_is_as_it_was_last_written(stores: &Stores) {
     let store = stores.open().await;
     store.save(full(stores, "set")).await.unwrap();
@@ -90,7 +90,7 @@ pub async fn saved_again_is_as_it_was_last_written(stores: &Stores) {
     assert_eq!(store.get("set").await.unwrap().unwrap().name, "Set set");
 }
 
-/// What nobody has saved is not there, whatever is done to it.
+/// Tests that no operation creates a resource with an unknown ID.
 pub async fn unknown_resource_is_nothing(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "known")).await.unwrap();
@@ -111,7 +111,7 @@ pub async fn unknown_resource_is_nothing(stores: &Stores) {
     assert!(store.rows("unknown", 0, 10).await.unwrap().is_empty());
 }
 
-/// An id comes from outside. Whatever it is, it names a set or nothing.
+/// Tests that an ID from outside matches only the set with exactly this ID.
 pub async fn hostile_ids_are_unknown(stores: &Stores) {
     let store = stores.open().await;
     let set = live(stores, "a");
@@ -162,7 +162,7 @@ pub async fn hostile_ids_are_unknown(stores: &Stores) {
     assert_eq!(store.get("a").await.unwrap(), Some(set));
 }
 
-/// Upper and lower case are not the same, nor are a name and its beginning.
+/// Tests that IDs are case-sensitive, and that a prefix of an ID is a different ID.
 pub async fn ids_that_look_alike_are_different(stores: &Stores) {
     let store = stores.open().await;
     let ids = ["a", "A", "aa", "a-", "a_", "-a", "0", "00"];
@@ -176,7 +176,7 @@ pub async fn ids_that_look_alike_are_different(stores: &Stores) {
     }
 }
 
-/// What is not mentioned stays.
+/// Tests that an update leaves all other fields unchanged.
 pub async fn partial_update_changes_only_what_it_gives(stores: &Stores) {
     let store = stores.open().await;
     let mut expected = full(stores, "set");
@@ -204,7 +204,7 @@ pub async fn partial_update_changes_only_what_it_gives(stores: &Stores) {
     check(update.revoking_links(), &|set| set.link_epoch = 4).await;
 }
 
-/// Two who change different things do not undo each other.
+/// Tests that concurrent updates of different fields do not undo each other.
 pub async fn updates_of_different_fields_at_once_are_all_kept(stores: &Stores) {
     for round in 0..8 {
         let (one, two) = (stores.open().await, stores.open().await);
@@ -228,7 +228,7 @@ pub async fn updates_of_different_fields_at_once_are_all_kept(stores: &Stores) {
     }
 }
 
-/// Whoever changes something is told what has come of it.
+/// Tests that an update returns the resource as this update left it.
 pub async fn update_returns_what_the_resource_then_is(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
@@ -242,7 +242,7 @@ pub async fn update_returns_what_the_resource_then_is(stores: &Stores) {
     assert_eq!(ending.unwrap().unwrap().expires_at, Some(end));
 }
 
-/// Each revocation counts, however many come at once.
+/// Tests that concurrent revocations all raise the epoch.
 pub async fn revoking_links_raises_the_epoch(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(live(stores, "set")).await.unwrap();
@@ -261,13 +261,13 @@ pub async fn revoking_links_raises_the_epoch(stores: &Stores) {
     assert_eq!(one.get("set").await.unwrap().unwrap().life, 2 * HOUR);
 }
 
-/// A server may be shut down twice.
+/// Tests that a store can be closed twice.
 pub async fn closing_twice_is_fine(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
     store.close().await.unwrap();
     store.close().await.unwrap();
-    // And what was saved is there for those who come later.
+    // A store that is opened later still has the saved set.
     let later = stores.open().await;
     assert!(later.get("set").await.unwrap().is_some());
 }

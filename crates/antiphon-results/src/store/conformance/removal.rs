@@ -1,4 +1,4 @@
-//! What is removed, by whom, and what is remembered of it.
+//! Contract tests for removal and tombstones.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::owner::Owner;
 
-/// The store says what there is; whoever reads it looks at the clock.
+/// Tests that an expired set stays in the store until it is deleted. The reader checks the expiry time.
 pub async fn expired_resource_is_seen_until_it_is_deleted(stores: &Stores) {
     let store = stores.open().await;
     let set = over(stores, "over");
@@ -22,7 +22,7 @@ pub async fn expired_resource_is_seen_until_it_is_deleted(stores: &Stores) {
     assert_eq!(store.get("over").await.unwrap(), None);
 }
 
-/// Gone, and all replicas know that somebody wanted it.
+/// Tests that a deleted set is gone, and that all replicas find its tombstone `Deleted`.
 pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(live(stores, "set")).await.unwrap();
@@ -44,7 +44,7 @@ pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     }
 }
 
-/// Gone, and all replicas know that its time was over.
+/// Tests that an expired set is gone, and that all replicas find its tombstone `Expired` with its owner.
 pub async fn expired_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let mut set = live(stores, "set");
@@ -70,7 +70,7 @@ pub async fn expired_resource_is_gone_and_remembered(stores: &Stores) {
     }
 }
 
-/// Of many who remove it, one has, and what is remembered is why.
+/// Tests that exactly one of many concurrent deletions succeeds, and that the tombstone has its reason.
 pub async fn racing_deleters_have_one_winner(stores: &Stores) {
     const DELETERS: usize = 32;
     let (one, two) = (stores.open().await, stores.open().await);
@@ -89,7 +89,7 @@ pub async fn racing_deleters_have_one_winner(stores: &Stores) {
     assert_eq!(two.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(winners[0]));
 }
 
-/// A change that comes too late changes nothing.
+/// Tests that a late update does not restore a deleted set.
 pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) {
     for round in 0..8 {
         let (one, two) = (stores.open().await, stores.open().await);
@@ -104,7 +104,7 @@ pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) 
                 store.update(&id, update).await.unwrap();
             });
         }
-        // Some have begun.
+        // Some updates have started.
         tokio::task::yield_now().await;
         assert!(two.delete(&id, Removal::Deleted).await.unwrap());
         racers.join_all().await;
@@ -120,12 +120,12 @@ pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) 
     }
 }
 
-/// Whoever cleans up has looked a while ago. What was kept since is kept.
+/// Tests that a clean-up does not remove a set that was pinned or extended after the clean-up found it.
 pub async fn expiry_spares_what_was_pinned_or_extended(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for (id, end) in [("pinned", None), ("extended", Some(stores.now() + MINUTE))] {
         let set = over(stores, id);
-        // While it was still there, by the clock of whoever kept it.
+        // By the clock of the caller, the set had not expired at this time.
         let at = set.expires_at.expect("it ends") - MINUTE;
         one.save(set).await.unwrap();
         two.update(id, ResourceUpdate::at(at).with_expires_at(end)).await.unwrap().expect("it is there");
@@ -135,7 +135,7 @@ pub async fn expiry_spares_what_was_pinned_or_extended(stores: &Stores) {
     }
 }
 
-/// Pins are against time, not against people.
+/// Tests that a pinned set can be deleted. A pin only prevents expiry.
 pub async fn deletion_takes_even_what_is_pinned(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();

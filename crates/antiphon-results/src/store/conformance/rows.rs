@@ -1,4 +1,4 @@
-//! Rows that are kept.
+//! Contract tests for stored rows.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::rows::Rows;
 
-/// So many rows, each of which knows its number and has so many letters.
+/// Returns `count` rows, each with its number and a text of `letters(number)` letters.
 fn numbered(count: usize, letters: impl Fn(usize) -> usize) -> Rows {
     let mut rows = Rows::new();
     for number in 0..count {
@@ -27,7 +27,7 @@ async fn assert_page(store: &dyn ResourceStore, id: &str, rows: &Rows, offset: u
     assert!(page == rows.slice(place(offset), place(limit)), "{limit} rows from {offset} on are {page:?}");
 }
 
-/// Before the first, beyond the last, and all between.
+/// Tests pages from the first row, in the middle, and beyond the last row.
 pub async fn rows_are_read_at_every_place(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let rows = numbered(23, |_| 1);
@@ -40,7 +40,7 @@ pub async fn rows_are_read_at_every_place(stores: &Stores) {
     }
 }
 
-/// More than one write holds.
+/// Tests rows that need more than one write.
 pub async fn many_rows_are_read_in_order(stores: &Stores) {
     const ROWS: usize = 30_000;
     let store = stores.open().await;
@@ -54,7 +54,7 @@ pub async fn many_rows_are_read_in_order(stores: &Stores) {
     assert_page(&*store, "set", &rows, 9_000, 5_000).await;
 }
 
-/// Empty rows, odd ones, and rows of which two do not fit in one write.
+/// Tests empty rows, unusual rows, and rows so large that one write cannot hold two of them.
 pub async fn rows_of_every_size_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let sizes = [0, 300_000, 1, 300_000, 300_000, 150_000, 7, 262_144, 0, 400_000];
@@ -72,7 +72,7 @@ pub async fn rows_of_every_size_are_kept(stores: &Stores) {
     }
 }
 
-/// Each set has its own.
+/// Tests that every set has its own rows.
 pub async fn rows_of_sets_are_apart(stores: &Stores) {
     let store = stores.open().await;
     let (few, more) = (numbered(3, |_| 2), numbered(5, |_| 4));
@@ -85,7 +85,7 @@ pub async fn rows_of_sets_are_apart(stores: &Stores) {
     }
 }
 
-/// They go with their set, whyever it goes, and only they.
+/// Tests that every kind of removal removes the rows of the set, and no other rows.
 pub async fn rows_of_a_deleted_set_are_gone(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let rows = numbered(10, |_| 10);
@@ -102,7 +102,7 @@ pub async fn rows_of_a_deleted_set_are_gone(stores: &Stores) {
     }
 }
 
-/// A query that found nothing has a result, too.
+/// Tests that a set can have no rows.
 pub async fn no_rows_are_no_rows(stores: &Stores) {
     let store = stores.open().await;
     put(&*store, "set", &Rows::new()).await;

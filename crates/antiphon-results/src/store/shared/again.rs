@@ -1,4 +1,4 @@
-//! Reading again and writing again, until the write is made.
+//! Retries of conditional writes: read again, then write again.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::{
     hex::hex,
 };
 
-/// How often another may be faster.
+/// Maximum number of conflicts with other writers.
 const CONFLICTS: u32 = 200;
-/// How often it may be unknown what became of a write.
+/// Maximum number of writes with an unknown outcome.
 const FAILURES: u32 = 4;
-/// The longest pause.
+/// Maximum pause.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a write has been tried in vain.
+/// Counts of failed attempts to write.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     conflicts: u32,
@@ -25,8 +25,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Waits a little after a write that was not made, or of which nobody knows: whoever calls this reads
-    /// again and finds out. Gives up when it has been called too often.
+    /// Waits before the next attempt, if a write failed or its outcome is unknown. The caller then reads again and sees
+    /// the outcome. Returns an error after too many attempts.
     pub(super) async fn again(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Conflict { .. } => self.conflicts += 1,
@@ -39,7 +39,7 @@ impl Attempts {
         if self.failures > FAILURES {
             return Err(storage(error));
         }
-        // Those who met once must not meet again.
+        // The random pause separates writers that had a conflict.
         let longest = Duration::from_millis(1 << self.conflicts.min(7)).min(MAX_PAUSE);
         tokio::time::sleep(longest.mul_f64(f64::from(random_u32()) / f64::from(u32::MAX))).await;
         Ok(())
@@ -52,7 +52,7 @@ fn random_u32() -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// A name that nobody else has.
+/// Returns a unique random name.
 pub(super) fn random_name() -> String {
     let mut bytes = [0; 12];
     getrandom::fill(&mut bytes).expect("the operating system has random numbers");

@@ -1,4 +1,4 @@
-//! What wakes whoever cleans up, and the cleaning.
+//! Alarms that start the clean-up, and the clean-up of expired sets.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -15,24 +15,24 @@ use super::{
 };
 use crate::error::Result;
 
-/// For how long what has expired is left to whoever was told of it.
+/// Time for which an expired record is reserved for the replica that claimed it.
 const CLAIM: Duration = Duration::from_secs(60);
 
-/// How many records are claimed at once, and how often.
+/// Number of records in one claim, and number of claims in one clean-up.
 const BATCH: usize = 64;
 const BATCHES: usize = 8;
 
-/// How many of them are looked at at once.
+/// Number of records that are checked concurrently.
 const ABREAST: usize = 16;
 
-/// The least time an alarm has.
+/// Minimum time until an alarm.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// An alarm that is as near as this may have gone off by another's clock.
+/// An alarm nearer than this may already have fired by the clock of another replica.
 const NEAR: TimeDelta = TimeDelta::minutes(1);
 
 impl Shared {
-    /// Sees to it that the alarm goes off no later than the set ends, and says when it does.
+    /// Ensures that the alarm fires no later than the set ends, and returns the alarm's time.
     pub(super) async fn wake_by(&self, id: Id<'_>, end: DateTime<Utc>) -> Result<DateTime<Utc>> {
         let key = id.alarm();
         let mut attempts = Attempts::default();
@@ -53,7 +53,8 @@ impl Shared {
         }
     }
 
-    /// The same, after the set was written: who heard the alarm before that may have found nothing to wake for.
+    /// Sets the alarm again after the set was written, if the first alarm is near. A replica that saw the first alarm
+    /// too early found no set, and removed the alarm.
     pub(super) async fn wake_again(
         &self,
         id: Id<'_>,
@@ -66,7 +67,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes what hangs on a set that is gone.
+    /// Removes the rows and the alarm of a removed set.
     pub(super) async fn clear(&self, id: Id<'_>) -> Result<()> {
         self.store.delete_log(&id.rows()).await.map_err(storage)?;
         let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(id.0);
@@ -76,12 +77,12 @@ impl Shared {
         };
         match revision {
             Some(revision) => self.remove(&id.alarm(), revision).await,
-            // It has none, or somebody has been woken by it and will find nothing.
+            // There is no alarm, or a clean-up has claimed it and will find no set.
             None => Ok(()),
         }
     }
 
-    /// The ids of sets that have expired. What else has expired is removed on the way.
+    /// Returns the IDs of expired sets, and removes other expired records.
     pub(super) async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut expired = Vec::new();
@@ -96,7 +97,7 @@ impl Shared {
             while let Some(looked) = looks.next().await {
                 match looked {
                     Ok(found) => expired.extend(found),
-                    // The claim on it lapses, and somebody looks again.
+                    // The claim expires, and a later clean-up checks the record again.
                     Err(error) => failure = Some(error),
                 }
             }
@@ -114,7 +115,7 @@ impl Shared {
         };
         match kind {
             "ends" => self.hear(id, record.revision, at).await,
-            // A tombstone that stood long enough, or a set whose alarm was lost.
+            // A tombstone whose time is over, or a set whose alarm was lost.
             "sets" => {
                 self.store.delete_log(&id.rows()).await.map_err(storage)?;
                 self.remove(&record.key, record.revision).await?;
@@ -124,11 +125,11 @@ impl Shared {
         }
     }
 
-    /// Looks at the set whose alarm went off, and returns its id if it has expired.
+    /// Checks the set whose alarm fired, and returns its ID if the set has expired.
     async fn hear(&self, id: Id<'_>, revision: Revision, at: DateTime<Utc>) -> Result<Option<String>> {
         let end = match self.read(id).await? {
             Some((Kept::Set(set), _)) => set.resource.expires_at,
-            // It is gone, or whoever made it died before it was saved.
+            // The set was removed, or its creator stopped before it was saved.
             Some((Kept::Gone(_), _)) | None => {
                 self.store.delete_log(&id.rows()).await.map_err(storage)?;
                 self.remove(&id.alarm(), revision).await?;
@@ -141,18 +142,18 @@ impl Shared {
                 claimed.insert(id.0.to_owned(), revision);
                 return Ok(Some(id.0.to_owned()));
             }
-            // It was extended, or the backend's clock is ahead of ours.
+            // The set was extended, or the backend's clock is ahead of the local clock.
             Some(end) => {
                 let set = self.store.create(&id.alarm(), alarm(end), Some(until(end, at).max(LEAST))).await;
                 unless_another(set.map(|_| ()))?;
             }
-            // It is pinned. Whoever unpins it sets an alarm.
+            // The set is pinned. Unpinning it sets a new alarm.
             None => self.remove(&id.alarm(), revision).await?,
         }
         Ok(None)
     }
 
-    /// Removes a record, unless somebody has written another there.
+    /// Removes a record, unless another writer has replaced it.
     async fn remove(&self, key: &str, revision: Revision) -> Result<()> {
         unless_another(self.store.delete(key, revision).await)
     }
@@ -165,7 +166,7 @@ fn unless_another(written: Result<(), Error>) -> Result<()> {
     }
 }
 
-/// The value of an alarm: when it goes off, by the clock of whoever set it.
+/// Returns the value of an alarm: its time, by the clock of its writer.
 fn alarm(end: DateTime<Utc>) -> Bytes {
     end.timestamp_millis().to_string().into()
 }

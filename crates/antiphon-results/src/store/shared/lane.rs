@@ -1,4 +1,4 @@
-//! Updates of one set that come while another is being written are written together.
+//! Batching of updates: updates of a set that arrive during a write are written together.
 
 use std::{
     collections::HashMap,
@@ -24,13 +24,13 @@ use crate::{
     store::{Resource, ResourceUpdate},
 };
 
-/// The updates that wait, by id. A set has a lane while a task writes its updates.
+/// The waiting updates by set ID. A set has a lane while a task writes its updates.
 #[derive(Debug)]
 pub(super) struct Lanes {
     waiting: Mutex<HashMap<String, Vec<Waiting>>>,
-    /// Who we are, in the marks we leave.
+    /// Name of this writer in its marks.
     writer: String,
-    /// How many batches have been written.
+    /// Number of batches so far.
     batches: AtomicU64,
 }
 
@@ -51,7 +51,7 @@ impl Lanes {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an update, and says whether it is the first: then somebody must write it.
+    /// Queues an update, and returns whether it is the first. The caller must then start a task that writes it.
     fn join(&self, id: &str, waiting: Waiting) -> bool {
         let mut lanes = self.waiting();
         match lanes.get_mut(id) {
@@ -63,7 +63,7 @@ impl Lanes {
         }
     }
 
-    /// What waits now. Where nothing does, the lane ends.
+    /// Takes the waiting updates. If there are none, the lane ends.
     fn take(&self, id: &str) -> Option<Vec<Waiting>> {
         let mut lanes = self.waiting();
         let batch = lanes.get_mut(id).map(std::mem::take).filter(|batch| !batch.is_empty());
@@ -79,9 +79,9 @@ impl Lanes {
 }
 
 impl Shared {
-    /// Makes a change, together with those that come at the same time, and returns when it is written.
+    /// Applies an update together with concurrent updates, and returns after it is written.
     ///
-    /// The writing is a task of its own. A caller that goes away takes nobody's update along.
+    /// A separate task writes the updates. So a cancelled caller does not cancel the updates of other callers.
     pub(super) async fn change(
         self: &Arc<Self>,
         id: Id<'_>,
@@ -99,7 +99,7 @@ impl Shared {
     }
 }
 
-/// Writes the updates of one set until none waits.
+/// The task that writes the updates of one set until none is waiting.
 struct Lane {
     shared: Arc<Shared>,
     id: String,
@@ -117,14 +117,14 @@ impl Lane {
                 Err(error) => failed(error, updates.len()),
             };
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                // Whoever has gone away needs no answer.
+                // A cancelled caller does not need the outcome.
                 let _ = answer.send(outcome);
             }
         }
         self.ended = true;
     }
 
-    /// Makes all updates in one write. `known` is the set as this lane has last written it.
+    /// Applies all updates in one write. `known` is the set as this lane last wrote it.
     async fn write(
         &self,
         updates: &[ResourceUpdate],
@@ -143,8 +143,8 @@ impl Lane {
                 return Ok(updates.iter().map(|_| Outcome::Refused).collect());
             };
             if set.has(&mark) {
-                // An answer was lost, and the write was made. It was the last attempt: had it been one before,
-                // the last would have found the mark.
+                // The write succeeded, but its answer was lost. It was the last attempt: if an earlier attempt had
+                // succeeded, the last attempt would have found the mark.
                 *known = Some((set, revision));
                 return Ok(outcomes);
             }
@@ -166,7 +166,7 @@ impl Lane {
     }
 }
 
-/// A lane that ends before its time lets those who wait go; nobody would ever answer them.
+/// If a lane ends early, it drops the waiting updates. Their callers get an error instead of waiting forever.
 impl Drop for Lane {
     fn drop(&mut self) {
         if !self.ended {
@@ -175,12 +175,12 @@ impl Drop for Lane {
     }
 }
 
-/// What became of one update.
+/// The outcome of one update.
 #[derive(Clone, Debug)]
 enum Outcome {
-    /// It was made, and this is what the resource then was.
+    /// The update was written. Contains the resource after the write.
     Made(Arc<Resource>),
-    /// There is no such resource, or it has expired.
+    /// The resource does not exist, or has expired.
     Refused,
     /// The resource would be too large.
     TooLarge(String),
@@ -200,7 +200,7 @@ impl Outcome {
     }
 }
 
-/// The same for all whose updates were to be written together.
+/// Returns the same error for all updates of a batch.
 fn failed(error: DualResponseError, updates: usize) -> Vec<Outcome> {
     let outcome = match error {
         DualResponseError::Busy { retry_after } => Outcome::Busy(retry_after),
@@ -210,7 +210,7 @@ fn failed(error: DualResponseError, updates: usize) -> Vec<Outcome> {
     vec![outcome; updates]
 }
 
-/// Makes all updates, one after the other, and says what became of each.
+/// Applies all updates in order, and returns the outcome of each.
 fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
     let mut counted = Vec::new();
     let mut outcomes: Vec<_> = updates
@@ -227,7 +227,7 @@ fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
         })
         .collect();
     if !counted.is_empty() {
-        // One for all: a thousand readers of a large preview have not a thousand of it.
+        // All readers share one copy, so that many readers of a large preview do not need many copies.
         let counted_in = Arc::new(resource.clone());
         for at in counted {
             outcomes[at] = Outcome::Made(Arc::clone(&counted_in));
@@ -236,7 +236,7 @@ fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
     outcomes
 }
 
-/// Makes an update that may make the resource larger. One that is too large must not fail the others.
+/// Applies an update that can make the resource larger. If it is too large, the other updates must not fail.
 fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
     let mut changed = resource.clone();
     if !update.apply(&mut changed) {

@@ -1,19 +1,19 @@
-//! Result sets on a store that replicas share.
+//! Result sets in a store that replicas share.
 //!
-//! What there is of a result set:
+//! Keys of a result set:
 //!
-//! - `results/sets/<id>`, a record: the set, and after it what became of it. It is the authority. The one
-//!   conditional write that replaces the set by its tombstone decides who has removed it and why; a crash
-//!   before it leaves a live set, one after it a remembered one.
-//! - `results/ends/<id>`, a record that expires: the alarm. It only wakes; whoever hears it looks at the set.
-//! - `results/rows/<id>`, a log: an entry a row.
+//! - `results/sets/<id>`, a record: the set, and later its tombstone. This record is authoritative. One conditional
+//!   write replaces the set with its tombstone. It decides which call removed the set, and why. A crash before this
+//!   write leaves the set, and a crash after it leaves the tombstone.
+//! - `results/ends/<id>`, a record that expires: the alarm. It only triggers a check of the set.
+//! - `results/rows/<id>`, a log with one entry for each row.
 //!
-//! Invariant: rows are there only while a set, an alarm or a tombstone is, and each of the three takes the
-//! rows along when it goes. So the alarm is set before the first row, and removed after the last.
+//! Invariant: rows exist only while a set, an alarm or a tombstone exists, and the last of the three removes the rows.
+//! So the alarm is set before the first row, and removed after the last.
 //!
-//! Invariant: a set that ends has an alarm that goes off no later. So the alarm is set before the set is
-//! written, and whoever makes a set end later leaves the alarm: it goes off early, and is set anew. Where a
-//! crash or a clock has lost the alarm, the record of the set expires a week after the set.
+//! Invariant: a set with an expiry time has an alarm that fires no later. So the alarm is set before the set is
+//! written. If a set is extended, the alarm stays, fires early, and is set again. If a crash or a wrong clock loses the
+//! alarm, the record of the set expires one week after the set.
 
 mod again;
 mod alarm;
@@ -38,20 +38,18 @@ use crate::{
     rows::Rows,
 };
 
-/// How long it is remembered what became of a set, if nobody says.
+/// The default lifetime of a tombstone.
 const TOMBSTONES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Keeps result sets where all replicas see them: on PostgreSQL, Redis or NATS, by way of
-/// [`antiphon_store`].
+/// A store that all replicas share: on PostgreSQL, Redis or NATS, through [`antiphon_store`].
 ///
-/// - Updates of one set that come while another is being written are written together, so that many reads
-///   of one set cost few writes. Each caller is answered when what it changed is written.
-/// - An update that has begun is made, even if the caller goes away.
-/// - A resource has up to half a megabyte, and so has a row; the rows of a set may be as many as there is
-///   room for.
-/// - Everything is under `results/` in the backend's space; nothing else may be there.
+/// - Updates of one set that arrive during a write are written together, so that many reads of one set cost few writes.
+///   Each call returns after its update is written.
+/// - An update that has started completes, even if its caller is cancelled.
+/// - A resource has up to half a megabyte, and so does a row. Only the backend limits the number of rows.
+/// - All records are under `results/` in the backend's space. Do not store anything else there.
 ///
-/// Clones share the store. It needs a tokio runtime.
+/// Clones share the store. It requires a tokio runtime.
 ///
 /// ```
 /// use antiphon_results::store::{Resource, ResourceStore, SharedStore};
@@ -77,19 +75,20 @@ pub struct SharedStore {
 struct Shared {
     store: Arc<dyn Store>,
     lanes: Lanes,
-    /// The alarms of what the last clean-up was told of: whoever removes it can remove them, too.
+    /// Alarms of the sets that the last clean-up found. If one of these sets is removed, its alarm is removed too.
     claimed: Mutex<HashMap<String, Revision>>,
 }
 
 impl SharedStore {
-    /// Keeps result sets in this backend. Failed calls are retried ([`Backend::retrying`](antiphon_store::Backend::retrying)). Do not do that yourself.
+    /// Creates a store in this backend. It retries failed calls
+    /// ([`Backend::retrying`](antiphon_store::Backend::retrying)), so do not pass a backend that already retries.
     pub fn new(backend: Backend) -> Self {
         let shared =
             Shared { store: backend.retrying().store, lanes: Lanes::default(), claimed: Mutex::default() };
         Self { shared: Arc::new(shared), tombstones: TOMBSTONES }
     }
 
-    /// Sets for how long it is remembered what became of a set. Default: 24 hours.
+    /// Sets the lifetime of tombstones. Default: 24 hours.
     #[must_use]
     pub fn with_tombstones(mut self, tombstones: Duration) -> Self {
         self.tombstones = tombstones;
@@ -109,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Writes a set, whatever is there.
+    /// Writes a set, and replaces any existing record.
     async fn put(&self, id: Id<'_>, resource: Resource) -> Result<()> {
         let key = id.set();
         let ttl = backstop(&resource);
@@ -126,14 +125,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts a tombstone in the place of a set, and says whether it was this call that did.
+    /// Replaces a set with a tombstone, and returns whether this call did it.
     async fn bury(&self, id: Id<'_>, removal: Removal, ttl: Duration) -> Result<bool> {
         let by = random_name();
         let mut attempts = Attempts::default();
         loop {
             let (set, revision) = match self.read(id).await? {
                 Some((Kept::Set(set), revision)) => (set, revision),
-                // Ours, if an answer was lost.
+                // The tombstone is from this call if the answer to its write was lost.
                 Some((Kept::Gone(gone), _)) => return Ok(gone.by == by),
                 None => return Ok(false),
             };
@@ -179,7 +178,7 @@ impl ResourceStore for SharedStore {
     async fn update(&self, id: &str, update: ResourceUpdate) -> Result<Option<Resource>> {
         let Some(id) = Id::new(id) else { return Ok(None) };
         let Some(Some(end)) = update.expires_at else { return self.shared.change(id, update).await };
-        // Only what is there gets an alarm.
+        // Only an existing set gets an alarm.
         if self.shared.set(id).await?.is_none() {
             return Ok(None);
         }
@@ -195,7 +194,7 @@ impl ResourceStore for SharedStore {
         let Some(id) = Id::new(id) else { return Ok(false) };
         let gone = self.shared.bury(id, removal, self.tombstones).await?;
         if gone && let Err(error) = self.shared.clear(id).await {
-            // It is gone, whatever is left of it: the alarm or the tombstone takes that along.
+            // The set is removed. Its alarm or its tombstone removes the remaining records later.
             tracing::warn!(
                 error = &error as &dyn StdError,
                 "the rows of a removed result set are still there"
@@ -231,7 +230,7 @@ impl ResourceStore for SharedStore {
         true
     }
 
-    /// Does nothing: the connections are the backend's, and go with the last handle on it.
+    /// Does nothing. The backend owns the connections, and closes them with its last handle.
     async fn close(&self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What stands under the keys, and what the keys are.
+//! The keys and the values of records.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::error::{DualResponseError, Result};
 
-/// What everything is kept under, so that one claim finds all that has expired.
+/// The prefix of all keys, so that one claim finds everything that has expired.
 pub(super) const ROOT: &str = "results/";
 
-/// The most bytes of a resource. Beside them there is room for marks, and for counts that grow.
+/// Maximum size of a resource in bytes. The rest of a value is for marks, and for counts that grow.
 pub(super) const MAX_RESOURCE: usize = Retrying::<dyn Store>::MAX_VALUE - 8 * 1024;
 
-/// How long a set is kept at most after its end, if nobody removes it.
+/// Maximum time that a set is kept after its end if no clean-up removes it.
 const BACKSTOP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How many writers leave a mark.
+/// Maximum number of writers that have a mark.
 const MARKS: usize = 32;
 
-/// An id that can be part of a key. All others name nothing.
+/// An ID that can be part of a key. All other IDs match nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Id<'a>(pub(super) &'a str);
 
@@ -35,7 +35,7 @@ impl<'a> Id<'a> {
         ((1..=64).contains(&id.len()) && id.bytes().all(good)).then_some(Self(id))
     }
 
-    /// For an id that this process has made.
+    /// Checks an ID that this process generated.
     pub(super) fn made(id: &'a str) -> Result<Self> {
         Self::new(id).ok_or_else(|| {
             DualResponseError::Invalid(
@@ -44,26 +44,26 @@ impl<'a> Id<'a> {
         })
     }
 
-    /// Where the set is, and after it what became of it.
+    /// Returns the key of the set, and later of its tombstone.
     pub(super) fn set(self) -> String {
         format!("{ROOT}sets/{}", self.0)
     }
 
-    /// Where its alarm is.
+    /// Returns the key of the alarm.
     pub(super) fn alarm(self) -> String {
         format!("{ROOT}ends/{}", self.0)
     }
 
-    /// The log of its rows.
+    /// Returns the name of the log that contains the rows.
     pub(super) fn rows(self) -> String {
         format!("{ROOT}rows/{}", self.0)
     }
 }
 
-/// What stands in the place of a set: the set, or what became of it.
+/// The value under the key of a set: the set, or its tombstone.
 ///
-/// Both are one record, so that one conditional write decides who has removed a set, and why, and no crash
-/// can come between the two.
+/// Both share one record. So one conditional write decides which call removed a set, and why, and no crash can separate
+/// the two.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kept {
@@ -74,7 +74,7 @@ pub(super) enum Kept {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Set {
     pub(super) resource: Resource,
-    /// What the last writers wrote last. Where an answer was lost, this tells what became of the write.
+    /// Last mark of each recent writer. If an answer was lost, the mark shows whether the write succeeded.
     #[serde(default)]
     marks: Vec<Mark>,
 }
@@ -83,11 +83,11 @@ pub(super) struct Set {
 pub(super) struct Buried {
     #[serde(flatten)]
     pub(super) gone: TombstoneEntry,
-    /// Which call it was that removed it.
+    /// Name of the call that removed the set.
     pub(super) by: String,
 }
 
-/// One write, of all those that anybody makes.
+/// The identity of one write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub(super) writer: String,
@@ -95,7 +95,7 @@ pub(super) struct Mark {
 }
 
 impl Kept {
-    /// A set nobody has changed yet.
+    /// Creates the record of a new set.
     pub(super) fn new(resource: Resource) -> Self {
         Self::Set(Box::new(Set { resource, marks: Vec::new() }))
     }
@@ -122,7 +122,7 @@ impl Set {
         self.marks.contains(mark)
     }
 
-    /// Leaves a mark in place of the writer's last.
+    /// Adds a mark, and removes the writer's previous mark.
     pub(super) fn leave(&mut self, mark: Mark) {
         self.marks.retain(|left| left.writer != mark.writer);
         self.marks.push(mark);
@@ -131,17 +131,18 @@ impl Set {
     }
 }
 
-/// How long the record of a resource is kept: far beyond the end of the set, for it is the alarm that ends it.
+/// Returns the lifetime of a resource's record. It is much longer than the life of the set, because normally the alarm
+/// ends the set.
 pub(super) fn backstop(resource: &Resource) -> Option<Duration> {
     resource.expires_at.map(|end| until(end, Utc::now()).saturating_add(BACKSTOP))
 }
 
-/// How long it is from `at` to `end`; no time at all, if that is over.
+/// Returns the time from `at` to `end`, or zero if `end` has passed.
 pub(super) fn until(end: DateTime<Utc>, at: DateTime<Utc>) -> Duration {
     (end - at).to_std().unwrap_or_default()
 }
 
-/// Refuses a resource that cannot be kept.
+/// Returns an error if a resource is too large for the store.
 pub(super) fn check_size(resource: &Resource) -> Result<()> {
     let bytes = serde_json::to_vec(resource).map_err(storage)?.len();
     if bytes > MAX_RESOURCE { Err(DualResponseError::TooLarge(too_large(bytes))) } else { Ok(()) }
@@ -154,7 +155,7 @@ fn too_large(bytes: usize) -> String {
     )
 }
 
-/// Whether somebody else has written first, and nothing was done.
+/// Returns whether another writer was faster, and nothing was written.
 pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. })
 }

@@ -1,4 +1,4 @@
-//! Rows: a log, an entry a row, so that a page is a part of it.
+//! Rows as a log with one entry for each row, so that a page is a part of the log.
 
 use antiphon_store::{ENTRY_COST, MAX_VALUE, Retrying, Store};
 use bytes::Bytes;
@@ -10,16 +10,16 @@ use crate::{
     rows::Rows,
 };
 
-/// The most bytes of a row.
+/// Maximum size of a row in bytes.
 const MAX_ROW: usize = Retrying::<dyn Store>::MAX_VALUE;
 
-/// What a row costs in an append beside its bytes: as an entry, and for the stamp that makes writes safe.
+/// Overhead of a row in an append, in bytes: the entry, and the stamp that makes retries safe.
 const ROW_COST: usize = ENTRY_COST + 16;
 
-/// How many rows are asked for at once.
+/// Maximum number of rows in one read.
 const PAGE: u64 = 2_000;
 
-/// How long it may take to write the rows of a set and to save it.
+/// Maximum time to write the rows of a set and to save it.
 const MAKING: TimeDelta = TimeDelta::hours(1);
 
 impl Shared {
@@ -30,13 +30,13 @@ impl Shared {
         if rows.is_empty() {
             return Ok(());
         }
-        // Whoever dies before the set is saved leaves nothing behind.
+        // If the process stops before the set is saved, this alarm removes the rows.
         self.wake_by(id, Utc::now() + MAKING).await?;
         let log = id.rows();
         let mut written = 0;
         while written < rows.len() {
             let chunk = chunk(rows, written);
-            // Conditional on how many are there: a chunk whose answer was lost is not written twice.
+            // The append requires this length, so that a chunk whose answer was lost is not written twice.
             written += chunk.len();
             self.store.append(&log, (written - chunk.len()) as u64, chunk).await.map_err(storage)?;
         }
@@ -62,10 +62,10 @@ impl Shared {
     }
 }
 
-/// As many rows from `start` on as fit in one append: one, at least.
+/// Returns the rows from `start` on that fit in one append, but at least one row.
 fn chunk(rows: &Rows, start: usize) -> Vec<Bytes> {
     let mut chunk = Vec::new();
-    // The stamps of many rows are more than the store's own limit leaves room for.
+    // The stamps of many rows need more bytes than the store's own limit leaves.
     let (mut bytes, mut cost) = (0, 0);
     for row in (start..rows.len()).map_while(|at| rows.get(at)) {
         bytes += row.len();

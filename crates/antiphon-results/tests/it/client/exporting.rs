@@ -61,7 +61,7 @@ async fn download_that_broke_ends_where_it_is_refused() {
     assert_eq!(error.status(), Some(403));
     let other = head("200 OK", "etag: \"b\"\r\ncontent-length: 10\r\n", "abcdefghij");
     let error = download(vec![broken(), other, rest()], ExportOptions::new()).await.unwrap_err();
-    assert!(error.to_string().contains("begin again"), "{error}");
+    assert!(error.to_string().contains("download it again"), "{error}");
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn resuming_at_the_very_end_is_the_end() {
     }
     for other in ["content-range: bytes */9\r\n", "etag: \"b\"\r\ncontent-range: bytes */10\r\n"] {
         let error = download(past(other), resume()).await.unwrap_err();
-        assert!(error.to_string().contains("begin again"), "{other}: {error}");
+        assert!(error.to_string().contains("download it again"), "{other}: {error}");
     }
 }
 

@@ -80,10 +80,10 @@ fn strict_parsing_says_what_is_missing() {
         parent.as_object_mut().unwrap().remove(name);
         reader().parse_strict(&result).unwrap_err().to_string()
     };
-    assert_eq!(without("/results"), "this is no dual response: `results` is not an array");
-    assert_eq!(without("/resource"), "this is no dual response: `resource` is missing");
-    assert_eq!(without("/metadata"), "this is no dual response: `metadata` is missing");
-    let count = "this is no dual response: `metadata.total_count` is not a count";
+    assert_eq!(without("/results"), "this is not a dual response: `results` is not an array");
+    assert_eq!(without("/resource"), "this is not a dual response: `resource` is missing");
+    assert_eq!(without("/metadata"), "this is not a dual response: `metadata` is missing");
+    let count = "this is not a dual response: `metadata.total_count` is not a count";
     assert_eq!(without("/metadata/total_count"), count);
 }
 

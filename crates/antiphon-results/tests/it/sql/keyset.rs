@@ -223,7 +223,7 @@ async fn the_place_to_go_on_from_must_be_of_the_query() {
         let check = async |sort: Option<&Sort>, values: Vec<Value>| {
             read(&*table.query, &Value::Null, after(5, sort, values)).await.unwrap_err().to_string()
         };
-        let wrong = "the place to go on from is not one of this query";
+        let wrong = "the cursor does not belong to this query";
         assert_eq!(check(None, vec![]).await, wrong);
         assert_eq!(check(None, vec![json!(1)]).await, wrong);
         assert_eq!(check(None, vec![json!(1), json!("a"), json!(2)]).await, wrong);

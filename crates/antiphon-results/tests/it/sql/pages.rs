@@ -94,7 +94,7 @@ async fn without_sort_and_key_the_authors_order_stays() {
         assert_eq!(ids(&rows.read::<Row>().unwrap()), [9, 8, 7, 6]);
         let placed = PageRequest::new(0, 4).with_after(Some(vec![json!(1)]));
         let error = read(&*query, &Value::Null, placed).await.unwrap_err();
-        assert_eq!(error.to_string(), "the query has no key to go on from");
+        assert_eq!(error.to_string(), "the query has no key columns to continue from");
     }
 }
 
@@ -131,10 +131,13 @@ async fn mistakes_of_the_author_are_told_as_such() {
         let sql = format!("SELECT * FROM {name}");
         let text =
             check(Spec { sql: sql.clone(), columns: columns(), key: vec!["tens"], ..Spec::default() }).await;
-        assert_eq!(text, "the query is not set up right: `tens` is in the key, but is no declared column");
+        assert_eq!(
+            text,
+            "the query is not set up right: `tens` is in the key, but it is not a declared column"
+        );
         let twice = vec![ColumnDefinition::integer("id"), ColumnDefinition::integer("id")];
         let text = check(Spec { sql: sql.clone(), columns: twice, ..Spec::default() }).await;
-        assert_eq!(text, "the query is not set up right: every column needs a name of its own");
+        assert_eq!(text, "the query is not set up right: every column needs a distinct name");
         let text = check(Spec { sql: format!("{sql} WHERE id = $1"), ..Spec::default() }).await;
         assert_eq!(text, "the query is not set up right: 0 parameters are named, and the SQL has 1");
         let unknown = vec![ColumnDefinition::integer("nowhere")];

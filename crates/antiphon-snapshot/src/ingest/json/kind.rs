@@ -1,4 +1,4 @@
-//! What is in a column of JSON, and what holds it.
+//! The kinds of values in a column of JSON, and the type that can store them.
 
 use antiphon_results::snapshot::ColumnHint;
 use arrow::datatypes::{DataType, Field, TimeUnit};
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::number::Numbers;
 use crate::{ingest::columns::json_field, layout::hex};
 
-/// What was seen in a column so far. More is only ever added.
+/// The kinds of values that a column has had so far. Kinds are only added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of value that was seen")]
 pub(super) struct Seen {
@@ -19,12 +19,12 @@ pub(super) struct Seen {
     zoned: bool,
     unzoned: bool,
     bytes: bool,
-    /// Lists, objects, text that is none.
+    /// Lists, objects, and strings that are not valid Unicode.
     other: bool,
 }
 
 impl Seen {
-    /// Looks at a value that is not null.
+    /// Adds a value that is not null.
     pub(super) fn add(&mut self, value: &str, hint: ColumnHint) {
         match value.as_bytes().first() {
             _ if hint == ColumnHint::Json => self.other = true,
@@ -39,7 +39,7 @@ impl Seen {
     }
 
     fn add_text(&mut self, value: &str, hint: ColumnHint) {
-        // What is no text for Rust, half a surrogate pair, is still JSON.
+        // A string with half a surrogate pair is valid JSON, but is not a Rust string.
         if value.contains("\\u") && text(value).is_none() {
             self.other = true;
             return;
@@ -69,7 +69,7 @@ impl Seen {
         *fits.unwrap_or(&mut self.text) = true;
     }
 
-    /// The field that holds all of it.
+    /// Returns the field that can store all values.
     pub(super) fn field(self, name: &str, hint: ColumnHint) -> Field {
         let plain = |kind| Field::new(name, kind, true);
         let strings = self.text || self.dates || self.zoned || self.unzoned || self.bytes;
@@ -91,12 +91,12 @@ impl Seen {
                 Some(kind) => plain(kind),
                 None => json_field(name),
             },
-            // What is of several kinds is kept as it was written.
+            // A column with several kinds keeps the JSON text.
             _ => json_field(name),
         }
     }
 
-    /// Whether nothing has been seen.
+    /// Returns whether the column had no value.
     pub(super) fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -116,7 +116,7 @@ fn timestamp(zoned: bool) -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, zoned.then(|| "UTC".into()))
 }
 
-/// A JSON string as text, if it is any.
+/// Decodes a JSON string. Returns `None` if it is not valid Unicode.
 pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -125,20 +125,20 @@ pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
     Some(inner.into())
 }
 
-/// A day, if it would be written the same.
+/// Parses a date, if formatting it returns the same text.
 pub(super) fn date(text: &str) -> Option<NaiveDate> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     (date.to_string() == text).then_some(date)
 }
 
-/// A moment in microseconds.
+/// A timestamp in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
     Zoned(i64),
     Unzoned(i64),
 }
 
-/// A moment, if microseconds are fine enough for it.
+/// Parses a timestamp, if it has no digits beyond microseconds.
 pub(super) fn moment(text: &str) -> Option<Moment> {
     let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
@@ -146,7 +146,7 @@ pub(super) fn moment(text: &str) -> Option<Moment> {
         return None;
     }
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        // A leap second would come out as another.
+        // A leap second would be read back as a different value.
         return (moment.timestamp_subsec_nanos() < 1_000_000_000)
             .then(|| Moment::Zoned(moment.timestamp_micros()));
     }
@@ -157,7 +157,7 @@ pub(super) fn moment(text: &str) -> Option<Moment> {
     (moment.timestamp_subsec_nanos() < 1_000_000_000).then(|| Moment::Unzoned(moment.timestamp_micros()))
 }
 
-/// Bytes that are written as text: `\\x` and hexadecimal.
+/// Decodes bytes that are written as text: `\\x` and hexadecimal digits.
 pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
     let text = text(value)?;
     let digits = text.strip_prefix("\\x")?.as_bytes();
@@ -169,12 +169,12 @@ pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(pair).collect()
 }
 
-/// The text of bytes, as [`bytes`] reads it.
+/// Formats bytes as text that [`bytes`] can read.
 pub(super) fn bytes_text(bytes: &[u8]) -> String {
     hex("\\x", bytes)
 }
 
-/// A number that JSON does not have.
+/// Parses a number that JSON does not support.
 pub(super) fn float(value: &str) -> Option<f64> {
     match value {
         "\"NaN\"" => Some(f64::NAN),
@@ -184,7 +184,7 @@ pub(super) fn float(value: &str) -> Option<f64> {
     }
 }
 
-/// The members of an object, each as it is written.
+/// Calls a function with the name and the JSON text of each member of an object.
 pub(super) struct Members<'a, F>(pub(super) F, pub(super) std::marker::PhantomData<&'a ()>);
 
 impl<'de, F> serde::de::DeserializeSeed<'de> for Members<'de, F>
@@ -217,6 +217,6 @@ where
     }
 }
 
-/// A name that is not copied if it is written plainly.
+/// A name that is borrowed if it contains no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);

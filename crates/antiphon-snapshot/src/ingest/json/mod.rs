@@ -16,13 +16,13 @@ pub(super) use self::widen::widen;
 use super::First;
 use crate::error::{Error, Result};
 
-/// How many rows are looked at together.
+/// The maximum number of rows that are converted together.
 const CHUNK_ROWS: usize = 8192;
 
-/// How many bytes of them.
+/// The maximum number of bytes that are converted together.
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
-/// Rows as JSON, and what is known of their columns.
+/// Rows as JSON, with the known columns.
 pub(crate) struct JsonRows {
     pub(crate) columns: Vec<(ColumnDefinition, ColumnHint)>,
     pub(crate) parts: BoxStream<'static, Result<Rows, BoxError>>,
@@ -41,10 +41,10 @@ impl JsonRows {
     }
 }
 
-/// Rows that come, as batches whose schema holds all rows so far.
+/// Converts incoming rows to batches. The schema of a batch can store all rows so far.
 pub(super) struct JsonFeed {
     parts: BoxStream<'static, Result<Rows, BoxError>>,
-    /// What came and was not taken in yet.
+    /// Rows that arrived and are not converted yet.
     waiting: VecDeque<Rows>,
     table: Table,
     ended: bool,
@@ -63,7 +63,7 @@ impl JsonFeed {
         self.table.columns()
     }
 
-    /// The first rows are looked at without being taken in: more of them tell more of what is in the columns.
+    /// Converts the first rows without consuming them, because later rows can change the types of the columns.
     pub(super) async fn first(&mut self, rows: usize) -> Result<First> {
         self.gather(rows, usize::MAX).await?;
         let mut left = rows;
@@ -91,7 +91,7 @@ impl JsonFeed {
         Ok(Some(batch))
     }
 
-    /// Waits until there are so many rows, or bytes, or no more.
+    /// Waits for this number of rows or bytes, or for the end.
     async fn gather(&mut self, rows: usize, bytes: usize) -> Result<()> {
         let enough = |waiting: &VecDeque<Rows>| {
             waiting.iter().map(Rows::len).sum::<usize>() >= rows
@@ -111,7 +111,7 @@ impl JsonFeed {
         Ok(())
     }
 
-    /// Some of the rows that wait: not more than belong together.
+    /// Takes waiting rows up to the limits of one batch.
     fn chunk(&mut self) -> Vec<Rows> {
         let mut chunk = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
@@ -133,7 +133,7 @@ impl JsonFeed {
     }
 }
 
-/// Reads rows away from the threads that wait.
+/// Converts rows on a blocking thread.
 async fn take(mut table: Table, chunk: Vec<Rows>) -> Result<(Table, RecordBatch)> {
     let work = tokio::task::spawn_blocking(move || {
         let batch = table.take(&chunk)?;

@@ -1,25 +1,25 @@
-//! What it takes to keep a JSON number, digit by digit.
+//! Finds a type that stores JSON numbers with all their digits.
 
 use arrow::datatypes::DataType;
 
-/// The largest whole number up to which all are exact as `f64`.
+/// The largest integer up to which all integers are exact as `f64`.
 const EXACT: u64 = 1 << 53;
 
-/// What holds all numbers of a column without loss.
+/// The requirements of all numbers of a column for lossless storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
-    /// Whether all are whole and small enough for 64 bits.
+    /// Whether all numbers are integers of at most 64 bits.
     integer: bool,
-    /// Whether all come out of an `f64` with the digits they had.
+    /// Whether all numbers keep their digits as `f64`.
     float: bool,
-    /// The most digits before the point.
+    /// The maximum number of digits before the decimal point.
     whole: u32,
-    /// The most digits behind it.
+    /// The maximum number of digits after the decimal point.
     scale: u32,
 }
 
 impl Numbers {
-    /// What holds these and those.
+    /// Returns the requirements of both.
     pub(super) fn merge(self, other: Self) -> Self {
         Self {
             integer: self.integer && other.integer,
@@ -29,7 +29,7 @@ impl Numbers {
         }
     }
 
-    /// The type, if numbers can be kept as such at all.
+    /// Returns the type, if a numeric type can store the numbers.
     pub(super) fn data_type(self) -> Option<DataType> {
         let scale = i8::try_from(self.scale).ok();
         match (self.whole.saturating_add(self.scale), scale) {
@@ -41,7 +41,7 @@ impl Numbers {
         }
     }
 
-    /// Looks at a number as JSON writes it.
+    /// Returns the requirements of one JSON number.
     pub(super) fn measure(text: &str) -> Self {
         let digits = text.strip_prefix('-').unwrap_or(text);
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -59,7 +59,7 @@ impl Numbers {
     }
 }
 
-/// A number as digits and a power of ten: without zeros at either end, so that the same number is the same.
+/// A number as digits and a power of ten, without zeros at either end. Equal numbers have equal values.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -68,12 +68,12 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Reads what JSON, or Rust, writes as a number.
+    /// Parses a number in the format of JSON or Rust.
     fn parse(text: &str) -> Self {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        // An exponent of more digits than this has the sign that counts.
+        // If an exponent has too many digits for an `i64`, only its sign matters.
         let far = if exponent.starts_with('-') { i64::MIN / 4 } else { i64::MAX / 4 };
         let exponent =
             exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(far).clamp(-(1 << 40), 1 << 40);
@@ -89,7 +89,7 @@ impl Decimal {
     }
 
     fn fits_float(&self, text: &str) -> bool {
-        // So few digits come out of an `f64` as they went in, far from its ends.
+        // With so few digits and an exponent far from the limits, an `f64` keeps all digits.
         if self.digits.len() <= 15 && self.exponent.abs() < 250 {
             return true;
         }
@@ -98,7 +98,8 @@ impl Decimal {
     }
 }
 
-/// The digits of a number without its point, for a decimal of this scale. Invariant: it has no more places than that.
+/// Returns the digits of a number for a decimal of this scale. Invariant: the number has at most `scale` decimal
+/// places.
 pub(super) fn unscaled(text: &str, scale: i8) -> String {
     let number = Decimal::parse(text);
     let zeros = usize::try_from(number.exponent + i64::from(scale)).unwrap_or(0);

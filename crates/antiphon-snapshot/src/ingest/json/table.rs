@@ -1,4 +1,4 @@
-//! Rows of JSON into batches.
+//! Converts rows of JSON to batches.
 
 use std::{borrow::Cow, collections::HashMap, marker::PhantomData, sync::Arc};
 
@@ -19,7 +19,7 @@ use crate::{
     ingest::{MAX_COLUMNS, columns::columns, is_json},
 };
 
-/// What is known of all rows so far. It only grows.
+/// The columns of all rows so far. Columns and types are only added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -33,11 +33,11 @@ struct Column {
     declared: Option<ColumnDefinition>,
     hint: ColumnHint,
     seen: Seen,
-    /// Whether some row has nothing there.
+    /// Whether some row has no value in this column.
     nulls: bool,
 }
 
-/// The values of a column that are not null, with their rows.
+/// The values of a column that are not null, with their row indices.
 type Cells<'a> = Vec<(usize, &'a str)>;
 
 impl Table {
@@ -66,14 +66,14 @@ impl Table {
         }
         let at = self.columns.len();
         self.names.insert(name.to_owned(), at);
-        // The rows before have nothing there.
+        // Earlier rows have no value in this column.
         let nulls = self.rows > 0;
         let (declared, hint, seen) = (None, ColumnHint::None, Seen::default());
         self.columns.push(Column { name: name.to_owned(), declared, hint, seen, nulls });
         Ok(at)
     }
 
-    /// Takes rows in.
+    /// Converts rows to a batch.
     pub(super) fn take(&mut self, chunk: &[Rows]) -> Result<RecordBatch> {
         let mut cells: Vec<Cells<'_>> = vec![Vec::new(); self.columns.len()];
         let mut row = 0;
@@ -97,7 +97,7 @@ impl Table {
         let mut met = Vec::new();
         let mut guess = 0;
         let member = |name: Cow<'a, str>, value: &'a str| {
-            // Rows mostly have the same members in the same order.
+            // Most rows have the same members in the same order.
             let at = match self.columns.get(guess) {
                 Some(column) if column.name == name => guess,
                 _ => match self.names.get(&*name) {
@@ -113,7 +113,7 @@ impl Table {
                 return Err(format!("it has `{name}` twice; give one of them another name"));
             }
             if value == "null" {
-                // Remembered only to tell a second one of the name.
+                // Null members are recorded only to detect a second member with the same name.
                 met.push(at);
                 return Ok(());
             }
@@ -127,14 +127,14 @@ impl Table {
         read.map_err(|error| Error::Invalid(format!("row {} cannot be taken: {error}", self.rows)))
     }
 
-    /// What holds all rows so far.
+    /// Returns the schema for all rows so far.
     pub(super) fn schema(&self) -> SchemaRef {
         let fields: Vec<Field> =
             self.columns.iter().map(|column| column.seen.field(&column.name, column.hint)).collect();
         Arc::new(Schema::new(fields))
     }
 
-    /// The columns on the wire: as they were declared, where that is what is in them.
+    /// Returns the column definitions for the wire: the declared ones, if they match the values.
     pub(super) fn columns(&self) -> Vec<ColumnDefinition> {
         let found = columns(&self.schema());
         let told = self.columns.iter().zip(found).map(|(column, mut found)| {
@@ -159,9 +159,9 @@ impl Table {
     }
 }
 
-/// The values as an array of the field's type. Invariant: all were seen when the field was made.
+/// Converts values to an array of the field's type. Invariant: all values were added before the field was created.
 fn array(field: &Field, cells: &Cells<'_>, rows: usize) -> Result<ArrayRef> {
-    /// Appends each value behind as many nulls as there are rows without one.
+    /// Appends each value, and nulls for the rows without one.
     macro_rules! fill {
         ($builder:expr, |$value:ident| $made:expr) => {{
             let mut builder = $builder;

@@ -1,4 +1,4 @@
-//! Rows that were written when less was known, as what holds all.
+//! Converts rows that were written with a narrower schema to the final schema.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     ingest::is_json,
 };
 
-/// The same rows in a schema that has these columns, and perhaps more, each as wide or wider.
+/// Converts a batch to a schema that has the same columns, with equal or wider types, and possibly more columns.
 pub(crate) fn widen(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let found = batch.schema();
     let columns = schema.fields().iter().map(|to| match found.index_of(to.name()) {
@@ -38,7 +38,7 @@ fn column(array: &ArrayRef, from: &Field, to: &Field) -> Result<ArrayRef> {
         (DataType::Binary, DataType::Utf8) if is_json(to) => values(&bytes(array)),
         (DataType::Binary, DataType::Utf8) => Ok(bytes(array)),
         (_, DataType::Utf8) if is_json(to) => values(array),
-        // By their shortest digits, which are those they came with.
+        // The shortest digits of a float are the digits of the original number.
         (DataType::Float64, DataType::Decimal128(..) | DataType::Decimal256(..)) => {
             let mut text = StringBuilder::new();
             for value in array.as_primitive::<Float64Type>() {
@@ -50,12 +50,12 @@ fn column(array: &ArrayRef, from: &Field, to: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// Casts without losing anything, or fails.
+/// Casts without loss, or returns an error.
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })?)
 }
 
-/// Each value as JSON.
+/// Converts each value to JSON text.
 fn values(array: &ArrayRef) -> Result<ArrayRef> {
     let plain = array.data_type().is_numeric() || *array.data_type() == DataType::Boolean;
     let texts = cast(array, &DataType::Utf8)?;
@@ -63,7 +63,7 @@ fn values(array: &ArrayRef) -> Result<ArrayRef> {
     for text in texts.as_string::<i32>() {
         match text {
             None => json.append_null(),
-            // What is no number of JSON is text.
+            // A number that JSON does not support becomes a string.
             Some(text) if plain && !text.ends_with(['N', 'f']) => json.append_value(text),
             Some(text) => {
                 json.append_value(serde_json::to_string(text).map_err(|error| Error::Broken(error.into()))?);
@@ -73,7 +73,7 @@ fn values(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(json.finish()))
 }
 
-/// Bytes as the text they came as.
+/// Converts bytes to their original text.
 fn bytes(array: &ArrayRef) -> ArrayRef {
     let mut text = StringBuilder::new();
     for bytes in array.as_binary::<i32>() {

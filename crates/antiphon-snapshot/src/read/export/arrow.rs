@@ -3,7 +3,7 @@ use arrow::{datatypes::SchemaRef, ipc::writer::StreamWriter, record_batch::Recor
 use super::Encode;
 use crate::error::Result;
 
-/// An Arrow IPC stream. Its types are plain, so a batch stands for itself and no dictionary comes before it.
+/// An Arrow IPC stream. Its types are plain, so no dictionary precedes a batch.
 pub(super) struct Stream {
     writer: StreamWriter<Vec<u8>>,
 }
@@ -15,7 +15,7 @@ impl Stream {
 }
 
 impl Encode for Stream {
-    /// The writer writes the schema when it is made, so whoever begins in the middle takes it out and drops it.
+    /// Takes the schema, which the writer has written on creation. An export that starts in the middle discards it.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()> {
         out.append(self.writer.get_mut());
         Ok(())

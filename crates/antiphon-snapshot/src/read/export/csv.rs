@@ -1,4 +1,4 @@
-//! A table after RFC 4180. The same rules as for sets whose rows are no snapshot: see `rest/csv.rs` of
+//! CSV after RFC 4180. The rules are the same as for result sets without a snapshot, in `rest/csv.rs` of
 //! `antiphon-results`.
 
 use arrow::{
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 pub(super) struct Csv {
     schema: SchemaRef,
-    /// Whether cells that a spreadsheet would run are made harmless.
+    /// Whether cells that a spreadsheet would run as a formula are escaped.
     safe: bool,
 }
 
@@ -24,7 +24,7 @@ impl Csv {
 
     fn text(&self, text: &str, out: &mut Vec<u8>) {
         let runs = self.safe && text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text);
-        // An empty text is not nothing.
+        // An empty text is different from null.
         let quoted = text.is_empty() || text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));
         if quoted {
             out.push(b'"');
@@ -45,7 +45,7 @@ impl Csv {
         }
     }
 
-    /// Numbers and truths as they are, text, and JSON for what is deeper.
+    /// Writes a JSON value as a cell: text decoded, and all other values as JSON.
     fn cell(&self, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let unreadable = |error: std::str::Utf8Error| Error::Broken(error.into());
         match cell {
@@ -64,14 +64,14 @@ impl Csv {
     }
 }
 
-/// Whether this is a plain decimal number, as databases write theirs: `-12.50`. No spreadsheet runs one.
+/// Returns whether the text is a plain decimal number, such as `-12.50`. Spreadsheets do not run it as a formula.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     [whole, fraction].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Where cells come from: text as it is, all else as JSON would have it.
+/// The source of the cells of a column: text unchanged, and all other types as JSON.
 enum Cells<'a> {
     Text(&'a StringArray),
     Long(&'a LargeStringArray),
@@ -129,7 +129,7 @@ impl Encode for Csv {
                         nothing
                     }
                 };
-                // A line with nothing on it would be no row.
+                // An empty line would not be a row.
                 if nothing && alone {
                     out.extend_from_slice(b"\"\"");
                 }

@@ -1,4 +1,4 @@
-//! All rows, in a format.
+//! Exports of all rows in a format.
 
 mod arrow;
 mod csv;
@@ -28,31 +28,31 @@ use crate::{
 
 /// Writes rows in a format.
 ///
-/// Invariant: what a chunk becomes depends on nothing but the chunk, unless `apart` says otherwise.
+/// Invariant: the bytes of a chunk depend only on the chunk, unless `apart` returns `false`.
 trait Encode: Send {
-    /// Whether a chunk can be written without those before it.
+    /// Returns whether a chunk can be written without the previous ones.
     fn apart(&self) -> bool {
         true
     }
 
-    /// What comes before all rows.
+    /// Writes the bytes before all rows.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Some rows of one chunk.
+    /// Writes rows of one chunk.
     fn batch(&mut self, batch: &::arrow::record_batch::RecordBatch, out: &mut Vec<u8>) -> Result<()>;
 
-    /// A chunk is over.
+    /// Ends a chunk.
     fn chunk(&mut self, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
 
-    /// What comes after all rows.
+    /// Writes the bytes after all rows.
     fn tail(&mut self, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
 }
 
-/// What is exported.
+/// An export.
 struct Job {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
@@ -69,7 +69,7 @@ pub(crate) async fn export(
     request: &ExportRequest,
 ) -> Result<Export, DualResponseError> {
     let mut opened = inner.at_hand(id, &request.view).await?;
-    // Once bytes are given away it is too late to find that another replica removed the view.
+    // After the first bytes are sent, it is too late to detect that another replica has removed the view.
     if !request.view.is_whole()
         && let Err(object_store::Error::NotFound { .. }) = inner.store.objects.head(&opened.data).await
     {
@@ -81,7 +81,11 @@ pub(crate) async fn export(
         None => 0..all,
         Some(chunk) => match usize::try_from(chunk) {
             Ok(chunk) if chunk < all => chunk..chunk + 1,
-            _ => return Err(Error::Invalid(format!("there is no chunk {chunk}: there are {all}")).into()),
+            _ => {
+                return Err(
+                    Error::Invalid(format!("chunk {chunk} does not exist; there are {all} chunks")).into()
+                );
+            }
         },
     };
     let itself = request.columns.is_empty() && request.chunk.is_none();
@@ -130,10 +134,10 @@ impl Job {
     }
 }
 
-/// The same for the same bytes: made of what is stored and of all that decides how it is written, with how Parquet is
-/// written where it is written anew.
+/// Returns a tag that is equal for equal bytes. It covers the stored file and all options of the format. For
+/// Parquet that is written again, it also covers the writer settings.
 fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) -> String {
-    /// Changes when the same rows would be written as other bytes.
+    /// Must change if the same rows would be written as different bytes.
     const EDITION: &str = "1";
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -152,7 +156,7 @@ fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) 
     hex("", &hash.finalize()[..16])
 }
 
-/// The part of a whole that a range means: its first byte, and the one after its last.
+/// Returns the bytes of the whole that a range selects. The end is exclusive.
 fn part(range: ByteRange, total: u64) -> Result<Range<u64>> {
     let part = match range {
         ByteRange::From { first, last } => {

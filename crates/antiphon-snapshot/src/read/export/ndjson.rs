@@ -3,7 +3,7 @@ use arrow::record_batch::RecordBatch;
 use super::{super::json, Encode};
 use crate::error::Result;
 
-/// A JSON object a line.
+/// One JSON object per line.
 pub(super) struct Ndjson;
 
 impl Encode for Ndjson {

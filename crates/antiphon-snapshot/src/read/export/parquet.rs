@@ -8,7 +8,7 @@ use parquet::{
 use super::Encode;
 use crate::{config::SnapshotConfig, error::Result};
 
-/// Parquet that is written anew: some columns, one chunk, a view. A chunk stays one.
+/// Parquet that is written again, for a selection of columns or for one chunk. Each chunk stays one chunk.
 pub(super) struct File {
     writer: ArrowWriter<Vec<u8>>,
 }
@@ -26,7 +26,7 @@ impl File {
     }
 
     fn take(&mut self, out: &mut Vec<u8>) {
-        // The writer counts what it has written by itself, so what is taken away changes no offset.
+        // The writer counts written bytes separately, so offsets stay correct.
         out.append(self.writer.inner_mut());
     }
 }

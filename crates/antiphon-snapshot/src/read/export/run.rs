@@ -1,4 +1,4 @@
-//! Rows into bytes, while somebody takes them.
+//! Encodes rows to bytes while the reader consumes them.
 
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
@@ -21,14 +21,14 @@ use crate::{
     inner::blocking,
 };
 
-/// How many bytes are given away at a time, about.
+/// The approximate size of a part that is sent, in bytes.
 const PART: usize = 1024 * 1024;
 
-/// How many parts wait for whoever takes them.
+/// The number of parts that can wait for the reader.
 const WAITING: usize = 2;
 
-/// How many chunks are written at once, where one does not need those before it: the next is read and unpacked while
-/// one is given away.
+/// The number of chunks that are encoded concurrently, if chunks are independent. The next chunk is read and
+/// decoded while the current one is sent.
 const AT_ONCE: usize = 2;
 
 pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
@@ -37,14 +37,15 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
         let tag = job.tag.clone();
         return Ok(Export::new(tag, total, body(job, 0, u64::MAX)));
     };
-    // Where no chunk can be written without those before it, each part would take the whole to be written once more.
-    // Whoever asks for one is given all of it, of a length that is not told.
+    // If chunks are not independent, every range would require encoding the whole file again. The response is then
+    // the whole file, without a length.
     if !job.encoder()?.apart() {
         let tag = job.tag.clone();
         return Ok(Export::new(tag, None, body(job, 0, u64::MAX)));
     }
     let job = Arc::new(job);
-    // Who asks for a part must be told of how much it is one. The first who does waits until that is known.
+    // A range response must contain the total length. The first request for a range waits until the length is
+    // known.
     if total.is_none() {
         run(&job, u64::MAX, 0, &Sink::Nowhere).await?;
         total = job.opened.known.of(&job.tag).total;
@@ -57,7 +58,7 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
     Ok(Export::new(tag, Some(total), body).with_part(wanted.start, Some(length)))
 }
 
-/// So many bytes from `skip` on. Dropped, it stops.
+/// Returns `length` bytes from `skip`. Encoding stops if the stream is dropped.
 fn body(
     job: impl Into<Arc<Job>>,
     skip: u64,
@@ -68,7 +69,7 @@ fn body(
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
         let ended = run(&job, skip, length, &Sink::Parts(parts.clone())).await;
         if let Err(error) = ended {
-            // Nobody to be told is nobody to be told.
+            // If the reader is gone, the error is discarded.
             let _ = parts.send(Err(error)).await;
         }
     }));
@@ -76,32 +77,32 @@ fn body(
         if let Some(part) = taken.recv().await {
             return Some((part.map_err(DualResponseError::from), (taken, task)));
         }
-        // A task that panicked has not said so, and what it left is not the whole.
+        // A task that panicked sent no error, and its bytes are incomplete.
         let broken = task?.await.err()?;
         Some((Err(DualResponseError::from(Error::Broken(broken.into()))), (taken, None)))
     };
     stream::unfold((taken, Some(task)), next).boxed()
 }
 
-/// Where bytes go.
+/// The destination of bytes.
 enum Sink {
     Nowhere,
     Parts(mpsc::Sender<Result<Bytes>>),
 }
 
-/// What is cut out of the bytes as they come.
+/// Selects a range of the bytes.
 struct RangeWriter<'a> {
     sink: &'a Sink,
-    /// Where the next byte is in the whole.
+    /// The position of the next byte in the whole export.
     at: u64,
-    /// How many are left out yet.
+    /// The number of bytes that are still skipped.
     skip: u64,
-    /// How many are wanted yet.
+    /// The number of bytes that are still sent.
     left: u64,
 }
 
 impl RangeWriter<'_> {
-    /// Gives away what is wanted of these bytes. Breaks when nothing more is.
+    /// Sends the selected part of these bytes. Breaks if no more bytes are needed.
     async fn give(&mut self, bytes: Vec<u8>) -> ControlFlow<()> {
         let length = bytes.len() as u64;
         self.at += length;
@@ -111,7 +112,7 @@ impl RangeWriter<'_> {
         let kept = (length - skipped).min(self.left);
         self.left -= kept;
         if kept > 0 {
-            // Invariant: both are at most the number of bytes in hand.
+            // Invariant: both numbers are at most the length of `bytes`.
             let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
             let part = Bytes::from(bytes).slice(place(skipped)..place(skipped + kept));
             if parts.send(Ok(part)).await.is_err() {
@@ -122,11 +123,11 @@ impl RangeWriter<'_> {
     }
 }
 
-/// A chunk that is being written, ahead of who takes it. Dropped, it stops.
+/// A chunk that is encoded ahead of the reader. Encoding stops if it is dropped.
 struct Ahead {
     number: usize,
     parts: mpsc::Receiver<Vec<u8>>,
-    /// Gives its encoder back for the next.
+    /// Returns the encoder for the next chunk.
     task: AbortOnDropHandle<Result<Box<dyn Encode>>>,
 }
 
@@ -145,8 +146,8 @@ impl Ahead {
     }
 }
 
-/// Writes what is wanted, beginning with the last chunk that is known to begin before it, and remembers where chunks
-/// begin.
+/// Writes the selected bytes, starting with the last chunk that is known to start before them. Records where chunks
+/// start.
 async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> {
     let (known, tag) = (&job.opened.known, &job.tag);
     let (first, head) = begun(job)?;
@@ -161,7 +162,7 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
         None if cut.give(head).await.is_break() => return Ok(()),
         None => 0,
     };
-    // What has to go from chunk to chunk is with the one that is written.
+    // If chunks are not independent, the encoder moves from chunk to chunk.
     let mut own = Some(first);
     let mut chunks = job.chunks.clone().skip(before);
     let mut ahead = VecDeque::new();
@@ -187,20 +188,21 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
     if let Some(mut encoder) = own {
         encoder.tail(&mut tail)?;
     }
-    // Before the last bytes are given away: whoever has them all may ask at once for a part.
+    // Record the length before the last bytes are sent, because the reader can request a range immediately after
+    // them.
     known.total(tag, cut.at + tail.len() as u64);
     let _ = cut.give(tail).await;
     Ok(())
 }
 
-/// An encoder whose head is written, and that head.
+/// Creates an encoder, writes its head, and returns both.
 fn begun(job: &Job) -> Result<(Box<dyn Encode>, Vec<u8>)> {
     let (mut encoder, mut head) = (job.encoder()?, Vec::new());
     encoder.head(&mut head)?;
     Ok((encoder, head))
 }
 
-/// Writes one chunk.
+/// Encodes one chunk.
 async fn write(
     job: Arc<Job>,
     chunk: usize,
@@ -212,7 +214,7 @@ async fn write(
     while let Some(decoder) = unread.take() {
         (unread, encoding) = decoder.drive(encoding, encode).await?;
         if unread.is_some() && parts.send(std::mem::take(&mut encoding.out)).await.is_err() {
-            return Err(Error::Broken("nobody takes the bytes".into()));
+            return Err(Error::Broken("the reader of the bytes has disconnected".into()));
         }
     }
     let written = job.opened.starts[chunk + 1] - job.opened.starts[chunk];
@@ -227,7 +229,7 @@ async fn write(
         Ok(encoding)
     })
     .await?;
-    // Whoever does not take the last bytes has been told nothing wrong.
+    // If the reader is gone, the last bytes are discarded.
     let _ = parts.send(encoding.out).await;
     Ok(encoding.encoder)
 }

@@ -1,4 +1,4 @@
-//! The stored file itself.
+//! Exports the stored file itself.
 
 use antiphon_results::{
     DualResponseError,
@@ -27,7 +27,8 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
         return Err(Error::Altered("the stored rows have another length than was written".into()).into());
     }
     let length = wanted.end - wanted.start;
-    // What is read whole is compared with what was written, and told at the end if it is something else.
+    // If the whole file is read, its digest is checked. A mismatch is returned as an error at the end of the
+    // stream.
     let expected = whole.then(|| (Sha256::new(), manifest.digest.clone()));
     let bytes = found.into_stream();
     let checked = stream::unfold(Some((bytes, length, expected)), |state| async move {

@@ -1,4 +1,4 @@
-//! A workbook: written to a temporary file, since its index comes first and is known last.
+//! A workbook. It is written to a temporary file, because its index comes first but is known last.
 
 use std::{
     fs::File,
@@ -32,17 +32,17 @@ use crate::{
     inner::blocking,
 };
 
-/// What a sheet holds, without the line with the names.
+/// The maximum number of rows of a sheet, without the header.
 const MAX_ROWS: u64 = 1_048_575;
 const MAX_COLUMNS: usize = 16_384;
 
-/// What a cell holds, in UTF-16.
+/// The maximum length of a cell in UTF-16 code units.
 const MAX_TEXT: usize = 32_767;
 
-/// So many digits of any number come out of a cell as they went in.
+/// The number of digits that a cell keeps for any number.
 const DIGITS: usize = 15;
 
-/// How many bytes of the file are read at a time.
+/// The number of bytes that are read from the file at a time.
 const PART: u64 = 256 * 1024;
 
 pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
@@ -54,8 +54,8 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
         ))
         .into());
     }
-    // Each part would take the whole to be written once more. Whoever asks for one is given all of it, of a length
-    // that nobody knows yet, and written only if it is taken.
+    // Every range would require writing the whole workbook again. The response is then the whole workbook, without
+    // a length. It is written only if the body is read.
     if range.is_some() {
         let tag = job.tag.clone();
         let whole = async move { write(&job).await.map(|whole| whole.body) };
@@ -102,7 +102,7 @@ struct Book {
 async fn written(job: &Job) -> Result<File> {
     let mut workbook = Workbook::new();
     let at = job.opened.manifest.written_at;
-    // The same rows make the same file, whoever writes it.
+    // The creation time is that of the snapshot, so that the same rows produce the same file.
     let created = u16::try_from(at.year())
         .ok()
         .and_then(|year| ExcelDateTime::from_ymd(year, small(at.month()), small(at.day())).ok())
@@ -174,7 +174,7 @@ impl Book {
     }
 }
 
-/// Writes a cell that is JSON as what a spreadsheet would have it be.
+/// Writes a JSON value as a spreadsheet cell of the matching type.
 fn put(
     sheet: &mut Worksheet,
     (row, column): (u32, u16),
@@ -200,7 +200,7 @@ fn put(
             fits(json, field.name(), row)?;
             sheet.write_string(row, column, json)
         }
-        // A cell holds what a float does. Another number that has more digits stays itself only as text.
+        // A cell stores a number as a float. Other numbers with more digits are written as text.
         _ => match json.parse::<f64>() {
             Ok(number)
                 if number.is_finite() && (field.data_type().is_floating() || significant(json) <= DIGITS) =>
@@ -213,8 +213,8 @@ fn put(
     written.map(|_| ()).map_err(unwritten)
 }
 
-/// A day or a moment as spreadsheets count: days, and parts of them to a thousandth of a second. They take 1900 for a
-/// leap year, so what is before its March is none.
+/// Converts a date or a timestamp to a spreadsheet serial number, rounded to milliseconds. Spreadsheets treat 1900
+/// as a leap year, so times before March 1900 are not converted.
 fn serial(text: &str) -> Option<f64> {
     let moment = match NaiveDate::parse_from_str(text, "%Y-%m-%d") {
         Ok(day) => day.and_time(NaiveTime::MIN),
@@ -228,14 +228,14 @@ fn serial(text: &str) -> Option<f64> {
     Some((passed.as_seconds_f64() * 1_000.0).round() / 86_400_000.0)
 }
 
-/// How many digits a number has that are not only there to say where its point is.
+/// Returns the number of significant digits.
 fn significant(number: &str) -> usize {
     let mantissa = number.split(['e', 'E']).next().unwrap_or(number);
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     digits.trim_matches('0').len()
 }
 
-/// A cell that is cut would be a shorter truth.
+/// Returns an error if the text is too long for a cell. A truncated cell would be wrong.
 fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     if text.len() <= MAX_TEXT || text.encode_utf16().count() <= MAX_TEXT {
         return Ok(());
@@ -245,7 +245,7 @@ fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     )))
 }
 
-/// Months, days, hours, minutes and seconds are all below 256.
+/// Converts a month, day, hour, minute or second, which is below 256.
 fn small(number: u32) -> u8 {
     u8::try_from(number).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! One column, batch after batch.
+//! The statistics of one column, collected batch by batch.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc};
 
@@ -19,37 +19,37 @@ use super::{
 };
 use crate::error::Result;
 
-/// While there are no more different values than this, each is counted.
+/// Values are counted exactly up to this number of distinct values.
 const COUNTED: usize = 1_000;
 
-/// Longer texts are not counted one by one: nobody would read them.
+/// Values are not counted if a text is longer than this, in bytes.
 const COUNTED_TEXT: usize = 200;
 
-/// So many of the most frequent values are shown.
+/// The number of most frequent values that are reported.
 const FREQUENT: usize = 10;
 
-/// What is found out of a column.
+/// The collected statistics of a column.
 #[derive(Debug)]
 pub(super) struct Profile {
     field: FieldRef,
     stats: ColumnStats,
     kind: Kind,
     distinct: Sketch,
-    /// How many values there are, and their sum, where they have one.
+    /// The number of values, and their sum if they are numbers.
     values: u64,
     sum: f64,
     histogram: Option<Histogram>,
 }
 
-/// How a column is looked at.
+/// The way in which the values of a column are processed.
 #[derive(Debug)]
 enum Kind {
-    /// As whole numbers: whatever is counted in them, days and moments too.
+    /// As integers. Dates and timestamps are integers too.
     Whole {
         counted: Option<HashMap<i64, u64>>,
         summed: bool,
     },
-    /// As numbers with a point.
+    /// As floating-point numbers.
     Real,
     Truth {
         yes: u64,
@@ -60,7 +60,7 @@ enum Kind {
         least: Option<String>,
         greatest: Option<String>,
     },
-    /// As JSON, and only for how many different ones there are.
+    /// As JSON, only to count distinct values.
     Other,
 }
 
@@ -109,14 +109,14 @@ impl Profile {
             Kind::Real => {
                 let Some(values) = real(array) else { return Ok(()) };
                 for value in values.iter().flatten() {
-                    // What is written as nothing is nothing.
+                    // A value that is written as null counts as null.
                     if !value.is_finite() {
                         self.stats.nulls += 1;
                         self.values -= 1;
                         continue;
                     }
                     self.sum += value;
-                    // Zero is the same on both sides.
+                    // Positive and negative zero are the same value.
                     self.distinct.number((value + 0.0).to_bits());
                     if let Some(histogram) = &mut self.histogram {
                         histogram.count_real(value);
@@ -202,7 +202,7 @@ impl Profile {
 fn kind(field: &Field) -> Kind {
     match field.data_type() {
         DataType::Boolean => Kind::Truth { yes: 0, no: 0 },
-        // The largest of these do not fit into those that have a sign.
+        // The largest values do not fit into an `i64`.
         DataType::UInt64 => Kind::Real,
         kind if kind.is_integer() => Kind::Whole { counted: Some(HashMap::new()), summed: true },
         kind if kind.is_numeric() => Kind::Real,
@@ -218,7 +218,7 @@ fn kind(field: &Field) -> Kind {
 
 fn whole(array: &ArrayRef) -> Option<Int64Array> {
     let array = match array.data_type() {
-        // Days are counted in a smaller number, and become a larger one only by way of their own.
+        // `Date32` can be cast to `Int64` only through `Int32`.
         DataType::Date32 => cast(array, &DataType::Int32).ok()?,
         _ => Arc::clone(array),
     };
@@ -229,7 +229,7 @@ fn real(array: &ArrayRef) -> Option<Float64Array> {
     Some(cast(array, &DataType::Float64).ok()?.as_primitive_opt::<Float64Type>()?.clone())
 }
 
-/// A whole number as the column's values are written.
+/// Formats an integer like the values of the column.
 fn show(field: &Field, value: i64) -> Value {
     let mut text = Vec::new();
     match field.data_type() {
@@ -241,7 +241,7 @@ fn show(field: &Field, value: i64) -> Value {
     String::from_utf8(text).map_or(Value::Null, Value::String)
 }
 
-/// Counts a value, and gives up when there are too many different ones.
+/// Counts a value. Counting stops if there are too many distinct values.
 fn count<T: Eq + Hash>(counted: &mut Option<HashMap<T, u64>>, value: T) {
     let Some(counts) = counted else { return };
     *counts.entry(value).or_default() += 1;
@@ -261,7 +261,7 @@ fn count_text(counted: &mut Option<HashMap<Box<str>, u64>>, text: &str) {
     }
 }
 
-/// The most frequent first; of those that are as frequent, the least.
+/// Returns the most frequent values. Among equally frequent ones, the smaller value comes first.
 fn frequent<T: Ord>(counted: HashMap<T, u64>, show: impl Fn(T) -> Value) -> Vec<Frequent> {
     let mut counted: Vec<_> = counted.into_iter().collect();
     counted.sort_unstable_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));

@@ -1,12 +1,12 @@
-//! How values are spread.
+//! Histograms of values.
 
 use antiphon_results::snapshot::Bin;
 use serde_json::Value;
 
-/// How many bins there are at most.
+/// The maximum number of bins.
 const BINS: u64 = 24;
 
-/// Bins of the same width between the least and the greatest value.
+/// Bins of equal width between the minimum and the maximum.
 #[derive(Debug)]
 pub(super) enum Histogram {
     Whole { least: i64, greatest: i64, width: u64, counts: Vec<u64> },
@@ -14,7 +14,7 @@ pub(super) enum Histogram {
 }
 
 impl Histogram {
-    /// Bins that begin and end at whole numbers.
+    /// Creates bins whose bounds are integers.
     pub(super) fn whole(least: i64, greatest: i64) -> Option<Self> {
         let span = greatest.checked_sub(least).map_or_else(|| greatest.abs_diff(least), i64::unsigned_abs);
         if greatest < least {
@@ -33,12 +33,13 @@ impl Histogram {
         let bins = if span > 0.0 { BINS } else { 1 };
         #[expect(clippy::cast_precision_loss, reason = "there are few bins")]
         let scale = if span > 0.0 { bins as f64 / span } else { 0.0 };
-        // A span so small that it cannot be divided has one bin.
+        // If the range is too small to be divided, there is one bin.
         let (bins, scale) = if scale.is_finite() { (bins, scale) } else { (1, 0.0) };
         Some(Self::Real { least, greatest, scale, counts: vec![0; usize::try_from(bins).ok()?] })
     }
 
-    /// Counts a value. One beyond the ends, which a footer that lies may have given, counts as the end.
+    /// Counts a value. A value outside the range counts in the outermost bin, because the footer can claim a wrong
+    /// range.
     pub(super) fn count_whole(&mut self, value: i64) {
         if let Self::Whole { least, width, counts, .. } = self {
             let bin = value.max(*least).abs_diff(*least) / *width;
@@ -62,7 +63,7 @@ impl Histogram {
         }
     }
 
-    /// The bins, with ends as `show` writes whole numbers.
+    /// Returns the bins. `show` formats the bounds of integer bins.
     pub(super) fn finish(self, show: impl Fn(i64) -> Value) -> Vec<Bin> {
         match self {
             Self::Whole { least, greatest, width, counts } => {

@@ -1,4 +1,4 @@
-//! What is in each column.
+//! Statistics of the columns.
 
 mod column;
 mod histogram;
@@ -21,13 +21,14 @@ use crate::{
     inner::{Inner, Opened, blocking},
 };
 
-/// How many columns are looked into. Of those after them only the footer is read.
+/// The maximum number of columns whose values are read. For the other columns, only the footer is used.
 const PROFILED: usize = 200;
 
-/// No kept profile is larger.
+/// The maximum size of stored statistics.
 const MAX_KEPT: u64 = 16 * 1024 * 1024;
 
-/// Found out once, then kept beside the rows. Whoever asks meanwhile waits for the same.
+/// Returns the statistics. They are computed once and then stored. Concurrent callers wait for the same
+/// computation.
 pub(crate) async fn stats(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Vec<ColumnStats>> {
     let opened = inner.opened(id, &View::default()).await?;
     match of(inner, &opened).await {
@@ -48,7 +49,7 @@ async fn of(inner: &Arc<Inner>, opened: &Arc<Opened>) -> Result<Vec<ColumnStats>
     Ok(stats.await?.clone())
 }
 
-/// What somebody found out before, unless it is of something else.
+/// Returns the stored statistics, unless they belong to other columns.
 async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>> {
     let found = match inner.store.objects.get(&opened.place.stats()).await {
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -63,14 +64,14 @@ async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>
     Ok(stats.filter(|stats| stats.iter().map(|column| &column.name).eq(names)))
 }
 
-/// Keeps it for others. Of two who found out the same, one does.
+/// Stores the statistics. If another process has stored them first, those are kept.
 async fn keep(inner: &Inner, opened: &Opened, stats: &[ColumnStats]) -> Result<()> {
     let text = serde_json::to_vec(stats).map_err(Error::Manifest)?;
     let options = PutOptions::from(PutMode::Create);
     match inner.store.objects.put_opts(&opened.place.stats(), PutPayload::from(text), options).await {
         Ok(_) | Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
         }
-        // It was found out all the same; another time it will be kept.
+        // The result is still valid. It is stored at the next request.
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "column statistics are not kept");
         }

@@ -1,4 +1,4 @@
-//! What the footer knows of a column: how much is missing, the least and the greatest.
+//! The statistics of a column in the footer: the number of nulls, the minimum and the maximum.
 
 use antiphon_results::{exact, snapshot::ColumnStats};
 use arrow::{
@@ -13,20 +13,20 @@ use serde_json::Value;
 use super::super::json;
 use crate::{error::Result, inner::Opened};
 
-/// How many characters of a text are shown.
+/// The number of characters of a text that are reported.
 const SHOWN: usize = 100;
 
-/// What the footer knows of a column.
+/// The statistics of a column in the footer.
 #[derive(Debug, Default)]
 pub(super) struct Range {
     pub(super) nulls: u64,
-    /// One value each, where every chunk that has any says so exactly.
+    /// An array with one value, if every chunk with values has exact statistics.
     pub(super) least: Option<ArrayRef>,
     pub(super) greatest: Option<ArrayRef>,
 }
 
 impl Range {
-    /// All that is known of a column which is not looked into.
+    /// Returns the statistics of a column whose values are not read.
     pub(super) fn alone(self, field: &Field) -> ColumnStats {
         let mut stats = ColumnStats::new(field.name());
         stats.nulls = self.nulls;
@@ -36,7 +36,7 @@ impl Range {
     }
 }
 
-/// A value as a row would have it; text may be cut.
+/// Converts a value to the JSON of a row. Text can be truncated.
 pub(super) fn shown(field: &Field, value: &ArrayRef) -> Value {
     let field = Field::new("value", value.data_type().clone(), true).with_metadata(field.metadata().clone());
     let batch = RecordBatch::try_new(Schema::new(vec![field]).into(), vec![ArrayRef::clone(value)]);
@@ -59,7 +59,7 @@ pub(super) fn of_columns(opened: &Opened) -> Result<Vec<Range>> {
 
 fn of(opened: &Opened, field: &FieldRef) -> Result<Range> {
     let groups = opened.metadata.metadata().row_groups();
-    // What has parts has no order.
+    // Nested values have no order.
     if field.data_type().is_nested() || matches!(field.data_type(), DataType::Null) {
         return Ok(Range::default());
     }
@@ -70,7 +70,7 @@ fn of(opened: &Opened, field: &FieldRef) -> Result<Range> {
     };
     let nulls: u64 = converter.row_group_null_counts(groups)?.iter().flatten().sum();
     let (least, greatest) = (converter.row_group_mins(groups)?, converter.row_group_maxes(groups)?);
-    // A chunk that has values and does not say which makes the whole unknown.
+    // If a chunk has values but no statistics, the range is unknown.
     let counts = converter.row_group_null_counts(groups)?;
     let said = |known: &ArrayRef| {
         groups.iter().enumerate().all(|(at, group)| {
@@ -86,7 +86,7 @@ fn of(opened: &Opened, field: &FieldRef) -> Result<Range> {
     Ok(Range { nulls, least, greatest })
 }
 
-/// The first value in an order, if there is one.
+/// Returns the first value in this order, if there is one.
 fn end(values: &ArrayRef, descending: bool) -> Result<Option<ArrayRef>> {
     if values.null_count() == values.len() {
         return Ok(None);

@@ -1,13 +1,13 @@
-//! About how many different values there are.
+//! Estimates the number of distinct values.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// So many bits of a hash choose a place. The more, the better: with these the answer is about 1.6 % off.
+/// The number of bits of a hash that choose a register. With 12 bits, the standard error is about 1.6 %.
 const BITS: u32 = 12;
 const PLACES: usize = 1 << BITS;
 
-/// A `HyperLogLog`: for each of some thousand kinds of hashes, the longest run of zeros that was seen. 4 KiB, however
-/// many values there are.
+/// A `HyperLogLog` with 4096 registers, which takes 4 KiB for any number of values. Each register has the longest
+/// run of zeros of its hashes.
 #[derive(Debug)]
 pub(super) struct Sketch {
     longest: Vec<u8>,
@@ -19,14 +19,14 @@ impl Sketch {
     }
 
     pub(super) fn bytes(&mut self, value: &[u8]) {
-        // Its keys are always the same, so the same values give the same answer everywhere.
+        // The keys of this hasher are constant, so equal values have equal hashes in every process.
         let mut hasher = DefaultHasher::new();
         hasher.write(value);
         self.hash(hasher.finish());
     }
 
     pub(super) fn number(&mut self, value: u64) {
-        // The finish of SplitMix64: each bit of the value decides about each bit of the hash.
+        // The finalizer of SplitMix64: each bit of the value affects each bit of the hash.
         let mut hash = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -34,7 +34,7 @@ impl Sketch {
     }
 
     fn hash(&mut self, hash: u64) {
-        // Invariant: the lowest bits are fewer than there are places.
+        // Invariant: the remainder is less than the number of registers.
         let place = usize::try_from(hash % PLACES as u64).unwrap_or(0);
         let zeros =
             u8::try_from(((hash >> BITS) | (1 << (64 - BITS))).trailing_zeros() + 1).unwrap_or(u8::MAX);
@@ -52,7 +52,7 @@ impl Sketch {
         let sum: f64 = self.longest.iter().map(|&zeros| (-f64::from(zeros)).exp2()).sum();
         let estimate = 0.7213 / (1.0 + 1.079 / places) * places * places / sum;
         let empty: f64 = self.longest.iter().map(|&zeros| f64::from(u8::from(zeros == 0))).sum();
-        // While places are empty it is better to count those.
+        // While registers are empty, linear counting is more accurate.
         if estimate <= 2.5 * places && empty > 0.0 {
             return (places * (places / empty).ln()).round() as u64;
         }

@@ -1,4 +1,4 @@
-//! What a query gives, in types that can be stored and under names that are each other's own.
+//! The result of a query, in types that can be stored and with unique column names.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::{error::Error, read::json::is_json};
 
-/// Makes batches of a query into those of its answer.
+/// Converts the batches of a query to those of its result.
 #[derive(Debug)]
 pub(super) struct Answer {
     schema: SchemaRef,
@@ -53,11 +53,11 @@ impl Answer {
     }
 }
 
-/// What says of text that it is JSON.
+/// The metadata that marks text as JSON.
 const MARKS: [&str; 3] = ["antiphon:json", "ARROW:extension:name", "ARROW:extension:metadata"];
 
-/// What a column is stored as. Text that is JSON stays so; what else is said of the column it came from is not said
-/// of it.
+/// Returns the field that is stored. Text that is JSON keeps its mark. Other metadata of the source column is
+/// dropped.
 fn stored_field(field: &Field) -> Field {
     let kind = stored(field.data_type());
     let mut metadata = field.metadata().clone();
@@ -66,7 +66,8 @@ fn stored_field(field: &Field) -> Field {
     Field::new(field.name(), kind, field.is_nullable()).with_metadata(metadata)
 }
 
-/// What a type is stored as. Views and dictionaries are ways to hold values, and spans of time are text.
+/// Returns the type that is stored. Views and dictionaries become their values, and intervals and durations become
+/// text.
 fn stored(kind: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(stored_field(field));
     match kind {
@@ -80,7 +81,7 @@ fn stored(kind: &DataType) -> DataType {
     }
 }
 
-/// `sum(result.price)` as `sum(price)`: nobody gave the table that name on purpose.
+/// Shortens `sum(result.price)` to `sum(price)`, because the caller did not choose the name of the table.
 fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     let [(table, _)] = tables else { return name.to_owned() };
     let prefix = format!("{}.", table.to_lowercase());
@@ -98,7 +99,7 @@ fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     shown + rest
 }
 
-/// The name, or with a number if another column has it already: a row is an object, whose members differ.
+/// Returns the name, with a number if another column has it. A row is an object, so its names must be unique.
 fn own(name: String, taken: &mut HashSet<String>) -> String {
     if taken.insert(name.clone()) {
         return name;

@@ -1,8 +1,8 @@
-//! Functions that may make much of little, with a bound.
+//! Limits for functions whose result can be much larger than their arguments.
 //!
-//! What a function makes is not counted by the engine's pool until an operator holds it. So each call is measured
-//! before it is made: where the result could be too large it is made in pieces, and where a single row's could be,
-//! or the pieces become too much, it is not made.
+//! The memory pool of the engine does not count the result of a function until an operator holds it. The result of
+//! each call is therefore estimated before the call. If it could be too large, the batch is split. If the result of
+//! one row could be too large, or the results together become too large, the call fails.
 
 use std::sync::Arc;
 
@@ -25,18 +25,18 @@ use datafusion::{
 
 use crate::engine::BATCH_ROWS;
 
-/// The same function, of which one call makes so many bytes at most.
+/// Returns the same function with a limit on the bytes that one call can produce.
 pub(super) fn bounded(function: Arc<ScalarUDF>, bytes: usize) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Bounded { function, bytes }))
 }
 
-/// Whether a function is one of these.
+/// Returns whether a function has such a limit.
 pub(super) fn is_bounded(function: &ScalarUDF) -> bool {
     let function: &dyn std::any::Any = function.inner().as_ref();
     function.is::<Bounded>()
 }
 
-/// Gives operators that make text longer a bound.
+/// Returns a planner that limits the operators that concatenate text.
 pub(super) fn planner(overlay: Option<Arc<ScalarUDF>>, bytes: usize) -> Arc<dyn ExprPlanner> {
     let join = ScalarUDF::new_from_impl(Join { signature: Signature::user_defined(Volatility::Immutable) });
     Arc::new(Planner { join: bounded(Arc::new(join), bytes), overlay })
@@ -117,7 +117,7 @@ impl ScalarUDFImpl for Bounded {
 }
 
 impl Bounded {
-    /// One value for all rows: it becomes as many as there are in a batch when it meets others.
+    /// Computes one value for all rows. The value is later repeated for each row of a batch, so it must be small.
     fn alone(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let made = self.function.invoke_with_args(args)?;
         let size = match &made {
@@ -148,7 +148,7 @@ impl Bounded {
     }
 }
 
-/// How long a value may be of which a batch is to have no more than so many bytes.
+/// Returns the maximum size of a value that is repeated for each row of a batch of at most this many bytes.
 pub(super) fn repeated(bytes: usize) -> usize {
     bytes / BATCH_ROWS
 }
@@ -165,7 +165,7 @@ fn part(args: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionAr
     ScalarFunctionArgs { args: args.args.iter().map(part).collect(), number_rows: rows, ..args.clone() }
 }
 
-/// The most bytes a call can make: more than it will, never less.
+/// Returns an upper bound for the bytes that a call produces.
 fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
     let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if alone { 1 } else { args.number_rows };
@@ -176,22 +176,23 @@ fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
     let all = args.args.iter().map(total).fold(0, usize::saturating_add);
     let of = |at: usize| args.args.get(at);
     match name {
-        // Between each two there is what joins them.
+        // The separator is repeated between the arguments.
         "concat_ws" => all.saturating_add(of(0).map_or(0, total).saturating_mul(args.args.len())),
         "array_to_string" => {
             let items = of(0).map_or(0, items);
             let between = of(1).map_or(0, longest).saturating_add(of(2).map_or(0, longest));
-            // A number of eight bytes may be written in twenty-five.
+            // A number of 8 bytes can take 25 bytes as text.
             all.saturating_mul(4).saturating_add(items.saturating_mul(between))
         }
-        // Each place of the text may be replaced, also those between its letters, and by what was found many times.
+        // Each position of the text can be replaced, also between its characters. The replacement can contain the
+        // match repeatedly.
         "replace" | "regexp_replace" => {
             let places = of(0).map_or(0, total).saturating_add(rows);
             places.saturating_mul(of(2).map_or(0, longest).saturating_mul(2).saturating_add(1))
         }
         "lpad" | "rpad" => {
             let wanted = of(1).map_or(0, greatest);
-            // A letter has four bytes at most.
+            // A character has at most 4 bytes.
             all.max(wanted.saturating_mul(rows).saturating_mul(4))
         }
         "string_to_array" => all.saturating_mul(8),
@@ -200,7 +201,7 @@ fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
     }
 }
 
-/// The bytes of an array's values, of its own part of the buffers.
+/// Returns the bytes of an array's values, without the unused parts of shared buffers.
 pub(super) fn used(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
@@ -214,7 +215,7 @@ pub(super) fn scalar(value: &ScalarValue) -> usize {
     }
 }
 
-/// The longest value, in bytes.
+/// Returns the length of the longest value in bytes.
 fn longest(arg: &ColumnarValue) -> usize {
     match arg {
         ColumnarValue::Scalar(value) => scalar(value),
@@ -227,7 +228,7 @@ fn longest(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// The greatest number; if it cannot be told, one that is too great.
+/// Returns the largest number, or `usize::MAX` if it is unknown.
 fn greatest(arg: &ColumnarValue) -> usize {
     let number = |value: Option<i64>| usize::try_from(value.unwrap_or(0).max(0)).unwrap_or(usize::MAX);
     match arg {
@@ -240,7 +241,7 @@ fn greatest(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// How many values are in lists.
+/// Returns the number of values in lists.
 fn items(arg: &ColumnarValue) -> usize {
     match arg {
         ColumnarValue::Array(array) => match array.as_list_opt::<i32>() {
@@ -251,7 +252,7 @@ fn items(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// `a || b`.
+/// The operator `a || b`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Join {
     signature: Signature,

@@ -1,4 +1,4 @@
-//! The third gate: the plan. Only what is allowed may be in it, however it got there.
+//! The third check: the logical plan. It can contain only allowed nodes and functions.
 
 use std::ops::ControlFlow;
 
@@ -12,9 +12,9 @@ use datafusion::{
 use super::{bounded, functions, text::only_reads};
 use crate::engine::refusal::{not_valid, of_query, refused};
 
-/// The most calls of functions that may make much of little.
+/// The maximum number of calls of functions whose result can be much larger than their arguments.
 const MAX_GROWING: usize = 32;
-/// How far a window function may look for another row.
+/// The maximum offset of a window function to another row.
 const MAX_OFFSET: i64 = 100_000;
 
 pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
@@ -48,7 +48,7 @@ fn node(plan: &LogicalPlan) -> ControlFlow<DualResponseError> {
         | LogicalPlan::Sort(_)
         | LogicalPlan::Join(_)
         | LogicalPlan::Union(_)
-        // There are no other tables: the world has only those that were given.
+        // Only the tables of this query exist in its `World`.
         | LogicalPlan::TableScan(_)
         | LogicalPlan::EmptyRelation(_)
         | LogicalPlan::Subquery(_)
@@ -103,7 +103,7 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
     }
 }
 
-/// Types whose every value has a size that was written in the query are not made.
+/// Rejects types whose values all have a size that the query chooses.
 fn kind(kind: &DataType) -> ControlFlow<DualResponseError> {
     match kind {
         DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => {

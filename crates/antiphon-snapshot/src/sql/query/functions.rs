@@ -1,10 +1,14 @@
-//! The functions that queries may use, by name. What is not here is not there.
+//! The functions that queries can use, by name. All other functions are rejected.
 //!
-//! Left out on purpose: what gives something else tomorrow (`now`, `random`, `uuid`), what tells of the machine
-//! (`version`, `input_file_name`), what makes much of little (`repeat`, `range`, `array_repeat`, `array_resize`),
-//! what takes long for long values (`levenshtein`), and casts to types that are named in text.
+//! These functions are left out on purpose:
+//! - Functions with a different result each time: `now`, `random`, `uuid`.
+//! - Functions that reveal details of the machine: `version`, `input_file_name`.
+//! - Functions whose result can be much larger than their arguments: `repeat`, `range`, `array_repeat`,
+//!   `array_resize`.
+//! - Functions that are slow for long values: `levenshtein`.
+//! - Casts to types that are named in text.
 
-/// Of one row, and never much longer than what they are given.
+/// Functions of one row whose result is not much larger than their arguments.
 pub(super) const SCALARS: &[&str] = &[
     // Numbers.
     "abs",
@@ -72,7 +76,7 @@ pub(super) const SCALARS: &[&str] = &[
     "to_hex",
     "translate",
     "upper",
-    // Days and moments.
+    // Dates and timestamps.
     "date_bin",
     "date_part",
     "date_trunc",
@@ -95,7 +99,7 @@ pub(super) const SCALARS: &[&str] = &[
     "nullif",
     "nvl",
     "nvl2",
-    // Lists and maps that are there already.
+    // Existing lists and maps.
     "array_distinct",
     "array_element",
     "array_has",
@@ -113,7 +117,8 @@ pub(super) const SCALARS: &[&str] = &[
     "map_values",
 ];
 
-/// Of one row, and maybe much longer than what they are given: each call is [bounded](super::bounded).
+/// Functions of one row whose result can be much larger than their arguments. Each call is
+/// [bounded](super::bounded).
 pub(super) const GROWING: &[&str] = &[
     "array_to_string",
     "concat",
@@ -127,7 +132,7 @@ pub(super) const GROWING: &[&str] = &[
     "to_char",
 ];
 
-/// Of many rows.
+/// Functions of many rows.
 pub(super) const AGGREGATES: &[&str] = &[
     "any_value",
     "approx_distinct",
@@ -169,8 +174,8 @@ pub(super) const AGGREGATES: &[&str] = &[
     "var_pop",
 ];
 
-/// Of many rows, for each. Those of [`AGGREGATES`] can be used so too, but for those that gather values: each row
-/// would hold all those before it.
+/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions, except those that collect
+/// values: each row would hold all previous values.
 pub(super) const WINDOWS: &[&str] = &[
     "cume_dist",
     "dense_rank",
@@ -185,13 +190,13 @@ pub(super) const WINDOWS: &[&str] = &[
     "row_number",
 ];
 
-/// Aggregates that gather values.
+/// Aggregates that collect values.
 pub(super) const GATHERING: &[&str] = &["array_agg", "string_agg"];
 
-/// Aggregates that look at all their values again for each row of a window, in one step that nothing stops.
+/// Aggregates that process all their values again for each row of a window, in one step that cannot be interrupted.
 pub(super) const SORTING: &[&str] = &["approx_median", "approx_percentile_cont", "median", "percentile_cont"];
 
-/// Those that people look for first.
+/// Returns the names of common functions, for error messages.
 pub(super) fn shown() -> &'static str {
     "count, sum, avg, min, max, median, stddev, date_trunc, date_part, to_char, round, coalesce, lower, upper, substr, concat, regexp_like and more of the usual ones"
 }

@@ -1,5 +1,5 @@
-//! The fourth gate: what the engine would do. Joins that try every pair of rows are counted, and whatever reads is
-//! one of ours.
+//! The fourth check: the physical plan. Joins that compare every pair of rows are limited, and only the scan of
+//! this crate can read rows.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use datafusion::physical_plan::{ExecutionPlan, aggregates::AggregateExec};
 use super::text::only_reads;
 use crate::{engine::refusal::refused, sql::scan::Scan};
 
-/// The most pairs of rows that one join tries.
+/// The maximum number of pairs of rows of one join.
 const MAX_PAIRS: u64 = 100_000_000;
 
 pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<(), DualResponseError> {
     rows(plan).map(drop)
 }
 
-/// About how many rows a plan gives: not fewer, but for joins by a key.
+/// Returns an upper bound for the rows of a plan, except that joins by a key can return more.
 fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
     let mut children = Vec::new();
     for child in plan.children() {
@@ -25,7 +25,7 @@ fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
     let most = children.iter().copied().max().unwrap_or(1);
     let given = match plan.name() {
         "Scan" => plan.downcast_ref::<Scan>().map_or(u64::MAX, Scan::rows),
-        // One row, none, or those of VALUES, which are in the text.
+        // No row, one row, or the rows of VALUES, which are in the query.
         "PlaceholderRowExec" | "EmptyExec" | "DataSourceExec" => 1_000,
         "CrossJoinExec" | "NestedLoopJoinExec" | "PiecewiseMergeJoinExec" => {
             let pairs = children.iter().copied().fold(1, u64::saturating_mul);

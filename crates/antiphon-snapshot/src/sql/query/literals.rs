@@ -1,6 +1,6 @@
-//! How long the values are that stand in a plan, when all that can be reckoned beforehand has been.
+//! Checks the length of the values in an optimized plan, after constants were evaluated.
 //!
-//! Such a value becomes a column of itself as soon as it meets rows, and the engine does not count that.
+//! Such a value is repeated for each row, and the engine does not count that memory.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -11,7 +11,7 @@ use datafusion::{
 use super::bounded::scalar;
 use crate::engine::refusal::{of_query, refused};
 
-/// How many of the longest one step may have.
+/// The number of values of the maximum length that one step can have.
 const TOGETHER: usize = 4;
 
 pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseError> {
@@ -26,7 +26,7 @@ pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseE
                     longest = longest.max(size);
                     all += size;
                 }
-                // Those of a list are looked for, and stay what they are.
+                // Values of a list are only compared, and not repeated.
                 if let Expr::InList(list) = expr {
                     let literal =
                         |expr: &Expr| if let Expr::Literal(value, _) = expr { size(value) } else { 0 };
@@ -52,7 +52,7 @@ pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseE
     Ok(())
 }
 
-/// Only what can be of any length counts.
+/// Returns the size of a value, or 0 for types with a fixed size.
 fn size(value: &ScalarValue) -> usize {
     let kind = value.data_type();
     if kind.is_numeric() || kind.is_temporal() || kind.is_null() { 0 } else { scalar(value) }

@@ -1,10 +1,14 @@
-//! Read-only SQL in a closed world.
+//! Read-only SQL on a fixed set of tables and functions.
 //!
-//! A query goes through four gates, each of which knows only what it allows: the [text](text) and its tokens, the
-//! [tree](tree) the parser makes of it, the [plan](check) the planner makes of that, in a [world](world) that has
-//! nothing but the tables that were given and the [functions] that are listed with [patterns] that are literals, and
-//! the [joins](joins) the engine would do. Whatever does not pass is refused by a rule that has a name. What then runs is
-//! bounded in memory, disk and time, and stops when nobody takes its rows.
+//! A query passes four checks. Each check has a list of allowed input:
+//! 1. The [text](text) and its tokens.
+//! 2. The syntax [tree](tree) of the parser.
+//! 3. The logical [plan](check). Its [world](world) contains only the given tables and the listed [functions]. Its
+//!    [patterns] must be literals.
+//! 4. The [joins](joins) of the physical plan.
+//!
+//! A rejected query returns the name of the rule. A running query has limits for memory, disk and time, and stops
+//! when its rows are not read any more.
 
 mod answer;
 mod bounded;
@@ -44,21 +48,21 @@ use crate::{
     inner::Inner,
 };
 
-/// What a query is read and planned on: its tree may be deeper than what runs.
+/// The stack size for parsing and planning a query. Its tree can be deeper than the running plan.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// How many times as wide as a value that a query makes a row may be that a join repeats.
+/// The ratio of the maximum size of a row that a join repeats to the maximum size of a repeated value.
 const WIDE: usize = 8;
-/// The most tables at once.
+/// The maximum number of tables of a query.
 const MAX_TABLES: usize = 16;
 
-/// Rows that a query gives over snapshots.
+/// Returns the rows of a query over snapshots.
 pub(crate) async fn query(
     inner: &Arc<Inner>,
     tables: &[(String, SnapshotId)],
     sql: &str,
     owner: &Owner,
 ) -> Result<RowSource, DualResponseError> {
-    // What is refused for its length alone costs nobody a turn.
+    // A query that is too long is rejected before it takes a turn.
     text::check_length(sql)?;
     if tables.len() > MAX_TABLES {
         return Err(DualResponseError::Invalid(format!("a query reads {MAX_TABLES} sets at most")));
@@ -66,7 +70,7 @@ pub(crate) async fn query(
     let place = SnapshotId::place(owner.tenant.as_deref());
     let mut known = Vec::new();
     for (name, id) in tables {
-        // Whoever calls has checked whose they are. Another tenant's are not even looked for.
+        // The caller has checked the owners. Snapshots of another tenant are not even opened.
         if id.place != place {
             return Err(DualResponseError::NotFound);
         }
@@ -95,11 +99,11 @@ pub(crate) async fn query(
     Ok(Batches::new(schema, rows).into())
 }
 
-/// A plan and what it runs in.
+/// A plan with its context.
 type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
-/// Reads and plans a query on a thread whose stack is deep enough for any tree that the text may hold. The turn
-/// goes along: planning that takes too long is waited for by nobody, but counts until it ends.
+/// Parses and plans a query on a thread with a large stack. The turn moves to that thread: if planning takes too
+/// long, the caller stops waiting, but the turn is held until planning ends.
 async fn planned(
     runtime: Handle,
     world: World,

@@ -1,7 +1,7 @@
-//! How wide rows may be that are repeated.
+//! Limits the size of rows that are repeated.
 //!
-//! A join gives the same row many times, a subquery's one value is given to every row, and the engine makes thousands
-//! of them at once without counting.
+//! A join returns the same row many times, and the value of a scalar subquery is copied to every row. The engine
+//! creates thousands of copies at once without counting them.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray as _, RecordBatch},
@@ -18,7 +18,7 @@ use datafusion::{
 
 use super::bounded::used;
 
-/// Whether a plan repeats rows of this one of its children.
+/// Returns whether a plan repeats the rows of this child.
 pub(super) fn repeats(plan: &dyn ExecutionPlan, child: usize) -> bool {
     let kind = match plan.name() {
         "ScalarSubqueryExec" => return child > 0,
@@ -28,7 +28,7 @@ pub(super) fn repeats(plan: &dyn ExecutionPlan, child: usize) -> bool {
         "SortMergeJoinExec" => plan.downcast_ref::<SortMergeJoinExec>().map(SortMergeJoinExec::join_type),
         _ => return false,
     };
-    // Those that only choose rows give each once.
+    // Semi, anti and mark joins return each row once.
     !matches!(
         kind,
         Some(
@@ -42,7 +42,7 @@ pub(super) fn repeats(plan: &dyn ExecutionPlan, child: usize) -> bool {
     )
 }
 
-/// An error if a row may have more bytes than this.
+/// Returns an error if a row can have more than `most` bytes.
 pub(super) fn check(batch: &RecordBatch, most: usize) -> Result<()> {
     if batch.get_array_memory_size() <= most {
         return Ok(());
@@ -54,7 +54,7 @@ pub(super) fn check(batch: &RecordBatch, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of the longest value. What all values of a type have is not counted.
+/// Returns the bytes of the longest value. Types with a fixed size count as 0.
 fn widest(array: &ArrayRef) -> usize {
     fn longest<'a, T: AsRef<[u8]> + ?Sized + 'a>(values: impl Iterator<Item = Option<&'a T>>) -> usize {
         values.flatten().map(|value| value.as_ref().len()).max().unwrap_or(0)

@@ -1,8 +1,8 @@
 //! Regular expressions and `LIKE` patterns in a plan. A pattern must be a literal.
 //!
-//! The engine compiles each distinct pattern of a batch and keeps all of them until the batch is done. It does so outside
-//! of its memory pool, and in one step that the time limit cannot interrupt. A pattern that a query computes for each row
-//! would therefore take gigabytes and minutes.
+//! The engine compiles each distinct pattern of a batch and keeps all of them until the batch is done. It does so
+//! outside of its memory pool, and in one step that the time limit cannot interrupt. A pattern that a query
+//! computes for each row could therefore take gigabytes and minutes.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -13,11 +13,11 @@ use regex::RegexBuilder;
 
 use crate::engine::refusal::{not_valid, of_query, refused};
 
-/// The most patterns of a query.
+/// The maximum number of patterns of a query.
 const MAX_PATTERNS: usize = 32;
-/// The length of the longest pattern, in bytes.
+/// The maximum length of a pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
-/// The size of the largest compiled regular expression, in bytes. `\w{20}` takes about this much.
+/// The maximum size of a compiled regular expression in bytes. `\w{20}` takes about this much.
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
 
 /// Rejects a plan with a pattern that is not a literal, is too long, or is too large when it is compiled.
@@ -39,8 +39,8 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     Ok(())
 }
 
-/// Rejects a plan with a pattern that is not a literal. The optimizer may replace one pattern by several smaller ones,
-/// so that neither number nor size are checked again.
+/// Rejects a plan with a pattern that is not a literal. The optimizer can replace one pattern by several smaller
+/// ones, so the number and the size are not checked again.
 pub(super) fn check_optimized(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     let mut rejected = None;
     visit(plan, |pattern| {
@@ -128,7 +128,7 @@ impl<'a> Pattern<'a> {
             Some(flags) => literal(flags).ok_or_else(|| not_literal(name))?,
             None => "",
         };
-        // Flags become part of the pattern, so that they must not be a pattern of their own.
+        // Flags become part of the pattern, so they must not contain a pattern.
         if !flags.chars().all(|flag| flag.is_ascii_alphabetic()) {
             return Err(not_valid(&format!("the flags of `{name}` are letters, such as 'i'")));
         }
@@ -139,7 +139,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Rejects a regular expression that is too large or not valid. The engine would find the latter only at the first row.
+/// Rejects a regular expression that is too large or invalid. The engine would detect an invalid one only at the
+/// first row.
 fn compiled(name: &str, pattern: &str, flags: &str) -> Result<(), DualResponseError> {
     let has = |flag: char| name.ends_with('*') && flag == 'i' || flags.contains(flag);
     let built = RegexBuilder::new(pattern)
@@ -163,7 +164,8 @@ fn compiled(name: &str, pattern: &str, flags: &str) -> Result<(), DualResponseEr
     }
 }
 
-/// The text of a literal, which is empty if the literal is null or not text. `None` if it is not a literal.
+/// Returns the text of a literal, which is empty if the literal is null or not text. Returns `None` if the
+/// expression is not a literal.
 fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => Some(value.try_as_str().flatten().unwrap_or_default()),

@@ -1,8 +1,8 @@
-//! What the engine leaves out when it runs a plan.
+//! Adds accounting and pauses that the engine does not have.
 //!
-//! Window functions that look at all rows keep them in memory, and the engine does not count that. Joins make many
-//! batches of one, and the engine lets others have the thread only where batches are read: whoever counts the rows of
-//! such a join would never stop to look at the clock.
+//! Window functions over all rows keep the rows in memory, and the engine does not count them. Joins create many
+//! batches from one, but the engine yields the thread only where batches are read. A query that counts the rows of
+//! such a join would never yield and check the time limit.
 
 use std::{fmt, sync::Arc};
 
@@ -27,11 +27,13 @@ use futures_util::StreamExt as _;
 
 use super::narrow;
 
-/// How many rows a frame may have without being counted.
+/// The number of rows of a window frame up to which its memory is not counted.
 const FEW: u64 = 10_000;
 
-/// The plan, with what window functions keep counted against the pool, with no rows repeated that have more bytes than
-/// this, and with a pause now and then between any two of its steps.
+/// Returns the plan with accounting and pauses.
+///
+/// Rows that window functions keep are counted in the memory pool. Repeated rows with more than `width` bytes are
+/// rejected. Each operator yields regularly.
 pub(super) fn bounded(plan: Arc<dyn ExecutionPlan>, width: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan.transform_up(|plan| {
         if plan.children().is_empty() {
@@ -63,8 +65,8 @@ fn pausing(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     Arc::new(CooperativeExec::new(plan))
 }
 
-/// Whether a frame may hold many rows. One from the beginning to the current row holds none: what it needs is added
-/// up as it goes.
+/// Returns whether a frame can hold many rows. A frame from the first to the current row holds none, because its
+/// result is accumulated.
 fn is_wide(frame: &WindowFrame) -> bool {
     let wide = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::CurrentRow => false,
@@ -79,16 +81,16 @@ fn is_wide(frame: &WindowFrame) -> bool {
     (!from_the_beginning && wide(&frame.start_bound)) || wide(&frame.end_bound)
 }
 
-/// What is done with what goes through.
+/// The rule for the rows that pass through.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// It is counted as kept, until the end.
+    /// The rows are counted as memory until the end.
     Kept,
-    /// No row may have more bytes than this.
+    /// No row can have more bytes than this.
     Narrow(usize),
 }
 
-/// Looks at what goes through.
+/// Applies a rule to the rows that pass through.
 #[derive(Debug)]
 struct Watched {
     input: Arc<dyn ExecutionPlan>,

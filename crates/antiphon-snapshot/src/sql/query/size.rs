@@ -1,7 +1,7 @@
-//! How large expressions become when those they are made of are put in.
+//! Limits the size of expressions after column references are replaced by their definitions.
 //!
-//! `SELECT x + x AS x` of `SELECT x + x AS x` and so on is short as a text and doubles with every step as soon as
-//! the optimizer puts one into the other. That is counted before it is done.
+//! A chain of `SELECT x + x AS x` is short as text, but doubles with every step when the optimizer replaces the
+//! references. The size is computed before that.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -11,14 +11,14 @@ use datafusion::{
 
 use crate::engine::refusal::{of_query, too_deep};
 
-/// The most columns, operators and functions of one expression.
+/// The maximum number of columns, operators and functions of one expression.
 const MAX_SIZE: u64 = 2_000;
 
 pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     columns(plan).map(drop)
 }
 
-/// How large each column of a plan is.
+/// Returns the size of each column of a plan.
 fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
     let mut inputs = Vec::new();
     for input in plan.inputs() {
@@ -32,7 +32,7 @@ fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
     let all: Vec<u64> = inputs.iter().flatten().copied().collect();
     let made = match plan {
         LogicalPlan::Projection(_) if sizes.len() == width => sizes,
-        // What is aggregated is a column like any other from there on; what is grouped by is not.
+        // The result of an aggregate function is a plain column from here on. A group expression is not.
         LogicalPlan::Aggregate(aggregate) => {
             let mut made: Vec<u64> = sizes.into_iter().take(aggregate.group_expr.len()).collect();
             made.resize(width, 1);
@@ -44,7 +44,7 @@ fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
             made
         }
         _ if all.len() == width => all,
-        // Of sets that are united, or of a join of which one side remains: whichever it is, it is not more.
+        // For unions and for joins that keep one side, the maximum is an upper bound.
         _ => vec![all.iter().copied().max().unwrap_or(1); width],
     };
     Ok(made)

@@ -1,4 +1,4 @@
-//! A sum that does not begin again from below when it is more than 64 bits hold.
+//! A sum that does not overflow 64 bits.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::{
     },
 };
 
-/// The engine's `sum`, which adds whole numbers up as decimals without places.
+/// The `sum` of the engine, which adds integers as decimals with scale 0.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct WideSum {
     signature: Signature,

@@ -1,4 +1,4 @@
-//! The first gate: a query's text and its tokens.
+//! The first check: the text of a query and its tokens.
 
 use antiphon_results::DualResponseError;
 use datafusion::sql::sqlparser::{
@@ -9,11 +9,11 @@ use datafusion::sql::sqlparser::{
 
 use crate::engine::refusal::{not_valid, refused, too_deep};
 
-/// The longest query.
+/// The maximum length of a query in bytes.
 const MAX_BYTES: usize = 16 * 1024;
-/// The deepest parentheses.
+/// The maximum nesting depth of parentheses.
 const MAX_NESTING: usize = 64;
-/// The most words and signs.
+/// The maximum number of tokens.
 const MAX_TOKENS: usize = 8_000;
 
 pub(super) fn check_length(sql: &str) -> Result<(), DualResponseError> {
@@ -26,7 +26,7 @@ pub(super) fn check_length(sql: &str) -> Result<(), DualResponseError> {
     Ok(())
 }
 
-/// The words and signs of one statement that only reads.
+/// Returns the tokens of a single read-only statement.
 pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError> {
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, sql)
@@ -73,7 +73,7 @@ pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError>
     }
 }
 
-/// Anything but a question.
+/// Creates the error for a statement that does not only read.
 pub(super) fn only_reads() -> DualResponseError {
     refused("read_only", "queries only read: begin with SELECT or WITH, without INTO and FOR UPDATE")
 }

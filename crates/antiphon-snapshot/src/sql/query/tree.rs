@@ -1,4 +1,4 @@
-//! The second gate: the tree that the parser makes of a query.
+//! The second check: the syntax tree of a query.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -16,20 +16,20 @@ use datafusion::sql::sqlparser::{
 use super::{text::only_reads, world::World};
 use crate::engine::refusal::{not_valid, refused, too_deep};
 
-/// How deep the parser goes.
+/// The recursion limit of the parser.
 const MAX_RECURSION: usize = 200;
-/// How deep expressions may be, among them operators in a row.
+/// The maximum depth of expressions. A chain of operators counts too.
 const MAX_DEPTH: usize = 128;
-/// How deep queries may be in each other.
+/// The maximum nesting depth of queries.
 const MAX_QUERIES: usize = 24;
-/// How many UNION, INTERSECT and EXCEPT.
+/// The maximum number of UNION, INTERSECT and EXCEPT.
 const MAX_SETS: usize = 64;
-/// How many tables are read, when what WITH names is put in wherever it is used.
+/// The maximum number of tables that are read, if each use of a WITH query is counted with its tables.
 const MAX_READS: u64 = 64;
-/// How many columns CUBE may have.
+/// The maximum number of columns of CUBE.
 const MAX_CUBE: usize = 6;
 
-/// The statement.
+/// Parses the tokens to one statement.
 pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualResponseError> {
     let dialect = GenericDialect {};
     let parser = Parser::new(&dialect).with_recursion_limit(MAX_RECURSION).with_tokens_with_locations(tokens);
@@ -45,7 +45,7 @@ pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualRespon
     }
 }
 
-/// Whether a statement is one that may be planned.
+/// Checks that a statement can be planned.
 pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResponseError> {
     if !matches!(statement, Statement::Query(_)) {
         return Err(only_reads());
@@ -60,11 +60,11 @@ pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResp
 
 struct Gate<'a> {
     world: &'a World,
-    /// What WITH names, with how many tables each reads.
+    /// The names of WITH queries, with the number of tables that each reads.
     named: HashMap<String, u64>,
-    /// Queries that WITH names, by where they are in memory while the tree is walked.
+    /// WITH queries that are not finished, by their address while the tree is visited.
     bodies: HashMap<usize, String>,
-    /// How many tables each of the queries reads that are being walked.
+    /// For each open query, the number of tables that it reads.
     reads: Vec<u64>,
     depth: usize,
     cubed: usize,
@@ -102,7 +102,7 @@ impl Visitor for Gate<'_> {
             ));
         }
         for cte in &with.cte_tables {
-            // Until its end is reached, nobody can read it.
+            // Before its end, no query can read it.
             self.bodies.insert(address(&cte.query), cte.alias.name.value.to_lowercase());
         }
         ControlFlow::Continue(())
@@ -111,7 +111,7 @@ impl Visitor for Gate<'_> {
     fn post_visit_query(&mut self, query: &Query) -> Flow {
         let reads = self.reads.pop().unwrap_or_default();
         match self.bodies.remove(&address(query)) {
-            // Of several of one name the largest counts.
+            // If several have the same name, the largest number counts.
             Some(name) => {
                 let known = self.named.entry(name).or_default();
                 *known = reads.max(*known);
@@ -234,7 +234,7 @@ fn single(name: &ObjectName) -> Option<&Ident> {
     }
 }
 
-/// How many operations on sets there are, found without recursion: they may be nested as deep as the text is long.
+/// Counts set operations without recursion, because they can be nested as deeply as the text is long.
 fn set_operations(body: &SetExpr) -> usize {
     let mut count = 0;
     let mut open = vec![body];

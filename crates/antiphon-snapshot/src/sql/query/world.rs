@@ -1,4 +1,4 @@
-//! What a query can name: the tables it was given, the functions that are listed, and nothing else.
+//! The names that a query can use: the given tables and the listed functions.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,19 +23,19 @@ use super::{bounded, functions, sum};
 use crate::{engine::refusal::refused, sql::scan::SnapshotTable};
 
 pub(super) struct World {
-    /// By name in lower case.
+    /// The tables, by name in lower case.
     tables: BTreeMap<String, Arc<dyn TableSource>>,
     scalars: HashMap<String, Arc<ScalarUDF>>,
     aggregates: HashMap<String, Arc<AggregateUDF>>,
     windows: HashMap<String, Arc<WindowUDF>>,
     planners: Vec<Arc<dyn ExprPlanner>>,
     options: ConfigOptions,
-    /// The most that one call of a function may make of one batch.
+    /// The maximum number of bytes that one function call can produce for one batch.
     pub(super) call_bytes: usize,
 }
 
 impl World {
-    /// These tables. A function may make so many bytes of one batch.
+    /// Creates a world of these tables, with a limit on the bytes that a function call can produce for one batch.
     pub(super) fn new(
         given: Vec<(String, SnapshotTable)>,
         call_bytes: usize,
@@ -76,7 +76,7 @@ impl World {
                 }
             }
         }
-        // Ours is asked first: it gives operators that make text longer a bound.
+        // This planner comes first, because it limits the operators that concatenate text.
         let overlay = scalars.get("overlay").cloned();
         let mut planners = vec![bounded::planner(overlay, call_bytes)];
         planners.extend(SessionStateDefaults::default_expr_planners());

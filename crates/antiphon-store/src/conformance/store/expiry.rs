@@ -1,4 +1,4 @@
-//! What has expired, and who cleans up after it.
+//! Expiry of records, and claims for their cleanup.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{LONG, POLL_INTERVAL, SHORT, Stores, all, bytes, claim_one, until_expired, value};
 use crate::store::Record;
 
-/// For those who ask, an expired record is not there.
+/// An expired record is not read, not listed and not updated.
 pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("short/a", bytes("value"), Some(SHORT)).await.unwrap();
@@ -21,7 +21,7 @@ pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stor
     assert_eq!(value(&*store, "short/b").await, Some(bytes("value")));
 }
 
-/// Nobody has to wait for a janitor.
+/// A new record can be created before the expired one is cleaned up.
 pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// The last write decides.
+/// The last write decides whether a record expires.
 pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("kept", bytes("short"), Some(Duration::from_secs(2))).await.unwrap();
@@ -45,7 +45,7 @@ pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// A record in use can be kept alive.
+/// An update with a `ttl` restarts the time to live.
 pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("kept", bytes("value"), Some(Duration::from_secs(2))).await.unwrap();
@@ -53,13 +53,13 @@ pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
     store.create("gone", bytes("value"), Some(Duration::from_secs(2))).await.unwrap();
     until_expired(&*store, "gone").await;
     assert_eq!(value(&*store, "kept").await, Some(bytes("value")));
-    // And shortened.
+    // An update can also shorten the time to live.
     let revision = store.get("kept").await.unwrap().unwrap().revision;
     store.update("kept", bytes("value"), Some(SHORT), revision).await.unwrap();
     until_expired(&*store, "kept").await;
 }
 
-/// Whoever cleans up sees what has expired, and then it goes.
+/// A claim returns an expired record, which can then be deleted.
 pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("job/1", bytes("what hangs on it"), Some(SHORT)).await.unwrap();
@@ -69,7 +69,7 @@ pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stor
     assert!(store.claim_expired("", Duration::from_millis(1), 10).await.unwrap().is_empty());
 }
 
-/// Only what has expired is claimed.
+/// Only expired records can be claimed.
 pub async fn live_record_is_not_claimed(stores: &Stores) {
     let store = stores.open().await;
     store.create("long", bytes("value"), Some(LONG)).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn live_record_is_not_claimed(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// One cleans up at a time.
+/// A claimed record is not returned to a second claimer.
 pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
     assert!(one.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// One who dies while cleaning up is succeeded.
+/// If a claimer stops, another process can claim the record.
 pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let revision = one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
     two.delete("key", revision).await.unwrap();
 }
 
-/// A record created in the place of an expired one is not swept away with it.
+/// The claimer of an expired record cannot delete a new record under the same key.
 pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
     let store = stores.open().await;
     store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
@@ -108,7 +108,7 @@ pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("second")));
 }
 
-/// Janitors on all replicas do each thing once.
+/// Concurrent claimers on several handles claim each record once.
 pub async fn claims_are_divided_among_racers(stores: &Stores) {
     const RECORDS: usize = 40;
     let (one, two) = (stores.open().await, stores.open().await);
@@ -134,13 +134,13 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     let claimed: Vec<_> = racers.join_all().await.concat();
     let distinct: BTreeSet<_> = claimed.iter().collect();
     assert_eq!(distinct.len(), claimed.len(), "a record was claimed twice");
-    // Over a connection that lies some claims are lost until they lapse.
+    // A faulty backend loses some claims until they expire.
     if stores.is_exact() {
         assert_eq!(claimed.len(), RECORDS);
     }
 }
 
-/// Whoever cleans up one kind of thing is not given another.
+/// A claim returns only records under its prefix, and at most `limit`.
 pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
@@ -161,7 +161,7 @@ pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
 }
 
-/// What has expired is removed in bulk: all of it, and no more at a time than was asked for.
+/// Bulk removal deletes all expired records under the prefix, and at most `limit` in one call.
 pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     let keys: Vec<_> = (0..20).map(|number| format!("a/{number}")).collect();
@@ -177,19 +177,19 @@ pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores
         assert!(more <= 7, "{more} were removed");
         removed += more;
         idle = if more == 0 { idle + 1 } else { 0 };
-        // Some engines find what has expired a moment later.
+        // Some engines find expired records with a short delay.
         if more == 0 {
             sleep(POLL_INTERVAL).await;
         }
     }
-    // Over a connection that lies some were removed by a call that said it had failed.
+    // A faulty backend can remove records in a call that then reports a failure.
     assert!(removed == keys.len() || !stores.is_exact(), "{removed} were removed");
     assert!(store.claim_expired("a/", stores.lease(), 10).await.unwrap().is_empty(), "all are gone");
     assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
     assert_eq!(claim_one(&*store, "ab/", stores.lease()).await.key, "ab/1");
 }
 
-/// What lives, and what somebody is cleaning up after, is not removed in bulk.
+/// Bulk removal does not delete live records and claimed records.
 pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("key/long", bytes("value"), Some(LONG)).await.unwrap();
@@ -198,7 +198,7 @@ pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     one.update("key/touched", bytes("value"), Some(LONG), touched).await.unwrap();
     let revision = one.create("key/claimed", bytes("value"), Some(SHORT)).await.unwrap();
     claim_one(&*one, "key/", stores.lease()).await;
-    // Over a connection that lies a claim is short, so there is less time to look.
+    // Over a faulty backend a claim is short, so there is less time for the check.
     for _ in 0..if stores.is_exact() { 3 } else { 1 } {
         assert_eq!(two.remove_expired("key/", 10).await.unwrap(), 0);
         assert_eq!(two.remove_expired("", 10).await.unwrap(), 0);

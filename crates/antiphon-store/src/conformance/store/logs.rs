@@ -1,4 +1,4 @@
-//! Logs: who appends where.
+//! Logs: appending and reading.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     store::{ENTRY_COST, MAX_VALUE},
 };
 
-/// Reading a log that was never written gives nothing, and is no error.
+/// Reading an absent log returns no entries and no error.
 pub async fn absent_log_is_empty(stores: &Stores) {
     let store = stores.open().await;
     assert!(store.read("log", 0, 10).await.unwrap().is_empty());
@@ -29,7 +29,7 @@ pub async fn entries_are_read_in_the_order_of_appending(stores: &Stores) {
     assert_eq!(whole_log(&*two, "log").await, entries);
 }
 
-/// Of two writers at the same place, the second loses and is told what it did not know.
+/// Of two writers at the same position, the second one fails and receives the actual length.
 pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     let store = stores.open().await;
     store.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap();
@@ -41,7 +41,7 @@ pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     assert_eq!(whole_log(&*store, "log").await, [bytes("a"), bytes("b")]);
 }
 
-/// Nobody leaves a hole.
+/// An append cannot leave a gap.
 pub async fn append_beyond_the_end_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     let ended = store.append("log", 1, vec![bytes("x")]).await;
@@ -51,7 +51,7 @@ pub async fn append_beyond_the_end_is_a_conflict(stores: &Stores) {
     assert!(matches!(ended, Err(Error::LogConflict { expected: 5, found: 1, .. })), "{ended:?}");
 }
 
-/// Of any number who append at one place, one does.
+/// If several writers append at one position, exactly one of them succeeds.
 pub async fn racing_appenders_have_one_winner_a_place(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let mut racers = JoinSet::new();
@@ -84,7 +84,7 @@ pub async fn racing_appenders_have_one_winner_a_place(stores: &Stores) {
     }
 }
 
-/// Entries appended together are there together.
+/// The entries of one append become visible together.
 pub async fn append_is_all_or_nothing(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let writer = async {
@@ -102,7 +102,7 @@ pub async fn append_is_all_or_nothing(stores: &Stores) {
     tokio::join!(writer, reader);
 }
 
-/// A log can be read from anywhere, in parts.
+/// A log can be read from any position, in parts.
 pub async fn log_is_read_in_parts(stores: &Stores) {
     let store = stores.open().await;
     let entries: Vec<_> = (0..25).map(|number| bytes(format!("{number}"))).collect();
@@ -119,14 +119,14 @@ pub async fn log_is_read_in_parts(stores: &Stores) {
     }
 }
 
-/// A deleted log is as if it had never been, for every opening.
+/// A deleted log is empty for every handle, and can be started again.
 pub async fn deleted_log_is_empty_and_begins_anew(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap();
     assert_eq!(two.append("log", 2, vec![bytes("c")]).await.unwrap(), 3);
     one.delete_log("log").await.unwrap();
     assert!(whole_log(&*two, "log").await.is_empty());
-    // Whoever still believes in the old one is told.
+    // An append at the old length fails with a conflict.
     let ended = two.append("log", 3, vec![bytes("d")]).await;
     assert!(matches!(ended, Err(Error::LogConflict { found: 0, .. })), "{ended:?}");
     two.append("log", 0, vec![bytes("new")]).await.unwrap();
@@ -135,7 +135,7 @@ pub async fn deleted_log_is_empty_and_begins_anew(stores: &Stores) {
     assert!(matches!(ended, Err(Error::LogConflict { found: 1, .. })), "{ended:?}");
 }
 
-/// Logs and records do not share names.
+/// A log and a record can have the same name.
 pub async fn log_and_record_of_one_name_are_two_things(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("name", bytes("record"), None).await.unwrap();
@@ -150,7 +150,7 @@ pub async fn log_and_record_of_one_name_are_two_things(stores: &Stores) {
     assert_eq!(whole_log(&*store, "name").await, [bytes("entry")]);
 }
 
-/// An entry is bytes, as a value is; an append may have none.
+/// Any bytes can be an entry, and an append can have no entries.
 pub async fn any_entry_is_kept(stores: &Stores) {
     let store = stores.open().await;
     let entries = vec![Bytes::new(), Bytes::from((0..=255).collect::<Vec<u8>>()), Bytes::new(), bytes("\0")];
@@ -161,7 +161,7 @@ pub async fn any_entry_is_kept(stores: &Stores) {
     assert_eq!(whole_log(&*store, "log").await, entries);
 }
 
-/// The largest append a store must take, it takes; what is larger is refused as that.
+/// A store accepts the largest allowed append, and rejects a larger one as too large.
 pub async fn largest_append_is_kept_and_more_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let half = Bytes::from(vec![0x5A; stores.max_value() / 2 - ENTRY_COST]);

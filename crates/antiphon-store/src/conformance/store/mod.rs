@@ -1,4 +1,4 @@
-//! The laws of [`Store`].
+//! Contract tests for [`Store`].
 
 mod expiry;
 mod listing;
@@ -14,11 +14,11 @@ pub use self::{expiry::*, listing::*, logs::*, records::*};
 use super::Stores;
 use crate::store::{Record, Store};
 
-/// Soon over.
+/// A time that ends during a test.
 pub(super) const SHORT: Duration = Duration::from_millis(300);
-/// Longer than any law takes.
+/// A time that is longer than any test.
 pub(super) const LONG: Duration = Duration::from_secs(600);
-/// Between two looks at something that will happen.
+/// The interval between two checks for an expected change.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) fn bytes(text: impl Into<String>) -> Bytes {

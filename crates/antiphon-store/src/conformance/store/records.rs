@@ -1,4 +1,4 @@
-//! Records: who writes what, and who sees it.
+//! Records: conditional writes and their visibility.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::{
     store::{Record, Revision},
 };
 
-/// Reading what was never written gives nothing, and is no error.
+/// Reading an absent key returns nothing and no error.
 pub async fn absent_key_reads_as_nothing(stores: &Stores) {
     assert_eq!(value(&*stores.open().await, "absent").await, None);
 }
 
-/// What was created is read, under its key and at its revision.
+/// A created record is read back with its key and its revision.
 pub async fn created_record_is_read_back(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("a/b", bytes("one"), None).await.unwrap();
     assert_eq!(store.get("a/b").await.unwrap(), Some(Record::new("a/b", bytes("one"), revision)));
 }
 
-/// Nothing is created where something is.
+/// A record cannot be created under a key that has one.
 pub async fn second_creation_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     store.create("key", bytes("first"), None).await.unwrap();
@@ -31,7 +31,7 @@ pub async fn second_creation_is_a_conflict(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("first")));
 }
 
-/// An update replaces the value and gives a new revision.
+/// An update replaces the value and returns a new revision.
 pub async fn update_at_its_revision_replaces_the_value(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -40,7 +40,7 @@ pub async fn update_at_its_revision_replaces_the_value(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// Of two writers who have read the same revision, the second loses and is told so.
+/// Of two writers that have read the same revision, the second one fails with a conflict.
 pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -49,14 +49,14 @@ pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// An update does not create.
+/// An update does not create a record.
 pub async fn update_of_an_absent_record_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     stores.assert_conflict(store.update("key", bytes("value"), None, Revision(1)).await);
     assert_eq!(value(&*store, "key").await, None);
 }
 
-/// A deleted record is gone.
+/// A deleted record is not read and not listed.
 pub async fn delete_at_its_revision_removes_the_record(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("key", bytes("value"), None).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn delete_at_its_revision_removes_the_record(stores: &Stores) {
     assert!(all(&*store, "", 10).await.is_empty());
 }
 
-/// Nobody deletes what they have not seen.
+/// A deletion at an old revision fails with a conflict.
 pub async fn stale_delete_is_a_conflict_and_removes_nothing(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -74,7 +74,7 @@ pub async fn stale_delete_is_a_conflict_and_removes_nothing(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("second")));
 }
 
-/// Deleting what is not there is a conflict, too: somebody else was faster.
+/// Deleting an absent record is a conflict, because another writer has deleted it.
 pub async fn delete_of_an_absent_record_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("key", bytes("value"), None).await.unwrap();
@@ -85,7 +85,7 @@ pub async fn delete_of_an_absent_record_is_a_conflict(stores: &Stores) {
     }
 }
 
-/// A writer who slept through a deletion and a new beginning does not overwrite it.
+/// A writer with an old revision cannot overwrite a record that was deleted and created again.
 pub async fn revision_is_never_used_twice(stores: &Stores) {
     let store = stores.open().await;
     let mut seen = Vec::new();
@@ -105,7 +105,7 @@ pub async fn revision_is_never_used_twice(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("last")));
 }
 
-/// Once a write has returned, everybody sees it.
+/// After a write has returned, every handle reads it.
 pub async fn write_is_seen_by_another_opening(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for round in 0..50 {
@@ -119,7 +119,7 @@ pub async fn write_is_seen_by_another_opening(stores: &Stores) {
     }
 }
 
-/// Two applications may share a server.
+/// Two applications can share a server in different spaces.
 pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     let (store, other) = (stores.open().await, stores.open_other().await);
     store.create("key", bytes("mine"), Some(SHORT)).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     other.create("key", bytes("other"), None).await.unwrap();
 }
 
-/// A value is bytes: none, all of them, and what looks like something else.
+/// Any bytes can be a value: no bytes, every byte, and text that looks like protocol data.
 pub async fn any_bytes_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let every = Bytes::from((0..=255).collect::<Vec<u8>>());
@@ -145,7 +145,7 @@ pub async fn any_bytes_are_kept(stores: &Stores) {
     }
 }
 
-/// The largest value a store must take, it takes.
+/// A store accepts the largest allowed value.
 pub async fn largest_value_is_kept(stores: &Stores) {
     let store = stores.open().await;
     let large = Bytes::from(vec![0xA5; stores.max_value()]);
@@ -154,7 +154,7 @@ pub async fn largest_value_is_kept(stores: &Stores) {
     store.update("large", large, Some(LONG), revision).await.unwrap();
 }
 
-/// What is too large is refused as that, by every store alike.
+/// Every store rejects a value that is too large, with the same error.
 pub async fn too_large_value_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let large = Bytes::from(vec![0; stores.max_value() + 1]);
@@ -165,7 +165,7 @@ pub async fn too_large_value_is_refused(stores: &Stores) {
     assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
 }
 
-/// What cannot be a name is refused as that, by every store alike.
+/// Every store rejects invalid names, with the same error.
 pub async fn bad_names_are_refused(stores: &Stores) {
     let store = stores.open().await;
     let long = "x".repeat(257);
@@ -205,7 +205,7 @@ pub async fn bad_names_are_refused(stores: &Stores) {
     }
 }
 
-/// Every good name is its own.
+/// Every valid name is different from all others.
 pub async fn names_that_look_alike_are_different(stores: &Stores) {
     let store = stores.open().await;
     let longest = "k".repeat(256);
@@ -239,7 +239,7 @@ pub async fn names_that_look_alike_are_different(stores: &Stores) {
     assert_eq!(all(&*store, "", 5).await.len(), names.len());
 }
 
-/// Of any number who create at once, one does.
+/// If several writers create a record concurrently, exactly one of them succeeds.
 pub async fn racing_creators_have_one_winner(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for round in 0..20 {
@@ -262,7 +262,7 @@ pub async fn racing_creators_have_one_winner(stores: &Stores) {
     }
 }
 
-/// Of any number who update at one revision, one does: nobody's update is overwritten unseen.
+/// If several writers update one revision concurrently, exactly one of them succeeds, so no update is lost.
 pub async fn racing_updaters_lose_no_update(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("counter", bytes("0"), None).await.unwrap();

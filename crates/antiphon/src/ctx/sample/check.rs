@@ -11,14 +11,14 @@ use super::{
 use crate::error::{Result, SampleMethod};
 
 impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
-    /// Says what else must be so, beyond the schema: a cell that is free, a name that is known.
+    /// Sets a validation rule that the schema cannot express: for example that a cell is free.
     ///
-    /// What is refused counts as wrong: the model is shown its reply with the reason, and asked again.
+    /// If the rule rejects the data, the model receives its reply with the reason and is asked again.
     ///
     /// # Replay
     ///
-    /// It is asked of the same data in every round, and must say the same of them. Look at what the tool
-    /// knows, not at the world.
+    /// The rule checks the same data in every leg and must return the same result. Use the tool's data in it, not
+    /// external state.
     ///
     /// # Examples
     ///
@@ -51,7 +51,7 @@ impl<T, F> Sample<'_, CheckedSchema<T, F>> {
     }
 }
 
-/// Data that are checked by their author too, or asked for again.
+/// The mode for data with an additional validation rule and retries.
 pub struct CheckedSchema<T, F> {
     schema: GuaranteedSchema<T>,
     check: F,

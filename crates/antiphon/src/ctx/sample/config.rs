@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Dynamic, ParseError, PromptInput, Schema, Tools};
 use crate::exchange::AnyExchange;
 
-/// A request to a model as data: for tools that are themselves told what to ask.
+/// A request to a model as data, for tools that receive the request at run time.
 ///
 /// ```
 /// # use antiphon::sampling::SampleConfig;
@@ -25,46 +25,46 @@ use crate::exchange::AnyExchange;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SampleConfig {
-    /// What to ask; this or `messages`.
+    /// The prompt. Set either this or `messages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The conversation so far; this or `prompt`.
+    /// The conversation so far. Set either this or `prompt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
-    /// Who the model is.
+    /// The system prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Bounds the reply. Default: 4096.
+    /// The maximum length of the reply, in tokens. Default: 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Which models would suit.
+    /// The preferred models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// How much the model may vary.
+    /// The sampling temperature.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Ends the reply where one of these texts begins.
+    /// The texts that end the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// Which servers' context a client may add.
+    /// The servers whose context the client may add.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
-    /// What the reply must match; not with `tools`.
+    /// The JSON Schema of the reply. Cannot be combined with `tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What the model may call; not with `schema`.
+    /// The tools that are offered to the model. Cannot be combined with `schema`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolDefinition>>,
-    /// Whether it must.
+    /// Whether the model must call a tool. Requires `tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
 }
 
-/// Word for word what other implementations of this API say.
+/// The exact text that other implementations of this API use.
 const BOTH: &str = "Cannot specify both schema and tools in sample config - they are mutually exclusive";
 
 impl SampleConfig {
-    /// Takes the request apart: what is asked, and what for.
+    /// Splits the config into the prompt and the mode.
     pub(super) fn into_parts(self) -> (PromptInput, Dynamic) {
         let choice = self.tool_choice;
         let (mode, contradiction) = match (self.schema, self.tools) {
@@ -104,13 +104,13 @@ impl SampleConfig {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledValue {
-    /// What the model said.
+    /// The model's reply.
     pub reply: Reply,
-    /// The data, where a schema was given and they match it.
+    /// The data, if a schema was given and the reply matches it.
     pub parsed: Option<Value>,
-    /// What is wrong with the data, where a schema was given and they do not.
+    /// The problems, if a schema was given and the reply does not match it.
     pub parse_error: Option<ParseError>,
-    /// What the model wants to call, where tools were given.
+    /// The calls of the model, if tools were given.
     pub tool_calls: Vec<ToolCall>,
     /// The question and the reply, for a history.
     pub exchange: AnyExchange,

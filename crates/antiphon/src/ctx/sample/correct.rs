@@ -1,22 +1,22 @@
-//! What a model is told when its reply was wrong.
+//! The message to a model whose reply was invalid.
 //!
-//! It is shown that reply and what is wrong with it, and nothing of the attempts before: the request
-//! stays bounded however often it is made.
+//! The model receives its last reply and the problems, and no earlier attempts. The size of the request is therefore
+//! bounded, independent of the number of retries.
 
 use antiphon_llm::{Block, Message, Request, Role};
 
 use super::is_empty;
 use crate::error::SampleMethod;
 
-/// No more problems than these are named.
+/// The maximum number of problems in the message.
 const LINES: usize = 10;
-/// No problem is named at greater length.
+/// The maximum length of a problem, in characters.
 const LINE_CHARS: usize = 300;
-/// A longer reply is not shown, only its beginning.
+/// The maximum size of a reply to show in full, in bytes. Of a longer reply, only its beginning is shown.
 const REPLY_BYTES: usize = 8 * 1024;
 const BEGINNING_CHARS: usize = 500;
 
-/// The model's reply and what is wrong with it, as the messages to add to `request`.
+/// Returns the messages to add to `request`: the model's reply, and its problems.
 pub(super) fn correction(
     method: SampleMethod,
     request: &Request,
@@ -32,7 +32,7 @@ pub(super) fn correction(
         let beginning: String = shown(reply).chars().take(BEGINNING_CHARS).collect();
         return vec![Message::user(format!("Your reply began with:\n{beginning}\n\n{said}"))];
     }
-    // Every open call is answered; a model refuses to go on from one that is not.
+    // Every open call needs a result. Models reject a conversation with an open call.
     let answers: Vec<Block> = reply.tool_calls().map(|call| Block::tool_error(call.id, &said)).collect();
     let answer = if answers.is_empty() { Message::user(said) } else { Message::user(answers) };
     vec![Message::assistant(reply.content.clone()), answer]
@@ -53,7 +53,7 @@ fn say(method: SampleMethod, request: &Request, problems: &[String]) -> String {
         text.push_str("\n- and more");
     }
     match method {
-        // No word of the tool `__schema__`: a client without tools has never heard of it.
+        // The text does not name the tool `__schema__`, because a client without tools does not have it.
         SampleMethod::SampleSchema => {
             text.push_str("\nAnswer again as the schema says: every required field, with values that fit.");
         }
@@ -73,7 +73,7 @@ fn shown(reply: &Message) -> String {
 
 /// Adds a correction to a conversation.
 pub(super) fn append(messages: &mut Vec<Message>, correction: &[Message]) {
-    // Two messages of the user's in a row are one where they can be: some models insist on turns.
+    // Consecutive text messages of the user are merged, because some models require alternating roles.
     if let ([Message { role: Role::User, content: added, .. }], Some(last)) =
         (correction, messages.last_mut())
         && last.role == Role::User

@@ -1,4 +1,4 @@
-//! Asking a model.
+//! Requests to a model.
 
 mod check;
 mod config;
@@ -35,26 +35,26 @@ use crate::{
     url_elicitation::KEY_META,
 };
 
-/// How often a guaranteed call asks again when it is not told.
+/// The default number of retries of `sample_tools` and `sample_schema`.
 const RETRIES: u32 = 2;
 
 impl Ctx {
-    /// Asks a model, once.
+    /// Asks a model once.
     ///
-    /// `prompt` is a text or a list of messages. As it is, the reply is text; [`Sample::schema`] asks
-    /// for data and [`Sample::tools`] lets the model call tools. What comes back may still be
-    /// something else, because models err: [`sample_schema`](Self::sample_schema) and
-    /// [`sample_tools`](Self::sample_tools) ask again until it is right.
+    /// `prompt` is a text or a list of messages. By default, the reply is text. [`Sample::schema`] requests data, and
+    /// [`Sample::tools`] offers tools to the model. A model can still reply with something else.
+    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask again until the reply is
+    /// valid or the retries are used up.
     ///
-    /// Which model replies is the operator's to say ([`ServerBuilder::with_sampling`]): the client's,
-    /// or, where it has none, a provider's. The tool does not see the difference.
+    /// The operator selects the model with [`ServerBuilder::with_sampling`]: the client's model, or a provider's model
+    /// if the client has none. The tool's code is the same in both cases.
     ///
     /// [`ServerBuilder::with_sampling`]: crate::ServerBuilder::with_sampling
     ///
     /// # Errors
     ///
-    /// When there is no model to ask, or the one that was asked refuses. That a reply is not what was
-    /// asked for is no error here.
+    /// Returns an error if no model is available, or if the model or the client rejects the request. A reply in another
+    /// form is not an error here.
     ///
     /// # Examples
     ///
@@ -89,15 +89,15 @@ impl Ctx {
         Sample::new(self, "sample", prompt.into(), Plain)
     }
 
-    /// Asks a model for a `T`, and asks again until it is one.
+    /// Asks a model for a `T`, and asks again if the reply is not a `T`.
     ///
-    /// A reply that is none is shown to the model with what is wrong with it, a line a problem, and it
-    /// may try again: twice, unless [`retries`](Sample::retries) says otherwise. What failed on the
-    /// way is in no history. What a schema cannot say, [`check`](Sample::check) can.
+    /// The model receives an invalid reply back with its problems, one line each, and can try again. It has two
+    /// retries. [`retries`](Sample::retries) changes the number. Failed attempts are in no history.
+    /// [`check`](Sample::check) adds rules that a schema cannot express.
     ///
     /// # Errors
     ///
-    /// As [`sample`](Self::sample); and [`SampleValidationError`] when no attempt gave a `T`.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no attempt returned a `T`.
     ///
     /// # Examples
     ///
@@ -121,11 +121,13 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::of()))
     }
 
-    /// As [`sample_schema`](Self::sample_schema), for data that are not known before the tool runs.
+    /// Asks a model for data that matches `schema`. Use it for schemas that are only known at run time. See
+    /// [`sample_schema`](Self::sample_schema).
     ///
     /// # Errors
     ///
-    /// As [`sample_schema`](Self::sample_schema); and when `schema` is no JSON Schema.
+    /// Returns the errors of [`sample_schema`](Self::sample_schema). Returns an error if `schema` is not a valid JSON
+    /// Schema.
     pub fn sample_schema_value(
         &self,
         prompt: impl Into<PromptInput>,
@@ -134,18 +136,18 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::raw(schema)))
     }
 
-    /// Asks a model to call at least one of `tools`, and asks again until it does.
+    /// Asks a model to call at least one of `tools`, and asks again if it does not.
     ///
-    /// Nothing is called: what the model wants is in [`SampledTools::calls`], and doing it, or
-    /// something else, is the tool's affair. Calls of tools that were not offered, and arguments that
-    /// do not fit, count as wrong and are asked for again.
+    /// No tool is executed. [`SampledTools::calls`] has the requested calls, and your tool decides how to handle them.
+    /// A call of a tool that was not offered, or with invalid arguments, counts as invalid and is retried.
     ///
-    /// Tools are a better way to let a model decide than an enum in a schema: models are trained to
-    /// choose between tools, and each choice has arguments of its own.
+    /// To let a model decide, prefer tools to an enum in a schema. Models are trained to choose between tools, and each
+    /// tool has separate arguments.
     ///
     /// # Errors
     ///
-    /// As [`sample`](Self::sample); and [`SampleValidationError`] when no attempt gave calls that fit.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no attempt returned valid
+    /// calls.
     ///
     /// # Examples
     ///
@@ -171,18 +173,19 @@ impl Ctx {
         Sample::new(self, "sample_tools", prompt.into(), mode)
     }
 
-    /// Asks a model as `config` says: for requests that are not known before the tool runs.
+    /// Sends the request in `config` to a model. Use it for requests that are only known at run time.
     ///
     /// # Errors
     ///
-    /// As [`sample`](Self::sample); and when `config` contradicts itself.
+    /// Returns the errors of [`sample`](Self::sample). Returns an error if the fields of `config` contradict each
+    /// other.
     pub fn sample_value(&self, config: SampleConfig) -> Sample<'_, Dynamic> {
         let (prompted, mode) = config.into_parts();
         Sample::new(self, "sample", prompted, mode)
     }
 }
 
-/// What a model is asked: a text, or messages.
+/// The prompt of a request to a model: a text, or messages.
 #[derive(Clone, Debug)]
 pub struct PromptInput(Result<Request, String>);
 
@@ -234,11 +237,11 @@ impl From<&History> for PromptInput {
     }
 }
 
-/// A request to a model, not yet made. `.await` makes it.
+/// A request to a model. `.await` sends it.
 ///
 /// # Cancel safety
 ///
-/// Dropped while it waits, the request is withdrawn.
+/// Dropping the future withdraws the request.
 #[must_use = "a model is asked when the request is awaited"]
 pub struct Sample<'a, M = Plain> {
     ask: Ask<'a>,
@@ -272,49 +275,49 @@ impl<'a, M> Sample<'a, M> {
         self
     }
 
-    /// Sets the request's key.
+    /// Sets the question key. Default: `sample`, `sample_schema` or `sample_tools`, after the method.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Shows the model what was said before the prompt.
+    /// Sets the messages before the prompt. Default: none.
     pub fn history(mut self, history: &History) -> Self {
         self.before = history.messages().to_vec();
         self
     }
 
-    /// Bounds the reply. Default: 4096.
+    /// Sets the maximum length of the reply, in tokens. Default: 4096.
     pub fn max_tokens(self, max_tokens: u32) -> Self {
         self.set(|request| request.max_tokens = max_tokens)
     }
 
-    /// Tells the model who it is.
+    /// Sets the system prompt. Default: none.
     pub fn system(self, prompt: impl Into<String>) -> Self {
         self.set(|request| request.system_prompt = Some(prompt.into()))
     }
 
-    /// Sets how much the model may vary.
+    /// Sets the sampling temperature. Default: none, so that the model's default applies.
     pub fn temperature(self, temperature: f64) -> Self {
         self.set(|request| request.temperature = Some(temperature))
     }
 
-    /// Ends the reply where one of these texts begins.
+    /// Sets the texts that end the reply. Default: none.
     pub fn stop_sequences(self, sequences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.set(|request| request.stop_sequences = sequences.into_iter().map(Into::into).collect())
     }
 
-    /// Says which models would suit.
+    /// Sets the preferred models. Default: none.
     pub fn model_preferences(self, preferences: ModelPreferences) -> Self {
         self.set(|request| request.model_preferences = Some(preferences))
     }
 
-    /// Lets the client add context. Asking for any needs `sampling.context`.
+    /// Sets which context the client may add. Any context requires the capability `sampling.context`. Default: none.
     pub fn include_context(self, context: IncludeContext) -> Self {
         self.set(|request| request.include_context = Some(context))
     }
 
-    /// Goes on in another mode.
+    /// Changes the mode.
     fn map_mode<N>(self, map: impl FnOnce(M) -> N) -> Sample<'a, N> {
         let Self { ask, request, before, mode, retries, attempt, asked, correction } = self;
         Sample { ask, request, before, mode: map(mode), retries, attempt, asked, correction }
@@ -322,7 +325,7 @@ impl<'a, M> Sample<'a, M> {
 }
 
 impl<'a> Sample<'a> {
-    /// Asks for a `T`. The reply has it, or what is wrong with what came instead.
+    /// Requests a `T`. The reply contains the `T`, or the problems of the data.
     pub fn schema<T>(self) -> Sample<'a, Schema<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
@@ -330,14 +333,14 @@ impl<'a> Sample<'a> {
         self.map_mode(|Plain| Schema::of())
     }
 
-    /// Lets the model call tools; its calls come back in the reply.
+    /// Offers tools to the model. The reply contains its calls.
     pub fn tools(self, tools: impl IntoIterator<Item = ToolDefinition>) -> Sample<'a, Tools> {
         self.map_mode(|Plain| Tools::new(tools, None))
     }
 }
 
 impl Sample<'_, Tools> {
-    /// Says whether the model must call a tool. Default: as it likes.
+    /// Sets whether the model must call a tool. Default: the model decides.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.choice = Some(choice);
         self
@@ -345,8 +348,8 @@ impl Sample<'_, Tools> {
 }
 
 impl Sample<'_, GuaranteedTools> {
-    /// Says how the model is brought to call a tool. Default: it is told that it must. With
-    /// [`ToolChoice::Auto`] it is asked again until it does.
+    /// Sets the tool choice of the request. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`], a reply
+    /// without calls is retried.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.0.choice = Some(choice);
         self
@@ -368,7 +371,7 @@ impl<T> Sample<'_, GuaranteedSchema<T>> {
 }
 
 impl<M: Mode> Sample<'_, M> {
-    /// Puts the request together, once.
+    /// Builds the request once.
     fn prepare(&mut self) -> Result<Asked> {
         let mut request = self.request.clone().map_err(Error::misuse)?;
         self.mode.prepare(&mut request)?;
@@ -411,7 +414,7 @@ impl<M: Mode> Future for Sample<'_, M> {
                 |key| keyed(&request(), key),
             ))?;
             let mut reply = Reply::deserialize(answer)?;
-            // Results are the user's to give; in a reply they would make a history nobody accepts.
+            // Only a user message can contain results. In a reply, they would make an invalid history.
             reply.content.retain(|block| !matches!(block, Block::ToolResult(_)));
             let id = this.ask.id("call");
             match this.mode.read(asked, reply, &id) {
@@ -432,7 +435,7 @@ impl<M: Mode> Future for Sample<'_, M> {
     }
 }
 
-/// Nothing in a request is pinned.
+/// No field of a request is pinned.
 impl<M> Unpin for Sample<'_, M> {}
 
 impl<M> fmt::Debug for Sample<'_, M> {
@@ -454,7 +457,7 @@ fn keyed(request: &Request, key: &Key) -> Value {
     request
 }
 
-/// Whether a message says nothing: some providers refuse it.
+/// Returns whether a message is empty. Some providers reject empty messages.
 fn is_empty(message: &Message) -> bool {
     message.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
         && !message.content.iter().any(|block| !matches!(block, Block::Text(_)))

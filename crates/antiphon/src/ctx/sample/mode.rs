@@ -1,4 +1,4 @@
-//! What a model can be asked for, and what is made of its reply.
+//! The modes of a request to a model, and the parsing of replies.
 
 use std::{
     any::TypeId,
@@ -25,44 +25,45 @@ use crate::{
     schema::Validator,
 };
 
-/// A request as its author meant it.
+/// A request before corrections are added to it.
 #[derive(Debug)]
 pub struct Asked {
     pub(super) request: Request,
-    /// The message that is replied to.
+    /// The message that the model replies to.
     pub(super) question: Message,
 }
 
-/// What became of a reply.
+/// The outcome of parsing a reply.
 #[derive(Debug)]
 pub enum Read<O> {
-    /// It is what was asked for.
+    /// The reply is valid.
     Done(O),
-    /// It is not, and may be asked for again.
+    /// The reply is invalid, and the model can be asked again.
     Wrong(Box<Wrong>),
 }
 
-/// What is wrong with a reply.
+/// An invalid reply and its problems.
 #[derive(Debug)]
 pub struct Wrong {
     pub(super) method: SampleMethod,
-    /// As it came.
+    /// The reply as received.
     pub(super) reply: Reply,
-    /// As the model is shown it.
+    /// The reply as it is shown to the model.
     pub(super) shown: Message,
     pub(super) problems: Vec<String>,
 }
 
-/// What a model is asked for: text, data or calls. Sealed; [`Ctx`](crate::Ctx) has a method for each.
+/// The requested form of a reply: text, data or calls. The trait is sealed. [`Ctx`](crate::Ctx) has a method for each
+/// mode.
 pub trait Mode: sealed::Sealed {
-    /// What comes of it.
+    /// The result of the request.
     type Output;
 
-    /// Adds to `request` what this mode needs.
+    /// Adds the fields of this mode to `request`.
     #[doc(hidden)]
     fn prepare(&mut self, request: &mut Request) -> Result<()>;
 
-    /// Makes something of a reply. `id` is for a call that came without one.
+    /// Parses a reply. `id` is used for a call that has no ID.
     #[doc(hidden)]
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
 }
@@ -78,7 +79,7 @@ pub(super) mod sealed {
     impl Sealed for super::Dynamic {}
 }
 
-/// Text.
+/// The mode for text.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -95,7 +96,7 @@ impl Mode for Plain {
     }
 }
 
-/// Data.
+/// The mode for data.
 #[derive(Debug)]
 pub struct Schema<T> {
     compiled: Result<Arc<Compiled>, String>,
@@ -117,7 +118,7 @@ impl Compiled {
 }
 
 impl<T: JsonSchema + 'static> Schema<T> {
-    /// Made once a type.
+    /// Compiles the schema once for each type.
     pub(super) fn of() -> Self {
         type Known = RwLock<HashMap<TypeId, Result<Arc<Compiled>, String>>>;
         static KNOWN: OnceLock<Known> = OnceLock::new();
@@ -143,10 +144,10 @@ impl Schema<Value> {
     }
 }
 
-/// Data, or what is wrong with what came instead.
+/// Valid data, or the problems of a reply.
 struct Checked<T> {
     result: Result<(T, T), Vec<String>>,
-    /// The reply as a `tool_use`, where there are data in it.
+    /// The reply as a `tool_use`, if it contains data.
     response: Message,
 }
 
@@ -157,8 +158,7 @@ impl<T: DeserializeOwned> Schema<T> {
             .map_err(|problem| Error::misuse(format!("the schema cannot be used: {problem}")))
     }
 
-    /// `T` is read twice, once for the result and once for its exchange: that asks less of it than
-    /// `Clone` would.
+    /// Deserializes `T` twice, once for the result and once for its exchange, so that `T` does not have to be `Clone`.
     fn check(&self, reply: &Reply, id: &str) -> Checked<T> {
         let as_it_is = Message::assistant(reply.content.clone());
         let Ok(compiled) = &self.compiled else {
@@ -172,7 +172,7 @@ impl<T: DeserializeOwned> Schema<T> {
             }
         };
         let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
-        // What came as text is shown as the call it stands for.
+        // Data in a text block is shown as the equivalent call.
         let response_of = |candidate: &Value| match candidate {
             Value::Object(_) if !called => {
                 Message::assistant(Block::tool_use(id, SCHEMA_TOOL, candidate.clone()))
@@ -198,7 +198,8 @@ impl<T: DeserializeOwned> Schema<T> {
     }
 }
 
-/// What was cut off is never repaired: what is missing might have said the opposite.
+/// Returns the problem of a reply that was cut off. Such a reply is never repaired, because the missing part could
+/// reverse its meaning.
 fn cut_off(reply: &Reply) -> Option<String> {
     reply.is_cut_off().then(|| "the reply was cut off before it ended; say less, or allow more tokens".into())
 }
@@ -229,7 +230,7 @@ impl<T: DeserializeOwned> Mode for Schema<T> {
     }
 }
 
-/// What the model wrote: its text, or the input of its calls.
+/// Returns the model's text, or the input of its calls.
 fn raw_text(reply: &Reply) -> String {
     let text = reply.text();
     if !text.is_empty() {
@@ -244,7 +245,7 @@ fn raw_text(reply: &Reply) -> String {
     inputs.join("\n")
 }
 
-/// Data, or asked for again.
+/// The mode for data with retries.
 #[derive(Debug)]
 pub struct GuaranteedSchema<T>(pub(super) Schema<T>);
 
@@ -270,12 +271,12 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
     }
 }
 
-/// Calls of tools.
+/// The mode for tool calls.
 #[derive(Debug)]
 pub struct Tools {
     offered: Vec<ToolDefinition>,
     pub(super) choice: Option<ToolChoice>,
-    /// What their arguments are checked by, in their order; made when the request is.
+    /// The validators of the arguments, in the order of `offered`. `prepare` makes them.
     validators: Vec<Validator>,
 }
 
@@ -284,8 +285,8 @@ impl Tools {
         Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
-    /// The reply with calls that came as text made into calls, and with the stop reason that calls have. A reply
-    /// without calls is as it came.
+    /// Converts calls in text blocks into calls, and sets the stop reason of calls. A reply without calls is not
+    /// changed.
     fn called(asked: &Asked, reply: Reply, id: &str) -> Called {
         let mut reply = plain::with_calls(&asked.request, reply, id);
         let calls = reply.tool_calls();
@@ -330,7 +331,9 @@ impl Mode for Tools {
             self.validators.push(validator);
         }
         if self.offered.is_empty() && self.choice == Some(ToolChoice::Required) {
-            return Err(Error::misuse("a model that must call a tool needs at least one"));
+            return Err(Error::misuse(
+                "the model must call a tool, but no tools were given; add at least one tool",
+            ));
         }
         request.tools.clone_from(&self.offered);
         request.tool_choice = self.choice;
@@ -344,7 +347,7 @@ impl Mode for Tools {
     }
 }
 
-/// Calls of tools, or asked for again.
+/// The mode for tool calls with retries.
 #[derive(Debug)]
 pub struct GuaranteedTools(pub(super) Tools);
 
@@ -353,10 +356,14 @@ impl Mode for GuaranteedTools {
 
     fn prepare(&mut self, request: &mut Request) -> Result<()> {
         if self.0.offered.is_empty() {
-            return Err(Error::misuse("a model that must call a tool needs at least one"));
+            return Err(Error::misuse(
+                "the model must call a tool, but no tools were given; add at least one tool",
+            ));
         }
         if self.0.choice == Some(ToolChoice::None) {
-            return Err(Error::misuse("a model that must call a tool cannot be told to call none"));
+            return Err(Error::misuse(
+                "the model must call a tool, but the tool choice is `None`; use `Auto` or `Required`",
+            ));
         }
         self.0.prepare(request)
     }
@@ -401,7 +408,7 @@ impl GuaranteedTools {
     }
 }
 
-/// Whatever a [`SampleConfig`](super::SampleConfig) says.
+/// The mode of a [`SampleConfig`](super::SampleConfig), selected at run time.
 #[derive(Debug)]
 pub enum Dynamic {
     /// Text.

@@ -1,4 +1,4 @@
-//! What comes of asking a model.
+//! Results of requests to a model.
 
 use std::{fmt, ops::Deref};
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::{OpenExchange, SampleExchange};
 
-/// Text. It is a [`Reply`], and has its fields and methods.
+/// A text reply. It dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// What the model said.
+    /// The model's reply.
     pub reply: Reply,
     /// The question and the reply, for a history.
     pub exchange: SampleExchange,
 }
 
-/// Data, or what is wrong with what came instead. It is a [`Reply`], and has its fields and methods.
+/// Parsed data, or the reason why the reply is invalid. It dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledParsed<T> {
-    /// What the model said.
+    /// The model's reply.
     pub reply: Reply,
     pub(super) parsed: Result<T, ParseError>,
     /// The question and the reply, for a history.
@@ -29,29 +29,29 @@ pub struct SampledParsed<T> {
 }
 
 impl<T> SampledParsed<T> {
-    /// The data.
+    /// Returns the data, if the reply is valid.
     pub fn parsed(&self) -> Option<&T> {
         self.parsed.as_ref().ok()
     }
 
-    /// Why there are none. There is one or the other.
+    /// Returns the reason why the reply is invalid. It is `None` if [`parsed`](Self::parsed) returns the data.
     pub fn parse_error(&self) -> Option<&ParseError> {
         self.parsed.as_ref().err()
     }
 
-    /// The data, or why there are none.
+    /// Returns the data, or the reason why the reply is invalid.
     pub fn into_parsed(self) -> Result<T, ParseError> {
         self.parsed
     }
 }
 
-/// What is wrong with a reply that should have been data.
+/// The problems of a reply that does not match its schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParseError {
-    /// What is wrong, a line a problem.
+    /// The problems, one line each.
     pub message: String,
-    /// What the model wrote.
+    /// The text or the call inputs that the model wrote.
     pub raw_text: String,
 }
 
@@ -63,24 +63,24 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Calls of tools, or none. It is a [`Reply`], and has its fields and methods.
+/// The tool calls of a reply, which can be empty. It dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledCalls {
-    /// What the model said. If it called tools, the calls are `tool_use` blocks in it and its stop reason is `toolUse`,
-    /// even if they came as text from a client without `sampling.tools`.
+    /// The model's reply. If the model called tools, the reply has `tool_use` blocks and the stop reason `toolUse`.
+    /// This also holds if the client lacks `sampling.tools` and the calls came as text.
     pub reply: Reply,
-    /// What it wants to call, in order.
+    /// The requested calls, in order.
     pub calls: Vec<ToolCall>,
-    /// The question and the reply, to be closed with the results.
+    /// The question and the reply. Close the exchange with the results of the calls.
     pub exchange: OpenExchange,
 }
 
-/// Data. It is a [`Reply`], and has its fields and methods.
+/// Valid data. It dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledSchema<T> {
-    /// What the model said.
+    /// The model's reply.
     pub reply: Reply,
     /// The data.
     pub parsed: T,
@@ -88,16 +88,16 @@ pub struct SampledSchema<T> {
     pub exchange: SampleExchange<T>,
 }
 
-/// Calls of tools. It is a [`Reply`], and has its fields and methods.
+/// At least one valid tool call. It dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledTools {
-    /// What the model said. The calls are `tool_use` blocks in it and its stop reason is `toolUse`, even if they came as
-    /// text from a client without `sampling.tools`.
+    /// The model's reply, with `tool_use` blocks and the stop reason `toolUse`. This also holds if the client lacks
+    /// `sampling.tools` and the calls came as text.
     pub reply: Reply,
-    /// What it wants to call, in order: at least one.
+    /// The requested calls, in order. There is at least one.
     pub calls: ToolCalls,
-    /// The question and the reply, to be closed with the results.
+    /// The question and the reply. Close the exchange with the results of the calls.
     pub exchange: OpenExchange,
 }
 
@@ -121,23 +121,23 @@ is_a_reply! {
     SampledTools;
 }
 
-/// One call or more: `calls[0]` is always there.
+/// One or more calls. `calls[0]` always exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ToolCall>", into = "Vec<ToolCall>")]
 pub struct ToolCalls(Vec<ToolCall>);
 
 impl ToolCalls {
-    /// Takes calls, if there are any.
+    /// Returns the calls, or `None` if `calls` is empty.
     pub fn new(calls: Vec<ToolCall>) -> Option<Self> {
         (!calls.is_empty()).then_some(Self(calls))
     }
 
-    /// The first.
+    /// Returns the first call.
     pub fn first(&self) -> &ToolCall {
         &self.0[0]
     }
 
-    /// All of them.
+    /// Returns all calls.
     pub fn into_vec(self) -> Vec<ToolCall> {
         self.0
     }

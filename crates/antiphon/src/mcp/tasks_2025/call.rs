@@ -1,4 +1,4 @@
-//! Calls that are to be tasks, and the tools that say whether they can be.
+//! Calls that create tasks, and the task support of tools.
 
 use std::sync::Arc;
 
@@ -28,16 +28,16 @@ pub(super) struct Call {
     task: Option<Wish>,
 }
 
-/// What a client says of the task it wants.
+/// The task options of a call.
 #[derive(Debug, Default, Deserialize)]
 struct Wish {
-    /// Milliseconds.
+    /// The requested TTL, in milliseconds.
     #[serde(default)]
     ttl: Option<u64>,
 }
 
 impl Handler {
-    /// `tools/call` with a `task`: answered with the task.
+    /// Handles `tools/call` with a `task`. Returns the task.
     pub(super) async fn call_as_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -48,7 +48,7 @@ impl Handler {
         let registry = self.service.registry();
         let Some(tool) = registry.tool(&name) else {
             return Err(match &self.service.inner {
-                // The handler that is served along has not said that its tools can be.
+                // The wrapped SDK handler has not declared that its tools support tasks.
                 Some(_) => {
                     method_not_found(format!("there is no tool `{name}` that can be called as a task"))
                 }
@@ -63,7 +63,7 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         count(&self.service, tool, &arguments, &client).await?;
-        // What is refused here never was a task, so there is none whose result could tell of it.
+        // A call that is rejected here never creates a task, so no task result could contain the error.
         tool.arguments
             .check(&arguments, self.service.runtime.limits.argument_depth)
             .map_err(|error| to_error_data(&error))?;
@@ -73,7 +73,7 @@ impl Handler {
         Ok(json!({"task": flat(&view)}))
     }
 
-    /// The same where there are no tasks.
+    /// Handles `tools/call` with a `task` on a server without tasks. Ignores the `task`.
     pub(super) async fn call_at_once(
         &self,
         call: Call,
@@ -85,7 +85,7 @@ impl Handler {
         to_json(ServerResult::from(response))
     }
 
-    /// `tools/list`, with what each of our tools says of tasks.
+    /// Handles `tools/list`, and adds the task support of each tool of the registry.
     pub(super) async fn tools_with_execution(
         &self,
         page: PaginatedRequestParams,
@@ -111,7 +111,7 @@ impl Handler {
     }
 }
 
-/// What a client is told that calls a tool whose runs are always tasks, and does not ask for one.
+/// Returns the error for a call without a `task` if the tool requires one.
 pub(in crate::mcp) fn required(name: &str) -> ErrorData {
     method_not_found(format!("the tool `{name}` requires task augmentation: call it with a `task`"))
 }

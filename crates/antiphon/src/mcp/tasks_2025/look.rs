@@ -1,4 +1,4 @@
-//! What an owner sees of tasks, and `tasks/cancel`.
+//! `tasks/get`, `tasks/cancel` and `tasks/list`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Handler {
-    /// `tasks/get`.
+    /// Handles `tasks/get`.
     pub(super) async fn show_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -38,7 +38,7 @@ impl Handler {
         Ok(shown)
     }
 
-    /// `tasks/cancel`. Here, unlike on 2026-07-28, a task that has ended cannot be cancelled.
+    /// Handles `tasks/cancel`. A task that has ended cannot be cancelled here, unlike on 2026-07-28.
     pub(super) async fn end_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -58,7 +58,8 @@ impl Handler {
         }
     }
 
-    /// `tasks/list`. A cursor is sealed for the one it was given to: it says where the store is to go on.
+    /// Handles `tasks/list`. A cursor is encrypted for its caller, because it contains a position in the
+    /// store.
     pub(super) async fn list_tasks(
         &self,
         tasks: &Arc<Tasks>,
@@ -79,9 +80,8 @@ impl Handler {
                 let opened =
                     sealed.and_then(|sealed| service.runtime.seal.open_kept(&sealed, name.as_bytes()).ok());
                 let after = opened.and_then(|opened| String::from_utf8(opened).ok());
-                let foreign = || {
-                    ErrorData::invalid_params("that cursor is none of ours; list again from the start", None)
-                };
+                let foreign =
+                    || ErrorData::invalid_params("the cursor is not valid; list again from the start", None);
                 Some(after.ok_or_else(foreign)?)
             }
         };

@@ -1,14 +1,16 @@
-//! Tasks as 2025-11-25 has them.
+//! Tasks in the 2025-11-25 revision.
 //!
-//! The SDK reads only what 2026-07-28 says of tasks, so these requests come under names of ours: `antiphon/tasks/get`
-//! is `tasks/get`, `antiphon/tasks/call` is a `tools/call` with a `task`, and `antiphon/tools/list` is `tools/list`,
-//! whose tools have an `execution` here. A layer below the SDK gives them these names; a client that uses them by
-//! itself gets the same. To a request of 2026-07-28 they are unknown.
+//! The SDK reads only the tasks of 2026-07-28, so these requests arrive under other names.
+//! `antiphon/tasks/get` is `tasks/get`, and `antiphon/tasks/call` is a `tools/call` with a `task`.
+//! `antiphon/tools/list` is `tools/list`, whose tools have an `execution` here. A layer below the SDK renames
+//! the requests. A client that uses the other names directly gets the same result. In 2026-07-28 requests,
+//! these methods are unknown.
 //!
-//! - `call`: a call that is to be a task, and the tools that say whether they can be one.
-//! - `look`: what an owner sees of tasks, and `tasks/cancel`.
-//! - `result`: waits for a task, and meanwhile asks what it asks. `task/asking.rs` keeps a question from being asked twice.
-//! - `status`: a session hears of its tasks.
+//! - `call`: calls that create tasks, and the task support of tools.
+//! - `look`: `tasks/get`, `tasks/cancel` and `tasks/list`.
+//! - `result`: waits for a task, and asks its questions meanwhile. `task/asking.rs` ensures that a question
+//!   is not asked twice.
+//! - `status`: notifies sessions of the status of their tasks.
 
 mod call;
 mod look;
@@ -29,13 +31,14 @@ pub(super) use status::Followed;
 use super::{Handler, admit::pass, handler::unknown_method};
 use crate::{mcp::Service, task::Tasks};
 
-/// Where the capability is until the layer below the SDK puts it in its place, which the SDK does not have.
+/// The temporary place of the task capability. The layer below the SDK moves it to its final place, which the
+/// SDK does not support.
 const CAPABILITY: &str = "antiphon/tasks";
 
-/// Says of a message which task it belongs to.
+/// The metadata key that contains the task of a message.
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// What 2025-11-25 has and the SDK does not.
+/// The 2025-11-25 methods that the SDK does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Tools,
@@ -59,7 +62,7 @@ impl Method {
         })
     }
 
-    /// What 2025-11-25 calls it, if it is about tasks that are there.
+    /// Returns the method's name in 2025-11-25, if it is about existing tasks.
     fn of_tasks(self) -> Option<&'static str> {
         match self {
             Self::Tools | Self::Call => None,
@@ -71,7 +74,7 @@ impl Method {
     }
 }
 
-/// The parameters of what is about one task.
+/// The parameters of a request about one task.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfTask {
@@ -79,14 +82,14 @@ struct OfTask {
 }
 
 impl Handler {
-    /// Answers a request of 2025-11-25.
+    /// Handles a 2025-11-25 request.
     pub(super) async fn legacy(
         &self,
         method: Method,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // What lists and calls tools is looked at and counted there.
+        // Listing and calling tools check the permission and count the request themselves.
         if let Some(name) = method.of_tasks() {
             self.permit(name, None, &context.extensions)?;
             pass(&self.service, &context.extensions)?;
@@ -103,8 +106,8 @@ impl Handler {
         answer.map(CustomResult)
     }
 
-    /// A server without tasks takes a call as if it did not ask for one. A handler that is served along may have
-    /// tasks of its own.
+    /// Handles a request on a server without tasks. A call then ignores its `task`. A wrapped SDK handler can
+    /// have tasks.
     async fn without_tasks(
         &self,
         method: Method,
@@ -124,10 +127,10 @@ impl Handler {
     }
 }
 
-/// Declares what this client may do with tasks.
+/// Declares the task operations that this client can use.
 pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut InitializeResult) {
     let Some(tasks) = &service.tasks else { return };
-    // Before, there were no tasks.
+    // Earlier revisions have no tasks.
     if result.protocol_version.as_str() < crate::protocol::revision::SESSION {
         return;
     }
@@ -140,9 +143,11 @@ pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut I
     result.capabilities.experimental.get_or_insert_default().insert(CAPABILITY.to_owned(), declared);
 }
 
-/// Whether the caller may list tasks: they are its own if somebody knows who it is, and if it has the connection and the
-/// tasks to itself. Strangers on the network, and those of processes that share a backend, are one owner, and would see
-/// each other's.
+/// Returns whether the caller can list tasks. It can if it is authenticated, or if no other caller shares its
+/// connection and its tasks.
+///
+/// Unauthenticated callers over HTTP or with a shared backend have the same owner, and would see each other's
+/// tasks.
 fn may_list(service: &Service, tasks: &Tasks, extensions: &Extensions) -> bool {
     let alone = !is_over_http(extensions) && service.runtime.backend.is_none();
     tasks.config.anonymous_list || alone || service.principal(extensions).is_some()
@@ -167,7 +172,7 @@ fn method_not_found(message: String) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// A result as 2025-11-25 has it.
+/// Converts a result to its 2025-11-25 form.
 fn to_json(mut result: rmcp::model::ServerResult) -> Result<Value, ErrorData> {
     result.strip_result_type_for_legacy_peer();
     serde_json::to_value(result).map_err(|error| ErrorData::internal_error(error.to_string(), None))

@@ -1,4 +1,4 @@
-//! `tasks/result`: waits for a task, and meanwhile asks the client what the task asks.
+//! `tasks/result`: waits for a task, and asks the client the task's questions meanwhile.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -22,15 +22,16 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// How long a client may take to say that it is there, if somebody else could be asked.
+/// How long a client can take to respond to a ping, if another client could be asked instead.
 const PRESENCE: Duration = Duration::from_secs(5);
 
 impl Handler {
-    /// Answers with what the call would have been answered with, once it is there.
+    /// Waits for the end of a task. Returns the result that the call would have returned.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it withdraws its questions, and the next who waits asks them. An answer that has come is kept.
+    /// If you drop the future, it withdraws its questions, and the next waiting request asks them. An answer
+    /// that has arrived is stored.
     pub(super) async fn task_result(
         &self,
         tasks: &Arc<Tasks>,
@@ -44,7 +45,8 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         self.follow(tasks, &view, &client, peer);
-        // It counts among those who wait for people; what has ended is answered all the same.
+        // This request counts as one that waits for users. If the task has ended, it is answered even over
+        // the limit.
         let waits = self.service.runtime.limiter.await_people(&self.service.runtime.limits);
         if let Err(refused) = &waits
             && !view.status.is_final()
@@ -55,13 +57,13 @@ impl Handler {
         let wanted = Arc::new(Notify::new());
         let mut questions =
             Questions { access, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
-        // One for all turns: what happens meanwhile must not have the client begin to answer anew.
+        // One future for all iterations, so that other events do not restart the ping.
         let mut deserted = std::pin::pin!(deserted(&client, &wanted));
         while !view.status.is_final() {
-            // Registered first: what somebody else lets go of from here on is heard of.
+            // Register before the read, so that a later release is not missed.
             let released = tasks.asking.released();
             if questions.claim(&view) {
-                // Whoever asked before may have brought the answer since this was seen.
+                // The request that asked before may have stored the answer after `view` was read.
                 view = access.get(&owner, &request.task_id).await?;
                 if view.status.is_final() {
                     break;
@@ -77,7 +79,8 @@ impl Handler {
                 changed = tasks.changed(&owner, &request.task_id, view.version) => {
                     view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
                 }
-                // Over HTTP nobody says that a client has gone, and it may be back in another session.
+                // Over HTTP, the server cannot detect that a client has gone, and the client may be back in
+                // another session.
                 () = &mut deserted => {
                     return Err(ErrorData::internal_error("the client did not say that it is there", None));
                 }
@@ -89,13 +92,13 @@ impl Handler {
     }
 }
 
-/// What a request about tasks needs of the server.
+/// Access to tasks with MCP errors.
 #[derive(Clone, Copy)]
 struct TaskAccess<'a> {
     tasks: &'a Arc<Tasks>,
 }
 
-/// What the call came to.
+/// Converts the end of a task to the response of its call.
 fn finished(view: TaskView) -> Result<Value, ErrorData> {
     match view.ended {
         Some(Ended::Output(output)) => {
@@ -105,19 +108,20 @@ fn finished(view: TaskView) -> Result<Value, ErrorData> {
             Ok(result)
         }
         Some(Ended::Error { code, message, data }) => Err(ErrorData::new(ErrorCode(code), message, data)),
-        // As a call that was cancelled on its way is answered. MCP has no code for it.
+        // A cancelled call has the same response. MCP has no error code for it.
         Some(Ended::Cancelled) | None => Err(ErrorData::internal_error("the task was cancelled", None)),
     }
 }
 
-/// Shows the session, from time to time, that it is in use.
+/// Pings the client periodically, so that the session stays open.
 async fn keep_alive(client: &Client, every: Option<&mut Interval>) {
     let Some(every) = every else { return std::future::pending().await };
     every.tick().await;
     client.ping(every.period()).await;
 }
 
-/// Ends when somebody else would ask what this client is asked, and this client does not say that it is there.
+/// Completes if another request wants to ask this client's questions and this client does not respond to a
+/// ping.
 async fn deserted(client: &Client, wanted: &Notify) {
     loop {
         wanted.notified().await;
@@ -131,7 +135,7 @@ async fn deserted(client: &Client, wanted: &Notify) {
 struct Questions<'a> {
     access: TaskAccess<'a>,
     client: &'a Client,
-    /// Is notified when somebody else would ask them.
+    /// Notified when another request wants to ask them.
     wanted: Arc<Notify>,
     out: Vec<Question>,
 }
@@ -141,14 +145,15 @@ struct Question {
     task: String,
     key: String,
     request: Value,
-    /// `None` until it is asked.
+    /// `None` until the question is sent.
     answer: Option<Answer>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = crate::Result<Value>> + Send>>;
 
 impl Questions<'_> {
-    /// Claims what nobody else is asking and this client can be asked, and says whether there was any.
+    /// Claims the questions that no other request asks and that this client can answer. Returns whether there
+    /// were any.
     fn claim(&mut self, view: &TaskView) -> bool {
         let before = self.out.len();
         for (key, request) in &view.asks {
@@ -162,7 +167,7 @@ impl Questions<'_> {
         self.out.len() > before
     }
 
-    /// Whether somebody else asks what this client could be asked.
+    /// Returns whether another request asks a question that this client could answer.
     fn misses(&self, view: &TaskView) -> bool {
         view.asks.iter().any(|(key, request)| !self.has(key) && self.client.lacks(request).is_none())
     }
@@ -171,7 +176,7 @@ impl Questions<'_> {
         self.out.iter().any(|question| question.key == key)
     }
 
-    /// Asks what is claimed, and withdraws what is no longer asked.
+    /// Sends the claimed questions, and withdraws questions that are no longer open.
     fn put(&mut self, view: &TaskView) {
         self.out.retain(|question| view.asks.contains_key(&question.key));
         for question in self.out.iter_mut().filter(|question| question.answer.is_none()) {
@@ -181,8 +186,8 @@ impl Questions<'_> {
         }
     }
 
-    /// The next question that is answered. Polled here and not spawned: over HTTP, what is asked in the course of a
-    /// request goes out on the request's own stream.
+    /// Waits for the next answer. The requests are polled here and not spawned: over HTTP, a question that
+    /// belongs to a request must use the stream of that request.
     async fn answered(&mut self) -> (Question, crate::Result<Value>) {
         let (at, answer) = std::future::poll_fn(|cx| {
             for (at, question) in self.out.iter_mut().enumerate() {
@@ -205,7 +210,7 @@ impl TaskAccess<'_> {
         found.ok_or_else(tasks_2026::unknown)
     }
 
-    /// Brings the task an answer.
+    /// Stores an answer in the task.
     async fn take(
         &self,
         owner: &Owner,
@@ -216,16 +221,17 @@ impl TaskAccess<'_> {
         let answer = match answer {
             Ok(answer) if fits(&request, &answer) => answer,
             Ok(_) => {
-                // Asked again at once, it would be answered the same way.
+                // If the question were sent again immediately, the client would give the same answer.
                 let message = format!("the answer to `{}` is not what it takes", request["method"]);
                 return Err(ErrorData::invalid_params(message, None));
             }
             Err(error) => match error.kind() {
-                // A form that could not be shown is one that was closed.
+                // A form that the client could not show counts as cancelled.
                 ErrorKind::Client { .. } if request["method"] == "elicitation/create" => {
                     json!({"action": "cancel"})
                 }
-                // The run knows no such answer. It stays as it is, to be asked again.
+                // A run cannot store a client error as an answer. The question stays open and can be asked
+                // again.
                 ErrorKind::Client { code, message } => {
                     return Err(ErrorData::new(ErrorCode(*code), message.clone(), None));
                 }
@@ -233,10 +239,10 @@ impl TaskAccess<'_> {
             },
         };
         let (tasks, owner) = (Arc::clone(self.tasks), owner.clone());
-        // A person has answered: that is kept even if whoever waited goes away at this moment.
+        // Spawned, so that the user's answer is stored even if the waiting request is dropped now.
         let taken = tokio::spawn(async move {
             let taken = tasks.answer(&owner, &task, &BTreeMap::from([(key, answer)])).await;
-            // Nobody asks it again before that is written.
+            // No other request can ask the question before the answer is stored.
             drop(claim);
             taken
         });

@@ -1,4 +1,4 @@
-//! A task in the words of 2025-11-25, and sessions that hear of theirs.
+//! The 2025-11-25 form of a task, and status notifications to sessions.
 
 use std::{
     collections::HashSet,
@@ -22,20 +22,21 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// A session hears of so many tasks at a time. Of more it learns when it looks, as every client must.
+/// The most tasks whose status a session receives at the same time. The client must poll the others.
 const FOLLOWED: usize = 256;
 
-/// How often a task is looked at of which nothing is heard: news may be lost, and a task be gone.
+/// How often a followed task is read if no announcement arrives. Announcements can be lost, and tasks can
+/// expire.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A task, flat.
+/// Converts a task to its flat JSON form.
 pub(super) fn flat(view: &TaskView) -> Value {
     let mut task = json!({
         "taskId": view.id,
         "status": status(view),
         "createdAt": timestamp(view.created),
         "lastUpdatedAt": timestamp(view.updated),
-        // Always there: `null` is for ever.
+        // Always present. `null` means that no expiry is set.
         "ttl": view.ttl,
         "pollInterval": view.poll,
     });
@@ -45,7 +46,8 @@ pub(super) fn flat(view: &TaskView) -> Value {
     task
 }
 
-/// Here a tool that failed makes a task that failed; on 2026-07-28 only a JSON-RPC error does.
+/// Returns the status in 2025-11-25. There a tool error makes a task `failed`. On 2026-07-28, only a JSON-RPC
+/// error does.
 fn status(view: &TaskView) -> &'static str {
     match &view.ended {
         Some(Ended::Output(output)) if output.is_error => "failed",
@@ -53,12 +55,12 @@ fn status(view: &TaskView) -> &'static str {
     }
 }
 
-/// The tasks that a session hears of.
+/// The tasks whose status a session receives.
 #[derive(Debug, Default)]
 pub(in crate::mcp) struct Followed(Arc<Mutex<HashSet<String>>>);
 
 impl Followed {
-    /// A place for the task, unless it has one or none is left.
+    /// Reserves an entry for the task. Returns `None` if it already has one, or if none is left.
     fn place(&self, id: &str) -> Option<FollowGuard> {
         let mut followed = lock(&self.0);
         if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
@@ -68,7 +70,7 @@ impl Followed {
     }
 }
 
-/// A task's place among those a session hears of.
+/// The entry of a task in [`Followed`], until it is dropped.
 struct FollowGuard {
     followed: Arc<Mutex<HashSet<String>>>,
     id: String,
@@ -81,7 +83,7 @@ impl Drop for FollowGuard {
 }
 
 impl Handler {
-    /// Has the caller's session hear of a task, of which it is about to be told `view`.
+    /// Sends the task's status changes to the caller's session. The caller receives `view` itself.
     pub(super) fn follow(
         &self,
         tasks: &Arc<Tasks>,
@@ -99,7 +101,7 @@ impl Handler {
     }
 }
 
-/// Tells a session of every status a task comes to, until that is final or the session ends.
+/// Notifies a session of each new status of a task, until the status is final or the session ends.
 async fn follow(
     tasks: Arc<Tasks>,
     owner: Owner,
@@ -111,7 +113,7 @@ async fn follow(
     let mut told = told;
     let news = tasks.news(&place.id);
     loop {
-        // Registered first: what happens from here on is heard.
+        // Register before the read, so that a later change is not missed.
         let heard = news.notified();
         match tasks.get(&owner, &place.id).await {
             Ok(Some(view)) => {
@@ -137,7 +139,7 @@ async fn follow(
 
 fn notification(view: &TaskView) -> ServerNotification {
     let mut notification = CustomNotification::new("notifications/tasks/status", Some(flat(view)));
-    // Where a session is at several replicas, this says that they mean the same.
+    // If several replicas serve the session, this ID identifies duplicate notifications.
     let id = format!("task {} {}", view.id, view.updated);
     notification.extensions.insert(ChangeId(id.into()));
     ServerNotification::CustomNotification(notification)

@@ -1,4 +1,4 @@
-//! Changes, over the bus.
+//! Announces changes to other replicas over the bus.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,10 +14,10 @@ use super::Replicas;
 use crate::changes::{Change, ChangeNotice};
 use antiphon_transport::session::ChangeId;
 
-/// How long a change waits for others like it.
+/// How long a change waits for equal ones.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Changes that are about to be told. Told twice, a change is in it once.
+/// The changes to announce. A change that is added twice is announced once.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pending: Mutex<BTreeSet<Change>>,
@@ -60,7 +60,7 @@ impl Replicas {
     }
 }
 
-/// Tells this replica's clients at once and the other replicas over the bus.
+/// Announces changes to this replica's clients at once, and to the other replicas over the bus.
 async fn announce(replicas: Arc<Replicas>) {
     let mut number = 0;
     loop {
@@ -73,7 +73,7 @@ async fn announce(replicas: Arc<Replicas>) {
             number += 1;
             let event = encode(&replicas.id, number, &change);
             let own = Announcement { from: replicas.id.clone(), number, change };
-            // Nobody listening is not a failure.
+            // A failed send means that no client listens, which is not an error.
             let _ = replicas.told.send(own.told());
             if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
                 tracing::warn!(%error, "the other replicas were not told of a change");
@@ -88,15 +88,16 @@ fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
         serde_json::to_vec(&announcement).expect("names and numbers are JSON")
     };
     let event = encode(change);
-    // A URI that fits in no event is among those that may have changed. The ID of an elicitation always fits.
+    // If a URI does not fit in an event, the event announces that anything may have changed. The ID of an
+    // elicitation always fits.
     if event.len() > MAX_EVENT { encode(&Change::Any) } else { event }
 }
 
-/// The last announcement of each replica. They come in order, and perhaps twice.
+/// The last announcement of each replica. Announcements arrive in order, and possibly twice.
 #[derive(Debug, Default)]
 struct Heard(HashMap<String, (u64, Instant)>);
 
-/// After how long without a word a replica is forgotten. An announcement that comes twice comes sooner.
+/// How long a silent replica is remembered. A duplicate announcement arrives sooner.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl Heard {
@@ -108,7 +109,7 @@ impl Heard {
             (*last, *at) = (number, now);
             return true;
         }
-        // Every process has a name of its own, and most of those in here have ended.
+        // Every process has a different ID, and most of the processes in this map have ended.
         self.0.retain(|_, (_, at)| now.duration_since(*at) < FORGOTTEN);
         self.0.insert(from.to_owned(), (number, now));
         true

@@ -1,4 +1,4 @@
-//! Removes what has expired.
+//! Removes expired records.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,11 +7,11 @@ use antiphon_transport::jitter;
 use super::Replicas;
 use crate::durable::{KINDS, remove_all};
 
-/// How long something lives at least before it expires, unless sessions say otherwise.
+/// The shortest lifetime of records, unless sessions have a shorter one.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// Removes what has expired, together with what hangs on it. Every replica does; the store sees to it that
-/// no two remove the same.
+/// Removes expired records and the records that depend on them. Every replica does this. The store ensures
+/// that no record is removed twice.
 pub(super) async fn clean_up(replicas: Arc<Replicas>) {
     loop {
         let life = replicas.sessions().map_or(LIFE, |sessions| sessions.shortest_life().min(LIFE));

@@ -1,11 +1,11 @@
-//! What a server shares with its replicas beside its tasks: changes, and the removal of what has expired.
+//! State that replicas share in addition to tasks: changes, and the removal of expired records.
 //!
-//! | where | name | what |
+//! | kind | name | content |
 //! |---|---|---|
 //! | record | `seal/…`, `step/…` | see [`durable`](crate::durable) |
 //! | topic | `changes/<audience>` | a list or a resource has changed |
 //!
-//! Sessions are shared by `antiphon-http`, which has a table of its own.
+//! `antiphon-http` shares the sessions. Its documentation has a table of their records.
 
 mod announce;
 mod cleanup;
@@ -35,17 +35,17 @@ use crate::{
 
 /// The sessions that a transport shares with the other replicas.
 pub(super) trait Sessions: Any + Send + Sync {
-    /// After how long something of theirs has expired, at the earliest.
+    /// Returns the shortest lifetime of a session's records.
     fn shortest_life(&self) -> Duration;
 
-    /// Removes what of them has expired.
+    /// Removes the expired records of sessions.
     fn clean_up(&self) -> Pending<'_, ()>;
 
-    /// Returns when those of this replica are closed, or could not be in time.
+    /// Returns when this replica's sessions are closed, or after a timeout.
     fn ended(&self) -> Pending<'_, ()>;
 }
 
-/// This replica among the others.
+/// This replica's connection to the other replicas.
 pub(crate) struct Replicas {
     id: String,
     store: Arc<dyn Store>,
@@ -82,12 +82,12 @@ impl Replicas {
         })
     }
 
-    /// The sessions that a transport shares, if one can.
+    /// Returns the sessions that a transport shares, if any.
     pub(super) fn sessions(&self) -> Option<&dyn Sessions> {
         self.sessions.as_deref()
     }
 
-    /// Begins to listen to the other replicas, if there is a runtime to do it in.
+    /// Starts to listen to the other replicas, if a Tokio runtime is available.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.initialized() {
             return;
@@ -105,7 +105,7 @@ impl Replicas {
         }
     }
 
-    /// Listens to the other replicas: no change they tell of from now on is missed.
+    /// Starts to listen to the other replicas. After this returns, no announced change is missed.
     pub(super) async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         let begin = async || {
             self.begin_changes(self.subscribe_changes().await?);
@@ -127,7 +127,7 @@ impl Announce for Replicas {
     }
 }
 
-/// The topic of changes. Replicas of different versions must agree on it.
+/// Returns the topic of changes. Replicas of different versions must use the same topic.
 fn topic(audience: &str) -> String {
     let mut hash = Sha256::new();
     hash.update((audience.len() as u64).to_le_bytes());

@@ -375,9 +375,7 @@ async fn routes_for_operators_need_tasks_an_auth_and_a_scope() {
         server.operator_router(OperatorConfig::scope(scope)).unwrap_err().to_string()
     };
     let tasks = || Server::builder("x", "1").with_tasks(crate::tasks::quick());
-    assert!(
-        problem(Server::builder("x", "1").build().unwrap(), "a").contains("there are no runs to operate")
-    );
+    assert!(problem(Server::builder("x", "1").build().unwrap(), "a").contains("it has no runs to operate"));
     assert!(problem(tasks().build().unwrap(), "a").contains("with_auth"));
     let auth =
         Auth::builder(super::RESOURCE).with_api_keys([ApiKey::new("x", &"x".repeat(32))]).build().unwrap();

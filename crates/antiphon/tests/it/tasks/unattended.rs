@@ -385,7 +385,7 @@ async fn step_at_most_once_is_not_taken_again_though_its_claim_in_the_store_is_g
     let _worker = tokio::spawn(async move { worker.run_workers(std::future::pending()).await });
     let task = until(&mut caller, &id, "completed").await;
     let said = task["result"]["content"][0]["text"].as_str().unwrap();
-    assert!(said.contains("nobody knows whether the step `charge` was taken"), "{task}");
+    assert!(said.contains("step `charge` has an unknown outcome"), "{task}");
     assert_eq!(count.load(Ordering::SeqCst), 1, "the step was taken again");
 }
 

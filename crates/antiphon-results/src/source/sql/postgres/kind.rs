@@ -2,20 +2,20 @@ use sqlx::{PgConnection, Row as _, postgres::types::Oid};
 
 use crate::source::sql::SqlError;
 
-/// A type, as the catalog describes it.
+/// A type as the catalog describes it.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub(super) oid: Oid,
-    /// The type it is a domain of, or itself.
+    /// OID of the base type if this is a domain, otherwise of the type itself.
     pub(super) base: Oid,
-    /// Its name in SQL, as the server quotes it, without a length: `character` alone would be of length 1.
+    /// Name in SQL, as the server quotes it, without a length. The name `character` alone would mean length 1.
     pub(super) name: String,
     pub(super) form: Form,
-    /// What its elements are, if it is an array.
+    /// Type of the elements, if this is an array.
     pub(super) element: Option<Box<Self>>,
 }
 
-/// In which form its values come.
+/// The format in which values arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
     Bool,
@@ -23,7 +23,7 @@ pub(super) enum Form {
     Float,
     Double,
     Numeric,
-    /// All types whose values are text on the wire.
+    /// All types that have text as their wire format.
     Text,
     Json,
     Jsonb,
@@ -33,14 +33,14 @@ pub(super) enum Form {
     Time,
     Timestamp,
     TimestampTz,
-    /// Arrays and composites: the server writes them as JSON.
+    /// Arrays and composites. The server converts them to JSON.
     Composite,
-    /// All others: the server writes them as text.
+    /// All other types. The server converts them to text.
     Other,
 }
 
 impl Kind {
-    /// Whether the server is asked for another type in its place.
+    /// Returns whether the statement casts the column to another type.
     pub(super) fn is_cast(&self) -> bool {
         matches!(self.form, Form::Numeric | Form::Composite | Form::Other)
     }
@@ -52,7 +52,7 @@ impl Kind {
 
 impl Form {
     fn of(oid: Oid, class: &str, category: &str) -> Self {
-        // Those of types that the server is born with never change.
+        // The OIDs of built-in types never change.
         match (oid.0, class, category) {
             (16, ..) => Self::Bool,
             (20 | 21 | 23, ..) => Self::Integer,
@@ -68,14 +68,14 @@ impl Form {
             (1114, ..) => Self::Timestamp,
             (1184, ..) => Self::TimestampTz,
             (_, _, "A") | (_, "c", _) | (2249, ..) => Self::Composite,
-            // Text, varchar, char, name, citext and what else is in the category; xml; enums.
+            // Text, varchar, char, name, citext and other types of the category. Also xml and enums.
             (142 | 705, ..) | (_, _, "S") | (_, "e", _) => Self::Text,
             _ => Self::Other,
         }
     }
 }
 
-/// Asks the catalog, once for all.
+/// Reads the types from the catalog, with one query for all of them.
 pub(super) async fn describe(connection: &mut PgConnection, oids: Vec<Oid>) -> Result<Vec<Kind>, SqlError> {
     let count = oids.len();
     let rows = sqlx::query(

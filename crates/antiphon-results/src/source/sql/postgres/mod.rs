@@ -30,7 +30,7 @@ use crate::{
 };
 
 impl SqlQuery<Postgres> {
-    /// A query on PostgreSQL. Parameters are `$1` and so on.
+    /// Creates a query on PostgreSQL. Parameters are `$1` and so on.
     pub fn postgres(pool: PgPool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
@@ -78,7 +78,7 @@ impl Dialect for Postgres {
         (has_order && !column.is_declared(&ColumnType::Json)).then(|| column.quoted.clone())
     }
 
-    /// Nulls are the greatest here anyway, and an index has them so.
+    /// PostgreSQL sorts null as the greatest value by default, and an index has the same order.
     fn ordered(expression: &str, order: Order, _nullable: bool) -> String {
         match order {
             Order::Asc => format!("{expression} ASC"),
@@ -86,7 +86,7 @@ impl Dialect for Postgres {
         }
     }
 
-    /// The value goes as text, and the server reads it as it reads a literal of the column's own type.
+    /// Binds the value as text. The server parses it like a literal of the column's type.
     fn operand(
         column: &Column<Self>,
         value: &Value,
@@ -159,12 +159,12 @@ impl Dialect for Postgres {
         (column, hint)
     }
 
-    /// PostgreSQL writes every value it has as JSON, and no digit less. A comment can end the statement.
+    /// PostgreSQL converts every value to JSON with all digits. The line breaks end a comment at the end of the SQL.
     fn stored_rows(sql: &str) -> String {
         format!("SELECT pg_catalog.row_to_json(antiphon_row)::text FROM (\n{sql}\n) AS antiphon_row")
     }
 
-    /// The row is JSON already.
+    /// The row is already JSON.
     fn write_stored(value: PgValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
         json.extend_from_slice(value.as_str()?.as_bytes());
         Ok(())
@@ -182,20 +182,20 @@ impl Dialect for Postgres {
         row.try_get(0)
     }
 
-    /// Text that is no value of the type, or is beyond it, and an order that the type does not have.
+    /// Covers text that is invalid or out of range for the type, and types without an order.
     fn is_refusal(error: &dyn DatabaseError) -> bool {
         const CODES: [&str; 6] = ["22P02", "22003", "22007", "22008", "22021", "42883"];
         error.code().is_some_and(|code| CODES.contains(&&*code))
     }
 
     fn is_timeout(error: &dyn DatabaseError) -> bool {
-        /// Where the pool has a `statement_timeout`, or where somebody has cancelled it.
+        /// Sent if the pool has a `statement_timeout`, or if another session cancels the statement.
         const CANCELED: &str = "57014";
         error.code().is_some_and(|code| code == CANCELED)
     }
 }
 
-/// After a byte that tells the version comes text.
+/// Returns the text of a `jsonb` value, which follows a version byte.
 fn jsonb(bytes: &[u8]) -> Result<&str, BoxError> {
     match bytes {
         [1, text @ ..] => Ok(std::str::from_utf8(text)?),

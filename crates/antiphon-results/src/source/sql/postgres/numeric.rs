@@ -1,7 +1,8 @@
-/// How far from the point a digit may be. More than enough for a question, and little to send.
+/// Maximum distance of a digit from the decimal point. The limit is high enough for parameters, and keeps messages
+/// small.
 const REACH: usize = 1000;
 
-/// A decimal as PostgreSQL takes it: digits of base 10,000, and where the point is.
+/// Encodes a decimal for PostgreSQL: digits of base 10,000, and the position of the point.
 pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -16,7 +17,7 @@ pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Where the point is after the exponent has moved it.
+    // Position of the point after the exponent has moved it.
     let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
     if digits.len() > REACH || point.unsigned_abs() as usize > REACH {
         return None;
@@ -25,7 +26,7 @@ pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     if scale > REACH {
         return None;
     }
-    // Groups of four start at the point, so zeros fill both ends.
+    // Groups of four digits start at the point, so zeros fill both ends.
     let front = usize::try_from((-point).max(0)).ok()?;
     let whole_len = usize::try_from(point.max(0)).ok()?;
     let back = whole_len.saturating_sub(digits.len());

@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{error::BoxError, source::sql::write};
 
-/// A parameter of the type that the server has found for it.
+/// A parameter with the type that the server determined.
 #[derive(Debug)]
 pub struct Parameter(pub(super) Kind);
 
-/// A value for it, as the server reads it.
+/// A value for a parameter, in the server's binary format.
 #[derive(Debug)]
 pub(super) struct Bound {
     oid: Oid,
@@ -30,7 +30,7 @@ impl Bound {
     }
 }
 
-/// What is declared is decided by the value, through [`Encode::produces`].
+/// The value decides the declared type, through [`Encode::produces`].
 impl Type<Postgres> for Bound {
     fn type_info() -> PgTypeInfo {
         <str as Type<Postgres>>::type_info()
@@ -49,7 +49,7 @@ impl Encode<'_, Postgres> for Bound {
     }
 }
 
-/// The value in the form of this type, or what it must be instead.
+/// Returns the value in the format of this type. The error describes the expected value.
 fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
     let (bytes, expected) = match kind.form {
         Form::Bool => (value.as_bool().map(|value| vec![value.into()]), "must be true or false"),
@@ -103,7 +103,7 @@ impl ToBytes for i64 {
     }
 }
 
-/// Of the width that the type has. JSON makes no difference between 5 and 5.0, and neither do we.
+/// Encodes an integer with the width of the type. JSON does not distinguish 5 and 5.0, so both are accepted.
 fn integer(kind: &Kind, value: &Value) -> Option<Vec<u8>> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -118,7 +118,7 @@ fn integer(kind: &Kind, value: &Value) -> Option<Vec<u8>> {
     }
 }
 
-/// The nearest to the digits, and not to the double that is nearest to them.
+/// Returns the `f32` that is nearest to the decimal digits. A conversion through `f64` would round twice.
 fn float(value: &Value) -> Option<f32> {
     match value {
         Value::Number(number) => number.to_string().parse().ok().filter(|number: &f32| number.is_finite()),
@@ -126,7 +126,7 @@ fn float(value: &Value) -> Option<f32> {
     }
 }
 
-/// Text has all of its digits; a number has those that JSON's reader has left.
+/// Encodes a decimal. Text has all digits, but a number has only those that the JSON parser kept.
 fn decimal(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => numeric::encode(text),
@@ -142,7 +142,7 @@ fn uuid(text: &str) -> Option<Vec<u8>> {
     is_uuid.then(|| digits.chunks(2).map(pair).collect())?
 }
 
-/// One dimension: how many, then each with its length.
+/// Encodes a one-dimensional array: the number of elements, then each element with its length.
 fn array(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
     let (Some(element), Value::Array(items)) = (&kind.element, value) else {
         return Err("must be an array".into());

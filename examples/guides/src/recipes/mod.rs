@@ -1,0 +1,7 @@
+//! The code of `docs/recipes.md`, one recipe in each module.
+
+mod approval;
+mod payment;
+mod questions;
+mod report;
+mod sign_in;
