@@ -23,6 +23,7 @@ pub(super) fn run(field: &mut Field) -> Result<String> {
     for (way, from, to) in [("upgrade", OLD, NEW), ("rollback", NEW, OLD)] {
         fleet.kill_all();
         fleet.start(from)?;
+        let version = if from == OLD { "older" } else { "new" };
         let client = Client::new(fleet.address(from));
         let acts = json!([{ "effect": "a" }, { "ask": "Go on?" }, { "once": "b" }, { "effect": "c" }]);
         let asked: Vec<_> =
@@ -41,7 +42,7 @@ pub(super) fn run(field: &mut Field) -> Result<String> {
             field
                 .ledger
                 .wait(&format!("{way}-asleep-{number}"), "b", limit)
-                .context("a run did not begin")?;
+                .with_context(|| format!("{way}: a run did not begin on the {version} version alone"))?;
         }
         // Both for a moment, as in a roll; then only the other one.
         fleet.start(to)?;
