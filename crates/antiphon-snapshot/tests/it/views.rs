@@ -31,7 +31,7 @@ async fn a_view_that_makes_no_sense_is_refused_in_words() {
         (View::default().with_filter(Filter::new("public", FilterOp::Eq, "yes")), "true or false"),
         (View::default().with_filter(Filter::new("founded", FilterOp::Gt, "soon")), "2026-01-31"),
         (View::default().with_filter(Filter::new("tags", FilterOp::Eq, 1)), "nested"),
-        (View::default().with_filter(Filter::new("mark", FilterOp::Lt, "AAAA")), "equal or not"),
+        (View::default().with_filter(Filter::new("mark", FilterOp::Lt, "AAAA")), "only be compared for equality"),
         (View::default().with_filter(Filter::new("id", FilterOp::Contains, "1")), "does not contain text"),
         (View::default().with_filter(Filter::new("id", FilterOp::In, 1)), "needs a list"),
         (
