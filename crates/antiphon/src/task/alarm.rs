@@ -47,8 +47,9 @@ const PAGE: usize = 256;
 /// How long the audit waits between two pages.
 const REST: Duration = Duration::from_millis(400);
 
-/// How long an audit counts as in progress without a heartbeat.
-const AUDIT_LEASE: Duration = Duration::from_secs(300);
+/// How long an audit counts as in progress without a heartbeat: the audit interval, within these limits. A process that
+/// was killed delays the next audit by this time. A page of records must take less.
+const AUDIT_LEASE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
 /// The longest interval between the checks of a run that waits for users, in milliseconds.
 const DAILY: u64 = 24 * 3600 * 1000;
@@ -66,7 +67,9 @@ impl Tasks {
         match self.backend.store.create(&alarm, Bytes::new(), Some(ttl)).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
             // The audit sets the alarm later.
-            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
+            Err(error) => {
+                tracing::warn!(%error, key, "the alarm of a run could not be stored; the next audit stores it");
+            }
         }
     }
 
@@ -86,7 +89,7 @@ impl Tasks {
         match set.await {
             // Another process has just set it.
             Ok(()) | Err(StoreError::Conflict { .. }) => {}
-            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set"),
+            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be stored"),
         }
     }
 
@@ -113,7 +116,7 @@ impl Tasks {
                 let alarms = match this.backend.store.claim_expired(&prefix, LEASE, BATCH).await {
                     Ok(alarms) => alarms,
                     Err(error) => {
-                        tracing::warn!(%error, "runs that are overdue could not be looked for");
+                        tracing::warn!(%error, "the search for overdue runs failed");
                         break;
                     }
                 };
@@ -157,7 +160,7 @@ impl Tasks {
         };
         match told {
             Ok(()) | Err(StoreError::Conflict { .. }) => {}
-            Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be set anew"),
+            Err(error) => tracing::warn!(%error, key, "the next alarm of a run could not be stored"),
         }
     }
 
@@ -253,7 +256,11 @@ impl Tasks {
             })
             .await?;
         if let Some((Some(due), record, _)) = revived {
-            tracing::warn!(task = record.id, tool = record.tool, "a run had no job and was given one");
+            tracing::warn!(
+                task = record.id,
+                tool = record.tool,
+                "a run had no job in the queue; a new job was queued"
+            );
             self.runtime.recorder.task_repaired(&record.tool);
             self.push(key, &record, due, due.at).await;
         }
@@ -278,25 +285,38 @@ impl Tasks {
             let store = Arc::clone(&this.backend.store);
             // The replica that creates this record runs the audit. The record expires when the next audit is
             // due, or when its holder has stopped.
-            let Ok(mut held) = store.create(&name, Bytes::new(), Some(AUDIT_LEASE)).await else { continue };
-            let mut after = None;
-            loop {
-                match this.audit_page(after.as_deref()).await {
-                    Ok(next) => after = next,
-                    Err(error) => {
-                        tracing::warn!(%error, "the records of tasks could not be gone through");
-                        break;
+            let lease = interval.clamp(AUDIT_LEASE.0, AUDIT_LEASE.1);
+            let Ok(mut held) = store.create(&name, Bytes::new(), Some(lease)).await else { continue };
+            let audit = async {
+                let mut after = None;
+                loop {
+                    match this.audit_page(after.as_deref()).await {
+                        Ok(next) => after = next,
+                        Err(error) => {
+                            tracing::warn!(%error, "the audit of the task records failed; it is repeated later");
+                            return;
+                        }
                     }
+                    let lives = if after.is_some() { lease } else { interval };
+                    match store.update(&name, Bytes::new(), Some(lives), held).await {
+                        Ok(revision) => held = revision,
+                        Err(_) => return,
+                    }
+                    if after.is_none() {
+                        return;
+                    }
+                    tokio::time::sleep(REST).await;
                 }
-                let lives = if after.is_some() { AUDIT_LEASE } else { interval };
-                match store.update(&name, Bytes::new(), Some(lives), held).await {
-                    Ok(revision) => held = revision,
-                    Err(_) => break,
-                }
-                if after.is_none() || stopped.is_cancelled() {
-                    break;
-                }
-                tokio::time::sleep(REST).await;
+            };
+            let is_stopped = tokio::select! {
+                biased;
+                () = stopped.cancelled() => true,
+                () = audit => false,
+            };
+            if is_stopped {
+                // Another replica can start the audit at once.
+                let _ = store.delete(&name, held).await;
+                return;
             }
         }
     }
@@ -327,7 +347,7 @@ impl Tasks {
             if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
                 // If another process writes the record first, it uses its active key.
                 if let Err(error) = self.write(&key, &mut record, revision).await {
-                    tracing::warn!(%error, key, "a task record could not be written anew");
+                    tracing::warn!(%error, key, "a task record could not be rewritten");
                 }
             }
         }

@@ -17,7 +17,7 @@ const COMPARED: Duration = Duration::from_secs(1);
 /// How long a `requestState` is valid here. The guide's rotation waits for it, and tasks outlive it.
 const SEAL_LIFE: u64 = 2;
 /// How often all task records are checked here, in seconds. The guide waits for two full intervals.
-const AUDIT: u64 = 3;
+const AUDIT: u64 = 6;
 
 /// One of three replicas has another key ring, then an older one, then a newer one, while runs sleep and are due. Then the
 /// keys are rotated as the guide describes, with runs that sleep longer than `SealConfig::ttl`.

@@ -8,16 +8,19 @@ use super::{Client, Field};
 
 const OLD: usize = 0;
 const NEW: usize = 1;
-/// How late an effect may be: longer than the lease of a process that was killed.
-const LATE: Duration = Duration::from_secs(20);
+/// How late an effect may be: twice the lease of `examples/deployed`.
+const LATE: Duration = Duration::from_mins(1);
 
 /// A program built from an older commit and today's share one store, as in a rolling upgrade and in a rollback.
 ///
 /// Pass: runs that one of them began and that the other finishes end with each effect exactly once, in both directions: runs
 /// that sleep, runs whose question the other side answers, runs with a record above 256 KiB, and runs while both work.
+///
+/// Each effect exactly once is expected only because no leg loses its lease. So the lease is the usual one: with a short
+/// one, a busy machine is late with a heartbeat, and then a step can run twice, or an at-most-once step not at all.
 pub(super) fn run(field: &mut Field) -> Result<String> {
     let old = field.old_programs.as_ref().context("name the older programs: `--old-programs DIR`")?;
-    let mut fleet = field.fleet(2, &[("LEASE", "6")])?;
+    let mut fleet = field.fleet(2, &[])?;
     fleet.set_program(OLD, old.path("deployed")?);
     let runs: usize = field.pick(4, 20);
     for (way, from, to) in [("upgrade", OLD, NEW), ("rollback", NEW, OLD)] {
@@ -28,14 +31,16 @@ pub(super) fn run(field: &mut Field) -> Result<String> {
         let acts = json!([{ "effect": "a" }, { "ask": "Go on?" }, { "once": "b" }, { "effect": "c" }]);
         let asked: Vec<_> =
             (0..runs).map(|n| client.start(&format!("{way}-asked-{n}"), &acts)).collect::<Result<_>>()?;
-        let acts =
-            json!([{ "effect": "a" }, { "pad": 800 }, { "once": "b" }, { "sleep": 5000 }, { "effect": "c" }]);
         for number in 0..runs {
+            let pad = if number % 4 == 0 { 800 } else { 1 };
+            let acts = json!([
+                { "effect": "a" }, { "pad": pad }, { "once": "b" }, { "sleep": 5000 }, { "effect": "c" }
+            ]);
             client.start(&format!("{way}-asleep-{number}"), &acts)?;
         }
         let due = Instant::now() + Duration::from_secs(5);
         for task in &asked {
-            client.wait_for(task, "input_required", Duration::from_secs(20))?;
+            client.wait_for(task, "input_required", LATE)?;
         }
         for number in 0..runs {
             let limit = Instant::now() + LATE;
