@@ -94,7 +94,9 @@ impl Form {
     /// Uses a schema as its author wrote it.
     pub(crate) fn raw(key: String, schema: Map<String, Value>) -> Result<Self, String> {
         if schema.get("type").is_none_or(|kind| kind != "object") {
-            return Err(format!("the form `{key}` must be an object with named fields"));
+            return Err(format!(
+                "the schema of the form `{key}` does not have the type `object`: use a struct with named fields"
+            ));
         }
         let validator = Validator::new(&schema)?;
         let schema = Value::Object(schema);
@@ -129,9 +131,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
         }
     }
     if let Some(Value::Array(options)) = field.get_mut("oneOf") {
-        for option in options.iter_mut().filter_map(Value::as_object_mut) {
-            titled(option);
-        }
+        choices(options)?;
         field.entry("type").or_insert_with(|| "string".into());
     }
     // `uint8` and similar formats are specific to schemars. Elicitation supports four formats.
@@ -149,9 +149,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
                 Some(items) if items.contains_key("enum") || items.contains_key("anyOf") => Ok(()),
                 Some(items) if items.contains_key("oneOf") => {
                     if let Some(Value::Array(mut options)) = items.remove("oneOf") {
-                        for option in options.iter_mut().filter_map(Value::as_object_mut) {
-                            titled(option);
-                        }
+                        choices(&mut options)?;
                         *items = Map::from_iter([("anyOf".to_owned(), Value::Array(options))]);
                     }
                     Ok(())
@@ -164,6 +162,27 @@ fn flatten(property: &mut Value) -> Result<(), String> {
         }
         _ => Err("is nested; a form is flat: strings, numbers, booleans and enums of unit variants".into()),
     }
+}
+
+/// Converts the variants of an enum into choices: `{const, title}`.
+fn choices(options: &mut Vec<Value>) -> Result<(), String> {
+    let mut choices = Vec::with_capacity(options.len());
+    for mut option in std::mem::take(options) {
+        if option.get("type").is_some_and(|kind| kind != "string") {
+            return Err("is an enum with data in its variants; a form supports enums of unit variants".into());
+        }
+        // The variants without a doc comment share one option.
+        if let Some(Value::Array(names)) = option.get_mut("enum").map(Value::take) {
+            choices.extend(names.iter().map(|name| serde_json::json!({"const": name, "title": name})));
+            continue;
+        }
+        if let Some(option) = option.as_object_mut() {
+            titled(option);
+        }
+        choices.push(option);
+    }
+    *options = choices;
+    Ok(())
 }
 
 /// Converts `{const, description}`, the schema of a documented variant, into `{const, title}`.
@@ -239,6 +258,57 @@ mod tests {
                 "required": ["cell", "mood", "tags"],
             })
         );
+    }
+
+    #[test]
+    fn an_enum_with_data_is_refused() {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        enum Payment {
+            Cash,
+            Invoice,
+            Card { number: String },
+        }
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Order {
+            payment: Payment,
+        }
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Orders {
+            payments: Vec<Payment>,
+        }
+        let problem = form::<Order>().unwrap_err();
+        assert!(problem.starts_with("field `payment` of the form `order` is an enum with data"), "{problem}");
+        let problem = form::<Orders>().unwrap_err();
+        assert!(
+            problem.starts_with("field `payments` of the form `orders` is an enum with data"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn every_variant_is_a_choice_also_if_only_some_have_a_doc_comment() {
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        enum Size {
+            Small,
+            Large,
+            /// As large as possible
+            Huge,
+        }
+        #[derive(JsonSchema)]
+        #[expect(dead_code, reason = "only its schema is looked at")]
+        struct Pick {
+            size: Size,
+        }
+        let choices = json!([
+            {"const": "Small", "title": "Small"},
+            {"const": "Large", "title": "Large"},
+            {"const": "Huge", "title": "As large as possible"},
+        ]);
+        assert_eq!(form::<Pick>().unwrap().schema["properties"]["size"]["oneOf"], choices);
     }
 
     #[test]
