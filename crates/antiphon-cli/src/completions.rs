@@ -1,4 +1,4 @@
-//! `antiphon completions`.
+//! `antiphon completions`: prints a completion script for a shell.
 
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;

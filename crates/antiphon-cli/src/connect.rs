@@ -1,4 +1,4 @@
-//! `antiphon connect`.
+//! `antiphon connect`: connects to a server, shows its capabilities, and saves it under a name.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -80,9 +80,9 @@ impl Connect {
         });
         print::print(app.json, &value, || introduce(&info, &counts));
         if let (Some(path), false) = (&kept, app.json) {
-            eprintln!("kept as `{name}` in {}", path.display());
+            eprintln!("saved as `{name}` in {}", path.display());
             if self.reach.token.is_some() {
-                eprintln!("hint: the token is not kept; set ANTIPHON_TOKEN when you use `{name}`");
+                eprintln!("hint: the token was not saved; set ANTIPHON_TOKEN when you use `{name}`");
             }
             eprintln!("next: antiphon tools {name}");
         }
@@ -93,7 +93,7 @@ impl Connect {
         let Some(taken) = app.config.servers.get(name).filter(|_| !self.replace) else { return Ok(()) };
         let file = app.config.source(name).map(|path| format!(" in {}", path.display()));
         let message = format!(
-            "`{name}` is taken: it is {}{}; choose another name, or say `--replace`",
+            "the name `{name}` is taken: it is {}{}; choose another name, or use `--replace`",
             taken.describe(),
             file.unwrap_or_default()
         );
@@ -108,7 +108,7 @@ impl Connect {
                 args: arguments.to_vec(),
                 ..Definition::default()
             },
-            [] => return Err(Misused("say where it is: its URL, or its command".into()).into()),
+            [] => return Err(Misused("the URL or the command of the server is missing".into()).into()),
         };
         // The definition is also used from other folders, so it needs an absolute path.
         if let Some(program) = &mut definition.command
@@ -141,12 +141,13 @@ fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String,
         (!name.is_empty()).then(|| (name.to_owned(), value.trim_start().to_owned()))
     };
     // The error does not repeat the text, because it can contain a secret.
-    texts.iter().map(|text| Ok(pair(text).ok_or_else(|| Misused(format!("write it as {form}")))?)).collect()
+    let wrong = || Misused(format!("a header or variable is not valid; write it as {form}"));
+    texts.iter().map(|text| Ok(pair(text).ok_or_else(wrong)?)).collect()
 }
 
 fn may_be_called(name: &str) -> Result<()> {
     if !is_name(name) {
-        let message = format!("`{name}` is no name for a server; use letters, digits, `-`, `_` and `.`");
+        let message = format!("`{name}` is not a valid server name; use letters, digits, `-`, `_` and `.`");
         return Err(Misused(message).into());
     }
     Ok(())
@@ -159,7 +160,7 @@ fn described(info: &ServerInfo) -> Value {
 
 fn introduce(info: &ServerInfo, counts: &words::Counts) -> String {
     let mut lines = vec![words::title(info)];
-    lines.push(format!("  speaks    {}", info.revision));
+    lines.push(format!("  supports  {}", info.revision));
     lines.push(format!("  offers    {}", counts.sentence()));
     let others = words::capabilities(&info.capabilities);
     if !others.is_empty() {
@@ -180,7 +181,7 @@ fn list(app: &App) -> Outcome {
         .map(|(name, it)| json!({"name": name, "where": it.describe(), "file": source(name)}))
         .collect();
     if servers.is_empty() && !app.json {
-        eprintln!("no servers are kept yet");
+        eprintln!("no servers are saved yet");
         eprintln!("next: antiphon connect NAME URL");
         return Outcome::Done;
     }
@@ -200,12 +201,12 @@ fn list(app: &App) -> Outcome {
 
 fn remove(app: &App, name: &str) -> Result<Outcome> {
     let Some(path) = app.config.source(name) else {
-        eprintln!("there is no server `{name}`");
+        eprintln!("the server `{name}` does not exist");
         return Ok(Outcome::Nothing);
     };
     if !app.config.keeps(name) {
         let message =
-            format!("`{name}` is in {}, which `connect` does not write; remove it there", path.display());
+            format!("`connect` cannot change {}, which contains `{name}`; edit that file", path.display());
         return Err(Misused(message).into());
     }
     app.config.keep(name, None)?;
@@ -213,7 +214,7 @@ fn remove(app: &App, name: &str) -> Result<Outcome> {
     if app.json {
         print::json(&format!("{value:#}"));
     } else {
-        eprintln!("`{name}` is no longer in {}", path.display());
+        eprintln!("deleted `{name}` from {}", path.display());
     }
     Ok(Outcome::Done)
 }

@@ -1,4 +1,4 @@
-//! Opens a page with a secret in its URL in the browser.
+//! Opens a web page in the browser, if the URL of the page contains a secret.
 //!
 //! All users of the machine can read a program's arguments, so the URL must not be an argument. The browser opens a
 //! file that only its owner can read, and the file redirects to the URL.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use antiphon_host::Error as HostError;
+use antiphon_host::{Error as HostError, ProgramExited};
 
 use crate::{print::clean, secrets};
 
@@ -11,10 +11,10 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0    done
   1    failed
-  2    misused: the error says how to use it
-  3    there is no such thing, or there was nothing to do
-  4    the tool answered with an error
-  5    a question was declined, or nobody was there to answer it
+  2    the command line is not valid
+  3    the requested item does not exist, or there was nothing to do
+  4    the tool returned an error
+  5    a question was declined, or no user was present to answer it
   6    the server cannot be reached, or rejects the credentials
   130  interrupted";
 
@@ -71,16 +71,17 @@ impl std::error::Error for Unreachable {}
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
     // The error can contain text of a server.
     eprintln!("error: {}", clean(&told(error)));
-    if let Some(hint) = hint(error) {
+    if let Some(hint) = error.downcast_ref().and_then(hint) {
         eprintln!("hint: {hint}");
     }
     ExitCode::from(code(error))
 }
 
 /// Formats an error without the secrets in a server's address.
-fn told(error: &anyhow::Error) -> String {
+pub(crate) fn told(error: &anyhow::Error) -> String {
     let told = format!("{error:#}");
     match error.downcast_ref::<HostError>() {
+        Some(HostError::Connect { endpoint, .. }) if !endpoint.contains("://") => secrets::in_output(&told),
         Some(
             HostError::Connect { endpoint, .. }
             | HostError::Unauthorized { endpoint, .. }
@@ -107,20 +108,54 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-fn hint(error: &anyhow::Error) -> Option<&'static str> {
-    Some(match error.downcast_ref::<HostError>()? {
-        HostError::Connect { .. } if format!("{error:#}").contains("401") => {
-            "bring a token with `--token` or ANTIPHON_TOKEN"
-        }
-        HostError::Connect { endpoint, .. } if !endpoint.contains("://") => {
-            "is it a program that speaks MCP over its standard input and output? `--verbose` shows what it says besides"
-        }
-        HostError::Connect { .. } => {
-            "is the server running, and is this its address? `antiphon doctor` looks more closely"
-        }
-        HostError::Unauthorized { .. } => "bring a token with `--token` or ANTIPHON_TOKEN",
-        HostError::Rounds(_) => "the tool asks more often than `--rounds` allows",
+/// Returns a hint for the user.
+pub(crate) fn hint(error: &HostError) -> Option<&'static str> {
+    Some(match error {
+        HostError::Connect { endpoint, source } => return connect_hint(endpoint, source.as_ref()),
+        HostError::Unauthorized { .. } => "pass a token with `--token` or ANTIPHON_TOKEN",
+        HostError::Rounds(_) => "the tool sends more rounds of questions than `--rounds` allows; raise it",
         HostError::Lost { .. } => "the server may have stopped; look at its log before you try again",
+        HostError::Server { code: -32602, message, .. } if message.contains("requestState") => {
+            "call the tool again. Often the server was restarted with a new random key; with keys from its \
+             configuration (`KeyRing`), calls survive a restart"
+        }
         _ => return None,
+    })
+}
+
+fn connect_hint(
+    endpoint: &str,
+    cause: &(dyn std::error::Error + Send + Sync + 'static),
+) -> Option<&'static str> {
+    if !endpoint.contains("://") {
+        let exited = cause.downcast_ref::<ProgramExited>();
+        // The error already contains its standard error.
+        if exited.is_some_and(|exited| !exited.stderr().is_empty()) {
+            return None;
+        }
+        return Some(
+            "run the program in a terminal to see why. It must speak MCP, and write nothing else to standard output",
+        );
+    }
+    let cause = cause.to_string();
+    let says = |text: &str| cause.contains(text);
+    let has_status = |status: &str| {
+        cause.strip_prefix("the server answered with HTTP ").is_some_and(|rest| rest.starts_with(status))
+    };
+    Some(if has_status("401") {
+        "pass a token with `--token` or ANTIPHON_TOKEN"
+    } else if has_status("403") && says("Host") {
+        "the server does not allow this host name. If it is an Antiphon server, add the name with \
+         `HttpConfig::with_allowed_hosts`"
+    } else if has_status("404") || has_status("405") {
+        "check the path of the URL. Most servers use `/mcp`, without a slash at the end"
+    } else if says("Connection refused") {
+        "no server listens at this address. Start it, or check the port"
+    } else if says("lookup address") || says("No such host") {
+        "the host name cannot be resolved. Check its spelling and your network"
+    } else if says("InvalidContentType") {
+        "the server does not use TLS. Try `http://` instead of `https://`"
+    } else {
+        "check that the server runs and that this is its address. `antiphon doctor` shows more"
     })
 }

@@ -62,7 +62,7 @@ impl App {
             () = tokio::time::sleep(PATIENCE) => {}
         }
         // The server can still be starting: `npx` downloads, `cargo run` compiles.
-        eprintln!("still waiting for the server; `--verbose` shows what it says, Ctrl-C ends it");
+        eprintln!("still waiting for the server; `--verbose` shows its output, Ctrl-C stops waiting");
         Ok(connecting.await?)
     }
 }

@@ -1,4 +1,4 @@
-//! `antiphon prompts`.
+//! `antiphon prompts`: lists a server's prompts, or gets one.
 
 use antiphon_host::model::Prompt;
 use anyhow::Result;
@@ -47,7 +47,7 @@ impl Prompts {
         };
         let Some(prompt) = prompts.iter().find(|prompt| prompt.name == *name) else {
             let names: Vec<String> = prompts.iter().map(|prompt| clean(&prompt.name)).collect();
-            eprintln!("there is no prompt `{}`; it has {}", clean(name), names.join(", "));
+            eprintln!("the prompt `{}` does not exist; the prompts are {}", clean(name), names.join(", "));
             return Ok(Outcome::Nothing);
         };
         let arguments = arguments(prompt, &self.arguments)?;
@@ -78,7 +78,7 @@ fn arguments(prompt: &Prompt, given: &[String]) -> Result<Map<String, Value>, Mi
     let mut arguments = Map::new();
     for pair in given {
         let Some((name, value)) = pair.split_once('=') else {
-            return Err(Misused(format!("`{pair}` is no argument; write `--arg name=value`")));
+            return Err(Misused(format!("`{pair}` is not a valid argument; write `--arg name=value`")));
         };
         arguments.insert(name.to_owned(), value.into());
     }
@@ -89,7 +89,7 @@ fn arguments(prompt: &Prompt, given: &[String]) -> Result<Map<String, Value>, Mi
     match missing {
         Some(argument) => {
             let (prompt, name) = (clean(&prompt.name), clean(&argument.name));
-            Err(Misused(format!("`{prompt}` wants `{name}`: add `--arg {name}=…`")))
+            Err(Misused(format!("the prompt `{prompt}` needs `{name}`; add `--arg {name}=…`")))
         }
         None => Ok(arguments),
     }

@@ -1,4 +1,4 @@
-//! `antiphon resources`.
+//! `antiphon resources`: lists a server's resources, or reads one.
 
 use std::path::PathBuf;
 
@@ -47,8 +47,7 @@ impl Resources {
                 (json!(connection.resources().await?), "resources")
             };
             if listed.as_array().is_none_or(Vec::is_empty) && !app.json {
-                let hint =
-                    if self.templates { "" } else { "; `--templates` lists what URIs can be made from" };
+                let hint = if self.templates { "" } else { "; `--templates` lists the URI templates" };
                 eprintln!("the server lists no {what}{hint}");
                 return Ok(Outcome::Nothing);
             }

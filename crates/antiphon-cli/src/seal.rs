@@ -1,4 +1,4 @@
-//! `antiphon seal`.
+//! `antiphon seal`: decrypts and shows a sealed state (`requestState`).
 
 use antiphon::seal::{InspectError, KeyRing, SealConfig, SealedCall, SealedRun};
 use anyhow::Result;
@@ -30,7 +30,7 @@ enum Command {
 Example:
   ANTIPHON_KEYS=1=<64 hex digits> antiphon seal inspect \"$STATE\" --server shop --tool checkout --arguments '{\"item\": \"tea\"}'
 
-A seal is bound to its call, so all of the call must be given as it was made.")]
+The encrypted state is bound to its call. Pass the same values as in the original call.")]
 struct Inspect {
     /// The `requestState`. `-` reads standard input.
     state: String,
@@ -68,12 +68,13 @@ impl Seal {
 impl Inspect {
     async fn run(&self, app: &App) -> Result<Outcome> {
         let Some(keys) = &self.keys else {
-            return Err(
-                Misused("a seal needs its key: `--keys 1=<64 hex digits>`, or ANTIPHON_KEYS".into()).into()
-            );
+            return Err(Misused(
+                "the key is missing; pass `--keys 1=<64 hex digits>`, or ANTIPHON_KEYS".into(),
+            )
+            .into());
         };
         let keys: KeyRing =
-            keys.parse().map_err(|error| Misused(format!("the keys cannot be read: {error}")))?;
+            keys.parse().map_err(|error| Misused(format!("`--keys` is not valid: {error}")))?;
         let arguments: Value = serde_json::from_str(&self.arguments)
             .map_err(|error| Misused(format!("`--arguments` is not JSON: {error}")))?;
         let call = SealedCall::new(&self.server, &self.tool)
@@ -111,10 +112,8 @@ impl Inspect {
             format!("expires  {}{over}", run.expires),
         ];
         let Some(id) = &run.run else {
-            lines.push(
-                "holds    a handle to a journal in the store; look with `antiphon runs`, or at the server"
-                    .into(),
-            );
+            lines
+                .push("holds    a reference to a journal in the store; `antiphon runs show` shows it".into());
             return lines.join("\n");
         };
         lines.push(format!("run      {id}, round {}", run.round));
@@ -140,9 +139,9 @@ impl Inspect {
 fn hint(error: &InspectError) -> &'static str {
     match error {
         InspectError::Malformed => "pass the whole `requestState`, as the server sent it",
-        InspectError::UnknownKey(_) => "give the key with that number in `--keys`",
+        InspectError::UnknownKey(_) => "add the key with that number to `--keys`",
         _ => {
-            "check the key, `--server`, `--tool`, `--method`, `--principal`, and that `--arguments` are those of the call; a wrong key, another call and a damaged seal look the same"
+            "check the key, `--server`, `--tool`, `--method`, `--principal`, and that `--arguments` are those of the call; a wrong key, another call and a damaged state cause the same error"
         }
     }
 }

@@ -30,6 +30,21 @@ pub(crate) fn in_text(text: &str, url: &str) -> String {
     text.replace(url, &in_url(url))
 }
 
+/// Hides the secrets in what a program printed: in URLs, and after flags with the name of a secret.
+pub(crate) fn in_output(text: &str) -> String {
+    let line = |line: &str| {
+        let words: Vec<String> = line.split(' ').map(in_word).collect();
+        in_arguments(&words).join(" ")
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Hides the secrets of a URL that can have quotes around it, or a colon after it.
+fn in_word(word: &str) -> String {
+    let url = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '/');
+    if url.contains("://") { word.replace(url, &in_url(url)) } else { word.to_owned() }
+}
+
 /// Hides the arguments of a program whose flags have the name of a secret.
 pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
     let mut follows = false;

@@ -1,4 +1,4 @@
-//! Selects a server.
+//! Selects the server that a command uses, by its name, its URL or its program.
 
 use antiphon_host::{Endpoint, HttpEndpoint, Lifecycle};
 use antiphon_transport::revision;
@@ -92,7 +92,7 @@ impl Definition {
             .map_err(|_| Misused(format!("`{server}` has a quote that is not closed")))?;
         match words.as_slice() {
             [word] if !is_program(word) => Err(unknown(word, config).into()),
-            [] => Err(Misused("name a server: its name, its URL, or its command in quotes".into()).into()),
+            [] => Err(Misused("the server is missing; pass a name, URL or command in quotes".into()).into()),
             [program, arguments @ ..] => {
                 Ok(Self { command: Some(program.clone()), args: arguments.to_vec(), ..Self::default() })
             }
@@ -110,10 +110,10 @@ impl Definition {
     /// Returns the definition of a server at a URL.
     pub(crate) fn at(server: &str) -> Result<Self> {
         let url =
-            url::Url::parse(server).map_err(|error| Misused(format!("`{server}` is no URL: {error}")))?;
+            url::Url::parse(server).map_err(|error| Misused(format!("`{server}` is not a URL: {error}")))?;
         if !matches!(url.scheme(), "http" | "https" | "ws" | "wss") {
             let scheme = url.scheme();
-            return Err(Misused(format!("`{scheme}` is not spoken; use http, https, ws or wss")).into());
+            return Err(Misused(format!("`{scheme}` is not supported; use http, https, ws or wss")).into());
         }
         Ok(Self { url: Some(server.to_owned()), ..Self::default() })
     }
@@ -143,7 +143,7 @@ impl Definition {
             Some((name.trim().to_owned(), value.trim().to_owned()))
         };
         let said = reach.header.iter().map(|header| {
-            split(header).ok_or_else(|| Misused("a header is written as `Name: value`".into()).into())
+            split(header).ok_or_else(|| Misused("a header is invalid; write `Name: value`".into()).into())
         });
         let mut headers: Vec<_> = self.headers.clone().into_iter().collect();
         for (name, value) in said.collect::<Result<Vec<_>>>()? {
@@ -182,7 +182,8 @@ impl Definition {
                 command.current_dir(folder);
             }
             if !verbose {
-                command.stderr(std::process::Stdio::null());
+                // The host reads it, and shows its end if the connection fails.
+                command.stderr(std::process::Stdio::piped());
             }
             command
         })
@@ -190,11 +191,17 @@ impl Definition {
 }
 
 fn unknown(word: &str, config: &Config) -> Misused {
+    // `localhost:8000/mcp` looks like an address.
+    if word.contains(':') && !word.contains('\\') && url::Url::parse(&format!("http://{word}")).is_ok() {
+        return Misused(format!(
+            "there is no server `{word}`, and no such program; if it is an address, write `http://{word}`"
+        ));
+    }
     let names: Vec<&str> = config.servers.keys().map(String::as_str).collect();
     let known = if names.is_empty() {
         "no servers are configured yet: `antiphon connect NAME URL` adds one".to_owned()
     } else {
-        format!("these are configured: {}", names.join(", "))
+        format!("the configured servers are {}", names.join(", "))
     };
     Misused(format!("there is no server `{word}`, and no such program; {known}"))
 }

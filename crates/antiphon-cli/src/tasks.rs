@@ -1,4 +1,4 @@
-//! `antiphon tasks`.
+//! `antiphon tasks`: lists, shows, follows and cancels tasks.
 
 use antiphon_host::{Connection, Error, TaskInfo};
 use antiphon_transport::revision;
@@ -100,7 +100,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 async fn list(app: &App, connection: &Connection) -> Result<Outcome> {
     let unlisted = |why: &str| {
         eprintln!("{why}");
-        eprintln!("hint: keep the ids that `antiphon call --task` says, and look with `antiphon tasks show`");
+        eprintln!("hint: note the IDs that `antiphon call --task` prints, and use `antiphon tasks show`");
         Ok(Outcome::Nothing)
     };
     if connection.server().await.revision.as_str() >= revision::ROUNDS {
@@ -113,7 +113,7 @@ async fn list(app: &App, connection: &Connection) -> Result<Outcome> {
         listed => listed?,
     };
     if tasks.is_empty() && !app.json {
-        eprintln!("the server has no tasks of ours");
+        eprintln!("the server has no tasks of this caller");
         return Ok(Outcome::Nothing);
     }
     let values: Vec<Value> = tasks.iter().map(value).collect();

@@ -1,4 +1,4 @@
-//! `antiphon tools`.
+//! `antiphon tools`: lists a server's tools, or shows one.
 
 use antiphon_host::model::Tool;
 use anyhow::Result;

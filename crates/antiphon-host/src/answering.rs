@@ -36,23 +36,23 @@ pub(crate) struct Answering {
     pub(crate) telling: Telling,
 }
 
-/// A folder that the user works in.
+/// A root: a folder in which the user works. Servers can request the list of roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Root {
-    /// The location, as a `file://` URI.
+    /// The location of the folder, as a `file://` URI.
     pub uri: String,
-    /// The name for users.
+    /// The name of the folder that users see.
     pub name: Option<String>,
 }
 
 impl Root {
-    /// Creates a root without a name.
+    /// Creates a root at `uri` without a name.
     pub fn new(uri: impl Into<String>) -> Self {
         Self { uri: uri.into(), name: None }
     }
 
-    /// Sets the name for users. Default: none.
+    /// Sets the name of the folder that users see. Default: none.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -122,7 +122,10 @@ impl Answering {
 
     async fn elicit(&self, params: &Value, key: Option<&str>) -> Result<Value, ErrorData> {
         let undeclared = |mode: &str| {
-            ErrorData::invalid_params(format!("this host does not show elicitations of mode `{mode}`"), None)
+            ErrorData::invalid_params(
+                format!("this host does not support elicitation in mode `{mode}`"),
+                None,
+            )
         };
         if params["mode"] == "url" {
             let (Some(pages), Some(page)) = (&self.pages, Page::read(params)) else {
@@ -179,7 +182,7 @@ impl Answering {
         }
         tokio::select! {
             answer = self.answer(method, &params, None) => read(&answer?),
-            () = context.ct.cancelled() => Err(ErrorData::internal_error("the request was withdrawn", None)),
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("the server cancelled the request", None)),
             () = self.events.lost() => Err(ErrorData::internal_error("the connection was lost", None)),
         }
     }

@@ -20,20 +20,20 @@ use crate::{
 
 pub(crate) type Running = RunningService<RoleClient, Answering>;
 
-/// The protocol revisions that a connection can use.
+/// The protocol revisions that a host uses for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// The newest revision that both sides support. 2026-07-28 is tried first.
+    /// Uses the newest revision that host and server support. The host tries MCP 2026-07-28 first.
     #[default]
     Auto,
-    /// 2026-07-28, without a session.
+    /// Uses MCP 2026-07-28, which has no sessions.
     Modern,
-    /// 2025-11-25 or older, with a session.
+    /// Uses MCP 2025-11-25 or an older revision, with a session.
     Legacy,
 }
 
-/// A server that a host can connect to repeatedly.
+/// The address of a server, and how to connect to it. A host can connect to an endpoint several times.
 #[derive(Clone)]
 pub struct Endpoint {
     name: String,
@@ -50,18 +50,28 @@ trait Connector: Send + Sync {
         &self,
         answering: Answering,
         mode: ClientLifecycleMode,
-    ) -> BoxFuture<'_, Result<Running, ClientInitializeError>>;
+    ) -> BoxFuture<'_, Result<Running, Failed>>;
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a connector did not connect.
+enum Failed {
+    /// The transport could not be opened.
+    Open(Cause),
+    /// The server did not answer as expected. `cause` explains it better than the error of the SDK, if present.
+    Handshake { error: Box<ClientInitializeError>, cause: Option<Cause> },
 }
 
 impl Endpoint {
-    /// Creates an endpoint for streamable HTTP.
+    /// Creates an endpoint for a server over streamable HTTP.
     #[cfg(feature = "http")]
     pub fn http(url: impl Into<String>) -> Self {
         crate::http::HttpEndpoint::new(url).into()
     }
 
-    /// Creates an endpoint for a program that serves over its standard input and output. The program is started for
-    /// each connection, and ends with it.
+    /// Creates an endpoint for a program that serves MCP over its standard input and output. The host starts the
+    /// program for each connection. The program ends when the connection closes.
     #[cfg(feature = "process")]
     pub fn command(
         program: impl Into<String>,
@@ -76,17 +86,20 @@ impl Endpoint {
         })
     }
 
-    /// Creates an endpoint for a program with a specific environment, folder or standard error. `prepare` is called
-    /// for each connection.
+    /// Creates an endpoint for a program, like [`command`](Self::command), but with a specific environment, working
+    /// directory or standard error. The host calls `prepare` for each connection.
+    ///
+    /// If the standard error of the command is piped, the host reads this output. The error of a failed connection then
+    /// contains the last lines of the output, see [`ProgramExited`](crate::ProgramExited).
     #[cfg(feature = "process")]
     pub fn child(
         name: impl Into<String>,
         prepare: impl Fn() -> tokio::process::Command + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, move || std::future::ready(crate::process::Process::start(prepare())))
+        Self::with_connector(name, Program(prepare))
     }
 
-    /// Creates an endpoint for a WebSocket: `wss://mcp.example.com/ws`.
+    /// Creates an endpoint for a server over WebSocket, for example `wss://mcp.example.com/ws`.
     #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> Self {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
@@ -103,7 +116,8 @@ impl Endpoint {
         .at_its_name()
     }
 
-    /// Creates an endpoint for HTTP+SSE of 2024-11-05: `https://mcp.example.com/sse`.
+    /// Creates an endpoint for a server over the HTTP+SSE transport of MCP 2024-11-05, for example
+    /// `https://mcp.example.com/sse`.
     #[cfg(feature = "sse")]
     pub fn sse(url: impl Into<String>) -> Self {
         use antiphon_transport::sse::{SseClient, SseClientConfig};
@@ -116,7 +130,8 @@ impl Endpoint {
         .at_its_name()
     }
 
-    /// Creates an endpoint for a stream of bytes: a socket, a pipe, a duplex. `open` is called for each connection.
+    /// Creates an endpoint for a server over a byte stream, such as a socket or a pipe. The host calls `open` for each
+    /// connection.
     pub fn stream<F, Fut, S, O>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -130,11 +145,11 @@ impl Endpoint {
         })
     }
 
-    /// Creates an endpoint for any transport. `open` is called for each connection.
+    /// Creates an endpoint for a server over any transport of the SDK. The host calls `open` for each connection.
     ///
-    /// The SDK drops the tasks of 2025-11-25 when it reads and writes messages. The other endpoints of this type, and
-    /// the transports of the crate `antiphon-transport`, preserve them. A transport that is opened here is used
-    /// unchanged.
+    /// The SDK drops the tasks of MCP 2025-11-25 when it reads and writes messages. The endpoints that the other
+    /// functions of `Endpoint` create, and the transports of the crate `antiphon-transport`, preserve these tasks. This
+    /// function uses your transport unchanged.
     pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -159,24 +174,27 @@ impl Endpoint {
                 &self,
                 answering: Answering,
                 mode: ClientLifecycleMode,
-            ) -> BoxFuture<'_, Result<Running, ClientInitializeError>> {
+            ) -> BoxFuture<'_, Result<Running, Failed>> {
                 let opening = (self.0)();
                 Box::pin(async move {
-                    let transport = opening
-                        .await
-                        .map_err(|error| ClientInitializeError::ConnectionClosed(error.to_string()))?;
+                    let transport = opening.await.map_err(|error| Failed::Open(error.to_string().into()))?;
                     let transport =
                         Ordered { inner: transport.into_transport(), events: answering.events.clone() };
-                    answering.serve_with_lifecycle(transport, mode).await
+                    let served = answering.serve_with_lifecycle(transport, mode).await;
+                    served.map_err(|error| Failed::Handshake { error: Box::new(error), cause: None })
                 })
             }
         }
 
+        Self::with_connector(name, Opening(open, std::marker::PhantomData))
+    }
+
+    fn with_connector(name: impl Into<String>, connector: impl Connector + 'static) -> Self {
         Self {
             name: name.into(),
             #[cfg(feature = "results")]
             url: None,
-            connector: Arc::new(Opening(open, std::marker::PhantomData)),
+            connector: Arc::new(connector),
             #[cfg(feature = "auth")]
             authority: None,
         }
@@ -217,7 +235,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the name of the endpoint in errors and logs.
+    /// Returns the name of the endpoint, which appears in errors and logs.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -248,32 +266,30 @@ impl Endpoint {
             },
         };
         loop {
-            let error = match self.connector.connect(answering.clone(), mode.clone()).await {
+            let (error, cause) = match self.connector.connect(answering.clone(), mode.clone()).await {
                 Ok(running) => return Ok(running),
-                Err(error) => error,
+                Err(Failed::Open(source)) => {
+                    return Err(Error::Connect { endpoint: self.name.clone(), source });
+                }
+                Err(Failed::Handshake { error, cause }) => (*error, cause),
             };
             match another_way(&mode, &error).filter(|_| lifecycle == Lifecycle::Auto) {
                 Some(other) => {
-                    tracing::debug!(endpoint = self.name, %error, ?mode, ?other, "it is tried another way");
+                    tracing::debug!(endpoint = self.name, %error, ?mode, ?other, "the connection attempt failed; trying another mode");
                     mode = other;
                 }
-                None => return Err(self.failed(error)),
+                None => return Err(self.failed(error, cause)),
             }
         }
     }
 
-    fn failed(&self, error: ClientInitializeError) -> Error {
+    fn failed(&self, error: ClientInitializeError, cause: Option<Cause>) -> Error {
         let endpoint = self.name.clone();
         #[cfg(feature = "http")]
         if let Some(challenge) = error.auth_challenge() {
             return Error::Unauthorized { endpoint, challenge: challenge.to_owned() };
         }
-        // The message of the SDK contains internal type names and hides the cause.
-        let source = match error {
-            ClientInitializeError::TransportError { error, .. } => error.error,
-            error => Box::new(error),
-        };
-        Error::Connect { endpoint, source }
+        Error::Connect { endpoint, source: cause.unwrap_or_else(|| root_cause(error)) }
     }
 
     /// Converts the error of a request that could not be sent, if the server requires authorization.
@@ -320,6 +336,19 @@ impl Attempt {
     }
 }
 
+/// Returns the cause of a failed connection. The messages of the SDK contain internal type names and hide the cause.
+fn root_cause(error: ClientInitializeError) -> Cause {
+    match error {
+        // Both revisions failed. The cause is nearly always the same.
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => root_cause(*fallback),
+        #[cfg(feature = "http")]
+        ClientInitializeError::TransportError { error, .. } => crate::http::root_cause(error.error),
+        #[cfg(not(feature = "http"))]
+        ClientInitializeError::TransportError { error, .. } => error.error,
+        error => Box::new(error),
+    }
+}
+
 fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
 }
@@ -351,6 +380,43 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
             | Failed::NoCompatibleProtocolVersion { .. },
         ) => Some(ClientLifecycleMode::Initialize),
         _ => None,
+    }
+}
+
+/// Returns whether the connection was lost. Otherwise the server answered, and its answer is the cause.
+#[cfg(feature = "process")]
+fn is_lost(error: &ClientInitializeError) -> bool {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => true,
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_lost(fallback),
+        _ => false,
+    }
+}
+
+/// Starts a program for each connection.
+#[cfg(feature = "process")]
+struct Program<F>(F);
+
+#[cfg(feature = "process")]
+impl<F: Fn() -> tokio::process::Command + Send + Sync> Connector for Program<F> {
+    fn connect(
+        &self,
+        answering: Answering,
+        mode: ClientLifecycleMode,
+    ) -> BoxFuture<'_, Result<Running, Failed>> {
+        Box::pin(async move {
+            let process = crate::process::Process::start((self.0)());
+            let process = process.map_err(|error| Failed::Open(error.into()))?;
+            let ending = process.ending();
+            let transport = Ordered { inner: process, events: answering.events.clone() };
+            match answering.serve_with_lifecycle(transport, mode).await {
+                Ok(running) => Ok(running),
+                Err(error) => {
+                    let exited = if is_lost(&error) { ending.exited().await } else { None };
+                    Err(Failed::Handshake { error: Box::new(error), cause: exited.map(Into::into) })
+                }
+            }
+        })
     }
 }
 

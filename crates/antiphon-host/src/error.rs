@@ -4,112 +4,113 @@ use serde_json::Value;
 
 use crate::page::Page;
 
-/// The result of an operation on a server.
+/// The result type of operations on a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a server failed.
+/// The reason why an operation on a server failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The host is not connected, and cannot connect.
+    /// The host could not connect to the server.
     #[error("could not connect to {endpoint}")]
     Connect {
         /// The name of the endpoint.
         endpoint: String,
-        /// The cause.
+        /// The cause of the error.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The server requires authorization.
-    #[error("{endpoint} wants authorization: {challenge}")]
+    /// The server requires authorization, and the request had no valid token.
+    #[error("{endpoint} requires authorization: {challenge}")]
     Unauthorized {
         /// The name of the endpoint.
         endpoint: String,
-        /// The `WWW-Authenticate` header of the response.
+        /// The `WWW-Authenticate` header of the server's response.
         challenge: String,
     },
-    /// The server requires authorization, and the host could not get it.
+    /// The server requires authorization, and the host could not get a token.
     #[error("authorization failed for {endpoint}")]
     Authorization {
         /// The name of the endpoint.
         endpoint: String,
-        /// The cause.
+        /// The cause of the error.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// The connection was lost during a request. It is unknown whether the server executed the request.
-    #[error("the connection was lost during `{method}`; it may or may not have been carried out")]
+    /// The connection was lost during a request. The host cannot determine whether the server executed the request.
+    #[error("the connection was lost during `{method}`: the server may have executed the request")]
     Lost {
-        /// The request's method.
+        /// The MCP method of the request.
         method: String,
     },
-    /// The server returned an error.
+    /// The server returned a JSON-RPC error.
     #[error("the server answered with error {code}: {message}")]
     Server {
         /// The JSON-RPC error code.
         code: i32,
-        /// The server's message.
+        /// The error message that the server sent.
         message: String,
-        /// The data of the error.
+        /// The `data` of the JSON-RPC error.
         data: Option<Value>,
     },
-    /// The server requires the user to visit web pages first (`-32042`). The user did not visit them, or the server
-    /// required them again.
+    /// The server requires the user to visit these web pages first (`-32042`). Either the user did not visit the pages,
+    /// or the server required the pages again.
     #[error("the server requires the user to visit web pages first, and the user did not")]
     PagesRequired(Vec<Page>),
-    /// The server still asks questions after the maximum number of rounds.
+    /// The tool still asks questions after the maximum number of rounds.
     #[error(
         "the server still sends questions after {0} rounds; raise `HostLimits::rounds` if this is expected"
     )]
     Rounds(u32),
-    /// The task was cancelled, by this host or by another party.
+    /// The task was cancelled, by this host, by another client or by an operator.
     #[error("task `{id}` was cancelled")]
     TaskCancelled {
         /// The ID of the task.
         id: String,
     },
-    /// The server does not have this task (`-32602`): it has expired, or it never belonged to this host. Call the
+    /// The server does not have the task (`-32602`). The task has expired, or it belongs to another caller. Call the
     /// tool again.
     #[error("the server has no task `{id}`; it may have expired")]
     TaskUnknown {
         /// The ID of the task.
         id: String,
     },
-    /// The task did not finish within [`HostLimits::task_patience`](crate::HostLimits), and is still running. Wait
-    /// for it again with [`Connection::task`](crate::Connection::task), or cancel it.
+    /// The task did not end within [`HostLimits::task_patience`](crate::HostLimits), and is still running. Wait for the
+    /// task again with [`Connection::task`](crate::Connection::task), or cancel the task.
     #[error("task `{id}` is not finished after {after:?}; it continues on the server")]
     TaskUnfinished {
         /// The ID of the task.
         id: String,
-        /// How long the host waited.
+        /// How long the host has waited.
         after: Duration,
     },
-    /// The task received answers to all its questions, and still asks the same ones. Cancel it, or wait for it again.
-    /// If the server is slow, raise [`HostLimits::stuck_polls`](crate::HostLimits).
-    #[error("task `{id}` still asks for {keys:?}, which it was given")]
+    /// The server has received answers to all questions of the task, but the task still asks the same questions. Cancel
+    /// the task, or wait for it again. If the server is slow, raise [`HostLimits::stuck_polls`](crate::HostLimits).
+    #[error("task `{id}` still asks the questions {keys:?}, although the server received their answers")]
     TaskStuck {
         /// The ID of the task.
         id: String,
-        /// The question keys whose answers the server received.
+        /// The keys of the questions that the task still asks.
         keys: Vec<String>,
     },
-    /// The response did not arrive in time.
-    #[error("no answer to `{method}` within {after:?}")]
+    /// The server did not respond in time.
+    #[error("the server did not answer `{method}` within {after:?}")]
     Timeout {
-        /// The request's method.
+        /// The MCP method of the request.
         method: String,
-        /// How long the host waited.
+        /// How long the host has waited.
         after: Duration,
     },
-    /// The response cannot be parsed.
+    /// The response of the server cannot be parsed.
     #[error("the answer to `{method}` cannot be read: {problem}")]
     Malformed {
-        /// The request's method.
+        /// The MCP method of the request.
         method: String,
-        /// The reason.
+        /// The reason why the response cannot be parsed.
         problem: String,
     },
-    /// The host is not configured for this operation.
+    /// The host is not configured for the operation, the parameters are invalid, or the protocol revision does not
+    /// support the operation. The `String` contains the reason.
     #[error("{0}")]
     Misuse(String),
 }

@@ -11,17 +11,18 @@ use tokio::sync::Notify;
 
 use crate::task::{TaskInfo, Tasks};
 
-/// The server's response in one round of a call. On 2026-07-28 a tool asks questions in its response, and the host
-/// calls it again with the answers. In a session, a call has one round, and its questions arrive during the round.
+/// One round of a call: a request and the response of the server. On MCP 2026-07-28 a tool returns its questions in the
+/// response, and the host calls the tool again with the answers. In a session (MCP 2025-11-25), a call has only one
+/// round, and the server sends its questions during this round.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Round {
     /// The number of the round, from 1.
     pub number: u32,
-    /// The question keys of this round. Empty in the last round.
+    /// The keys of the questions that the server asked in this round. The list is empty in the last round.
     pub asks: Vec<String>,
-    /// The actions of the run in this round, from `_meta["antiphon/trace"]`, unchanged. Antiphon servers send it if
-    /// they are built with `ServerBuilder::with_traces`.
+    /// The actions of the run in this round, as JSON from `_meta["antiphon/trace"]`. Antiphon servers send these
+    /// actions if they are built with `ServerBuilder::with_traces`.
     pub trace: Option<Value>,
 }
 
@@ -32,40 +33,40 @@ pub(crate) fn trace_in(result: &Value) -> Option<Value> {
     result.get("_meta")?.get(TRACE_META).cloned()
 }
 
-/// An event that a server sent.
+/// An event that a server sent outside of its responses, or a reconnect.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A log message.
+    /// The server sent a log message.
     Log {
-        /// The severity: `debug` to `emergency`.
+        /// The severity of the message, from `debug` to `emergency`.
         level: String,
         /// The name of the logger.
         logger: Option<String>,
-        /// The message.
+        /// The content of the log message: a text or any JSON value.
         data: Value,
     },
-    /// The progress of a call that has no progress listener.
+    /// The server reported the progress of a call that has no [progress listener](crate::Call::progress).
     Progress(Progress),
-    /// The server's tools have changed.
+    /// The server's list of tools has changed.
     ToolsChanged,
-    /// The server's prompts have changed.
+    /// The server's list of prompts has changed.
     PromptsChanged,
-    /// The server's resources have changed.
+    /// The server's list of resources has changed.
     ResourcesChanged,
-    /// A subscribed resource has changed.
+    /// The contents of a resource that the host has subscribed to have changed.
     ResourceUpdated {
         /// The URI of the resource.
         uri: String,
     },
-    /// The user has finished a web page.
+    /// The user has finished on a web page that the server asked to open.
     PageComplete {
-        /// The ID of the visit.
+        /// The elicitation ID, by which server and host identify the visit to the page.
         elicitation_id: String,
     },
-    /// A task has changed, and the server sent a notification.
+    /// The server sent a notification that a task has changed.
     Task(TaskInfo),
-    /// The connection was lost and opened again.
+    /// The connection was lost, and the host has connected again.
     Reconnected,
 }
 
@@ -73,11 +74,11 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The current value.
+    /// The current value of the progress.
     pub progress: f64,
-    /// The final value, if it is known.
+    /// The value at which the call is complete, if the server sent it.
     pub total: Option<f64>,
-    /// A message for the user.
+    /// The text that describes the progress to the user.
     pub message: Option<String>,
 }
 

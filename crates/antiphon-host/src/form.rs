@@ -7,19 +7,19 @@ use serde_json::{Map, Value, json};
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A form to show.
+/// A form that a server asks the user to fill in.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Form {
-    /// The question key, if the server sends one. A handler can be registered for it.
+    /// The question key, if the server sends one. You can register a handler for a question key.
     pub key: Option<String>,
-    /// The question to the user.
+    /// The text of the question to the user.
     pub message: String,
-    /// The fields, in the order of the schema if `serde_json` preserves it.
+    /// The fields of the form. The fields have the order of the schema if `serde_json` preserves the order.
     pub fields: Vec<Field>,
-    /// The schema, as the server sent it.
+    /// The JSON Schema of the form, as received from the server.
     pub schema: Value,
-    /// Data that the server asks to show with the form: a board, a document, a chart.
+    /// Additional data that the server asks to show with the form, for example a board, a document or a chart.
     pub context: Option<Value>,
 }
 
@@ -29,15 +29,15 @@ pub struct Form {
 pub struct Field {
     /// The name of the field in the answer.
     pub name: String,
-    /// The label for the user: the title, or the name.
+    /// The label that the user sees: the title of the field, or its name.
     pub title: String,
     /// The description of the field.
     pub description: Option<String>,
-    /// Whether the field is required.
+    /// Whether the user must fill in the field.
     pub required: bool,
     /// The default value.
     pub default: Option<Value>,
-    /// The kind of value.
+    /// The kind of value that the field accepts.
     pub kind: FieldKind,
 }
 
@@ -45,46 +45,46 @@ pub struct Field {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FieldKind {
-    /// Text, optionally with a format: `email`, `uri`, `date`, `date-time`.
+    /// The field accepts text.
     Text {
-        /// The format.
+        /// The format that the text must have: `email`, `uri`, `date` or `date-time`.
         format: Option<String>,
     },
-    /// A number. If `integer` is set, a whole number.
+    /// The field accepts a number.
     Number {
         /// Whether only whole numbers are valid.
         integer: bool,
-        /// The minimum.
+        /// The smallest valid number.
         minimum: Option<f64>,
-        /// The maximum.
+        /// The largest valid number.
         maximum: Option<f64>,
     },
-    /// Yes or no.
+    /// The field accepts yes or no.
     Boolean,
-    /// One of several choices.
+    /// The user selects one of these values.
     Choice(Vec<Choice>),
-    /// Any number of several choices.
+    /// The user selects any number of these values.
     Choices(Vec<Choice>),
 }
 
-/// A value that the user can choose.
+/// A value that the user can select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// The value in the answer.
+    /// The value as it appears in the answer.
     pub value: String,
-    /// The label for the user.
+    /// The label that the user sees.
     pub title: String,
 }
 
-/// The user's answer to a form.
+/// The user's response to a form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// The user filled in the form.
+    /// The user filled in the form. The value is the answer.
     Accept(Value),
-    /// The user declined.
+    /// The user declined to answer.
     Decline,
-    /// The user closed the form.
+    /// The user closed the form without an answer.
     Cancel,
 }
 
@@ -98,9 +98,10 @@ impl Shown {
     }
 }
 
-/// A handler that shows forms. All closures `Fn(Form) -> impl Future<Output = Shown>` implement it.
+/// A handler that shows forms to the user. Every closure `Fn(Form) -> impl Future<Output = Shown>` implements this
+/// trait.
 pub trait FormHandler: Send + Sync + 'static {
-    /// Shows a form and waits for the user.
+    /// Shows a form to the user, and returns the user's response.
     fn show(&self, form: Form) -> BoxFuture<'_, Shown>;
 }
 
@@ -114,9 +115,9 @@ where
     }
 }
 
-/// A handler that accepts every form with the defaults of its schema. Use it for programs without a user.
+/// A form handler that fills in every form with its default values. Use it for programs without a user.
 ///
-/// It declines forms with a required field that has no default.
+/// If a required field has no default value, the handler declines the form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Defaults;
 
@@ -145,7 +146,8 @@ impl Form {
         }
     }
 
-    /// Returns the answer with all defaults, or `None` if a required field has no default.
+    /// Returns an answer that contains the default values of all fields. Returns `None` if a required field has no
+    /// default value.
     pub fn defaults(&self) -> Option<Value> {
         let mut content = Map::new();
         for field in &self.fields {

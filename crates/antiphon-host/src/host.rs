@@ -14,11 +14,11 @@ use crate::{
     telemetry::Telling,
 };
 
-/// An application that embeds MCP: a chat, an editor, an agent.
+/// An application that connects to MCP servers, such as a chat, an editor or an agent.
 ///
-/// A host defines once how to answer the questions of servers, and can connect to many servers. It declares only
-/// capabilities that it has a handler for. Without a model, it does not declare sampling. Without a form handler, it
-/// does not declare forms.
+/// You define once how the host answers the questions of servers. The host can then connect to many servers. A host
+/// declares only the capabilities that it has a handler for. For example, a host without a model does not declare
+/// sampling, and a host without a form handler does not declare forms.
 ///
 /// ```no_run
 /// use antiphon_host::{Endpoint, Form, Host, Shown};
@@ -46,32 +46,35 @@ pub struct Host {
     results: antiphon_results::client::DualResponseClientOptions,
 }
 
-/// The limits of a host.
+/// The limits of a host: rounds, timeouts, reconnects and polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostLimits {
-    /// The maximum number of rounds of a call. Tasks have no such limit. Default: 10.
+    /// The maximum number of rounds of a call. A round is one request and its response. Tasks have no limit on rounds.
+    /// Default: 10.
     pub rounds: u32,
-    /// How many questions of one round are answered at the same time. Default: 4.
+    /// How many questions of one round the host answers at the same time. Default: 4.
     pub concurrent_asks: usize,
-    /// The maximum time for a response. In a session, this includes the time that users need to answer questions. In
-    /// rounds, it does not. Default: none.
+    /// The maximum time to wait for a response. In a session, this time includes the answers of users, because
+    /// questions arrive before the response. On MCP 2026-07-28 this time does not include the answers of users.
+    /// Default: no limit.
     pub timeout: Option<Duration>,
-    /// The maximum number of retries to open a lost connection, before the request fails. Default: 5.
+    /// How often the host tries to open a lost connection before the request fails. Default: 5.
     pub reconnects: u32,
-    /// The wait before the first retry. It doubles for each retry, and is shortened by a random part. Default: 200
+    /// The delay before the first retry. The delay doubles with each retry, and is shortened at random. Default: 200
     /// ms.
     pub backoff: Duration,
-    /// The longest wait before a retry. Default: 10 s.
+    /// The longest delay before a retry. Default: 10 seconds.
     pub max_backoff: Duration,
-    /// How long the host waits for the end of a visit to a web page. Default: 10 minutes.
+    /// How long the host waits until the user has finished on a web page. Default: 10 minutes.
     pub page_timeout: Duration,
-    /// The longest interval between two polls of a task, even if the server suggests a longer one. Default: 1 minute.
+    /// The longest interval between two polls of a task, even if the server recommends a longer interval. Default: 1
+    /// minute.
     pub longest_poll: Duration,
-    /// How long the host waits for a task. Default: no limit.
+    /// How long the host waits for the result of a task. Default: no limit.
     pub task_patience: Option<Duration>,
-    /// How many polls in a row can find a 2026-07-28 task that asks only for input which it already received.
-    /// Default: 50.
+    /// How often in a row a poll of an MCP 2026-07-28 task can return only questions that the host has already
+    /// answered. If this number is exceeded, waiting for the task fails. Default: 50.
     pub stuck_polls: u32,
 }
 
@@ -93,28 +96,29 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    /// Sets the maximum number of rounds of a call.
+    /// Sets the maximum number of rounds of a call. Default: 10.
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Sets how many questions of one round are answered at the same time. The minimum is 1.
+    /// Sets how many questions of one round the host answers at the same time. The minimum is 1. Default: 4.
     #[must_use]
     pub fn with_concurrent_asks(mut self, asks: usize) -> Self {
         self.concurrent_asks = asks.max(1);
         self
     }
 
-    /// Sets the maximum time for a response.
+    /// Sets the maximum time to wait for a response. Default: no limit.
     #[must_use]
     pub fn with_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// Sets the number of retries to open a lost connection, and the first and the longest wait.
+    /// Sets how often the host tries to open a lost connection, and the first and the longest delay. Default: 5 tries,
+    /// a first delay of 200 ms, and a longest delay of 10 seconds.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32, first: Duration, longest: Duration) -> Self {
         self.reconnects = reconnects;
@@ -123,28 +127,29 @@ impl HostLimits {
         self
     }
 
-    /// Sets how long the host waits for the end of a visit to a web page.
+    /// Sets how long the host waits until the user has finished on a web page. Default: 10 minutes.
     #[must_use]
     pub fn with_page_timeout(mut self, timeout: Duration) -> Self {
         self.page_timeout = timeout;
         self
     }
 
-    /// Sets the longest interval between two polls of a task.
+    /// Sets the longest interval between two polls of a task. Default: 1 minute.
     #[must_use]
     pub fn with_longest_poll(mut self, wait: Duration) -> Self {
         self.longest_poll = wait;
         self
     }
 
-    /// Sets how long the host waits for a task.
+    /// Sets how long the host waits for the result of a task. Default: no limit.
     #[must_use]
     pub fn with_task_patience(mut self, patience: impl Into<Option<Duration>>) -> Self {
         self.task_patience = patience.into();
         self
     }
 
-    /// Sets how many polls in a row can find a task that asks only for input which it already received.
+    /// Sets how often in a row a poll of a task can return only questions that the host has already answered. Default:
+    /// 50.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -176,8 +181,8 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server is not reachable, supports no common protocol revision, or requires
-    /// authorization.
+    /// Returns an error if the server is not reachable, requires authorization, or supports no protocol revision that
+    /// the host supports.
     pub async fn connect(&self, endpoint: impl Into<Endpoint>) -> Result<Connection> {
         // Each connection has separate listeners.
         let mut answering = self.answering.clone();
@@ -223,71 +228,72 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Answers sampling requests with this model. For structured data, it uses the best method of the provider, and
-    /// the reply is still a `tool_use`. Default: none.
+    /// Sets the model that answers sampling requests. If a request asks for structured data, the host uses the best
+    /// method of the provider. The server still receives the reply as a `tool_use` block. Default: none.
     pub fn with_model(mut self, model: impl Model) -> Self {
         self.model = Some(Arc::new(model));
         self
     }
 
-    /// Sets the handler that approves sampling requests and replies. Default: none, so they are sent without
-    /// approval.
+    /// Sets the handler that approves sampling requests and replies. Default: none. Without this handler, the host
+    /// sends requests and replies without approval.
     pub fn with_approval(mut self, approval: impl Approval) -> Self {
         self.approval = Some(Arc::new(approval));
         self
     }
 
-    /// Sets the handler for the form with this question key.
+    /// Sets the handler for forms with the question key `key`.
     pub fn with_form(mut self, key: impl Into<String>, handler: impl FormHandler) -> Self {
         self.forms.by_key.insert(key.into(), Arc::new(handler));
         self
     }
 
-    /// Sets the handler for all other forms, which shows their [`fields`](crate::Form::fields). Default: none, so
-    /// these forms are declined.
+    /// Sets the handler for all forms that have no handler for their question key. The handler can show the
+    /// [`fields`](crate::Form::fields) of a form. Default: none. Without this handler, the host declines forms that
+    /// have no handler for their question key.
     pub fn with_forms(mut self, handler: impl FormHandler) -> Self {
         self.forms.otherwise = Some(Arc::new(handler));
         self
     }
 
-    /// Sets the handler that opens web pages. Default: none.
+    /// Sets the handler that opens web pages for the user. Default: none.
     pub fn with_pages(mut self, handler: impl PageHandler) -> Self {
         self.pages = Some(Arc::new(handler));
         self
     }
 
-    /// Sets the folders that the user works in. Default: none.
+    /// Sets the roots: the folders in which the user works. Servers can request the list of roots. Default: none.
     pub fn with_roots(mut self, roots: impl IntoIterator<Item = Root>) -> Self {
         self.roots = Some(roots.into_iter().collect());
         self
     }
 
-    /// Sets the listener for events of servers. Default: none.
+    /// Sets the function that is called for events of servers. Default: none.
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Sets the protocol revisions to use. Default: [`Lifecycle::Auto`].
+    /// Sets the protocol revisions that the host uses. Default: [`Lifecycle::Auto`].
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
         self
     }
 
-    /// Sets the limits of the host.
+    /// Sets the limits of the host. Default: [`HostLimits::default`].
     pub fn with_limits(mut self, limits: HostLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Records spans and metrics with the names of OpenTelemetry's conventions. Default: none, at no cost.
+    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions. Default: off, without cost.
     #[cfg(feature = "telemetry")]
     pub fn with_telemetry(mut self, telemetry: crate::Telemetry) -> Self {
         self.telling = Telling::new(telemetry);
         self
     }
 
-    /// Creates the host.
+    /// Builds the host.
     pub fn build(self) -> Host {
         let approval = self.approval;
         let answering = Answering {

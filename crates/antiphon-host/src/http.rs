@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use rmcp::transport::{
-    StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
+    StreamableHttpClientTransport,
+    streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
 };
 
 use crate::{endpoint::Endpoint, legacy_tasks_http::LegacyTasksHttp};
 
-/// An endpoint over streamable HTTP, with headers and tokens.
+/// An endpoint for a server over streamable HTTP, with HTTP headers and tokens.
 #[derive(Clone)]
 pub struct HttpEndpoint {
     url: String,
@@ -30,22 +31,24 @@ impl HttpEndpoint {
         }
     }
 
-    /// Adds a header to every request.
+    /// Adds an HTTP header to every request.
     #[must_use]
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sends a bearer token with every request. The `Debug` output does not contain it. Default: none.
+    /// Sets a bearer token that is sent with every request. The `Debug` output does not contain the token. Default:
+    /// none.
     #[must_use]
     pub fn with_bearer(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Requests tokens when the server requires them, and replaces [`with_bearer`](Self::with_bearer). All
-    /// connections to the endpoint and its clones share the tokens. Default: none.
+    /// Sets how the host gets tokens when the server requires authorization. These tokens replace the token of
+    /// [`with_bearer`](Self::with_bearer). All connections to this endpoint and its clones share the tokens. Default:
+    /// none.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_auth(mut self, auth: crate::auth::AuthConfig) -> Self {
@@ -59,8 +62,10 @@ impl HttpEndpoint {
         config.auth_header.clone_from(&self.token);
         let mut headers = HashMap::new();
         for (name, value) in &self.headers {
-            let name: http::HeaderName = name.parse().map_err(|_| format!("`{name}` is no header's name"))?;
-            let value = value.parse().map_err(|_| format!("the value of `{name}` cannot be sent"))?;
+            let name: http::HeaderName =
+                name.parse().map_err(|_| format!("`{name}` is not a valid header name"))?;
+            let value =
+                value.parse().map_err(|_| format!("the value of the header `{name}` is not valid"))?;
             headers.insert(name, value);
         }
         config.custom_headers = headers;
@@ -83,10 +88,31 @@ pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
         }
     });
     let built = reqwest::Client::builder().redirect(redirects).build();
-    built.map(LegacyTasksHttp).map_err(|error| format!("no HTTP client can be made: {error}"))
+    built.map(LegacyTasksHttp).map_err(|error| format!("the HTTP client cannot be created: {error}"))
 }
 
 const MAX_REDIRECTS: usize = 5;
+
+/// Returns the cause of a transport error: `Connection refused`, not `error sending request for url`.
+pub(crate) fn root_cause(
+    error: Box<dyn std::error::Error + Send + Sync>,
+) -> Box<dyn std::error::Error + Send + Sync> {
+    match error.downcast::<StreamableHttpError<reqwest::Error>>().map(|error| *error) {
+        Ok(StreamableHttpError::Client(error)) => {
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(next) = cause.source() {
+                cause = next;
+            }
+            cause.to_string().into()
+        }
+        Ok(StreamableHttpError::UnexpectedServerResponse(text)) if text.starts_with("HTTP ") => {
+            let text = text.trim_end().trim_end_matches(':');
+            format!("the server answered with {text}").into()
+        }
+        Ok(error) => Box::new(error),
+        Err(error) => error,
+    }
+}
 
 impl From<HttpEndpoint> for Endpoint {
     fn from(endpoint: HttpEndpoint) -> Self {

@@ -1,4 +1,4 @@
-//! Preserves the tasks of 2025-11-25 over streamable HTTP, which the SDK would drop.
+//! Preserves the tasks of MCP 2025-11-25 over streamable HTTP, which the SDK would drop.
 //!
 //! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to this
 //! client, but parses JSON responses itself. So this client sends the requests whose responses the SDK would not
@@ -185,7 +185,7 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
             let revised = legacy_tasks::client_in(&body);
             let message: ServerJsonRpcMessage = serde_json::from_slice(revised.as_deref().unwrap_or(&body))
                 .map_err(|error| {
-                let what = format!("the response is no JSON-RPC message: {error}");
+                let what = format!("the response is not a JSON-RPC message: {error}");
                 StreamableHttpError::UnexpectedServerResponse(what.into())
             })?;
             Ok(StreamableHttpPostResponse::Json(message, session))
@@ -195,7 +195,9 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
             let chunks = response.bytes_stream().map(move |chunk| {
                 let chunk = chunk.map_err(io::Error::other)?;
                 // All events belong to one response, so the limit of an event applies to all of them.
-                left = left.checked_sub(chunk.len()).ok_or_else(|| io::Error::other("it is too long"))?;
+                left = left
+                    .checked_sub(chunk.len())
+                    .ok_or_else(|| io::Error::other("the response is too long"))?;
                 Ok::<_, io::Error>(chunk)
             });
             let events = SseStream::from_bytes_stream(chunks).boxed();

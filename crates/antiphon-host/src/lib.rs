@@ -1,9 +1,10 @@
-//! The host side of MCP: connects to servers, calls tools and answers questions.
+//! The host side of MCP: connects to servers, calls tools, and answers the questions that tools ask.
 //!
 //! An application that embeds MCP (a chat, an editor, an agent) defines once how to answer the questions of servers.
-//! Then it connects and calls tools. A [`Host`] answers sampling requests with a [`Model`](antiphon_llm::Model), and
-//! shows forms and web pages. It supports the rounds of 2026-07-28 and the live requests of 2025-11-25. It reconnects
-//! after a lost connection.
+//! Then the application connects to servers and calls tools. A [`Host`] answers sampling requests with a
+//! [`Model`](antiphon_llm::Model), and shows forms and web pages to the user. A host supports both ways in which tools
+//! ask: as results that require input (MCP 2026-07-28), and as requests in a session (MCP 2025-11-25). If a connection
+//! is lost, the host reconnects.
 //!
 //! ```no_run
 //! use antiphon_host::{Defaults, Endpoint, Host};
@@ -23,26 +24,26 @@
 //! # Main types
 //!
 //! - [`Host`], [`HostBuilder`], [`HostLimits`]: the host, its handlers and its limits.
-//! - [`Endpoint`], [`Lifecycle`]: the servers, and the protocol revisions to use.
+//! - [`Endpoint`], [`Lifecycle`]: the servers to connect to, and the protocol revisions to use.
 //! - [`Connection`], [`Call`]: requests to a server.
-//! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: calls that outlive their connection.
+//! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: tasks, which are tool calls that outlive their connection.
 //! - [`Form`], [`FormHandler`], [`Defaults`], [`Page`], [`PageHandler`], [`Approval`]: questions to the user.
 //! - [`Event`], [`Round`]: events that servers send in addition to their responses.
-//! - `AuthConfig`, `Authorize` (feature `auth`): authorization at a server.
+//! - `AuthConfig`, `Authorize` (feature `auth`): OAuth tokens for a server.
 //!
 //! # Features
 //!
-//! | feature | default | what it gives |
+//! | feature | default | adds |
 //! |---|---|---|
-//! | `http` | yes | streamable HTTP: `Endpoint::http`, `HttpEndpoint` |
-//! | `process` | yes | servers as child processes: `Endpoint::command` |
-//! | `websocket` | | WebSocket: `Endpoint::websocket` |
-//! | `sse` | | the HTTP+SSE of 2024-11-05: `Endpoint::sse` |
-//! | `results` | | dual responses: `Connection::dual_response`, `HostBuilder::with_results` |
-//! | `auth` | | OAuth for streamable HTTP: `HttpEndpoint::with_auth`, `AuthConfig` |
-//! | `auth-key` | | clients with a private key: `AuthConfig::client_key` |
-//! | `auth-enterprise` | | authorization by an enterprise's identity provider: `AuthConfig::enterprise` |
-//! | `telemetry` | | spans and OpenTelemetry metrics: `HostBuilder::with_telemetry` |
+//! | `http` | yes | `Endpoint::http` and `HttpEndpoint`, for servers over streamable HTTP |
+//! | `process` | yes | `Endpoint::command`, for servers that the host starts as child processes |
+//! | `websocket` | no | `Endpoint::websocket`, for servers over WebSocket |
+//! | `sse` | no | `Endpoint::sse`, for servers over the HTTP+SSE transport of MCP 2024-11-05 |
+//! | `results` | no | `Connection::dual_response` and `HostBuilder::with_results`, to fetch all rows of a result set |
+//! | `auth` | no | `HttpEndpoint::with_auth` and `AuthConfig`, for OAuth over streamable HTTP |
+//! | `auth-key` | no | `AuthConfig::client_key`, for OAuth clients with a private key |
+//! | `auth-enterprise` | no | `AuthConfig::enterprise`, for authorization by an enterprise's identity provider |
+//! | `telemetry` | no | `HostBuilder::with_telemetry`, for spans and OpenTelemetry metrics |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
@@ -72,7 +73,7 @@ mod sampling;
 mod task;
 mod telemetry;
 
-/// Types of MCP, as the SDK defines them.
+/// The MCP types that the methods of this crate return, as the SDK defines them.
 pub mod model {
     pub use rmcp::model::{
         CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Prompt, ReadResourceResult, Resource,
@@ -80,7 +81,7 @@ pub mod model {
     };
 }
 
-/// The attribute for implementations of [`CredentialStore`].
+/// The attribute macro that you need for implementations of [`CredentialStore`].
 #[cfg(feature = "auth")]
 pub use async_trait::async_trait;
 
@@ -95,6 +96,8 @@ pub use crate::auth::{
 pub use crate::auth::{Enterprise, IdToken};
 #[cfg(feature = "http")]
 pub use crate::http::HttpEndpoint;
+#[cfg(feature = "process")]
+pub use crate::process::ProgramExited;
 #[cfg(feature = "telemetry")]
 pub use crate::telemetry::Telemetry;
 pub use crate::{

@@ -16,17 +16,18 @@ use crate::form::BoxFuture;
 /// The error code for a request that requires visits to web pages first.
 pub(crate) const PAGES_REQUIRED: i32 = -32042;
 
-/// A web page to visit.
+/// A web page that a server asks the user to visit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Page {
-    /// The reason for the visit.
+    /// The text that explains to the user why to visit the page.
     #[serde(default)]
     pub message: String,
-    /// The URL. Show it before you open it, and open it only if the user agrees.
+    /// The URL of the page. Show the URL to the user, and open it only if the user agrees.
     pub url: String,
-    /// The ID that the server uses to report the end of the visit. 2026-07-28 has no such ID.
+    /// The elicitation ID, with which the server reports that the user has finished. MCP 2026-07-28 has no elicitation
+    /// ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
 }
@@ -37,9 +38,10 @@ impl Page {
     }
 }
 
-/// A handler that opens web pages. All closures `Fn(Page) -> impl Future<Output = bool>` implement it.
+/// A handler that opens web pages for the user. Every closure `Fn(Page) -> impl Future<Output = bool>` implements this
+/// trait.
 pub trait PageHandler: Send + Sync + 'static {
-    /// Shows the URL, and opens it if the user agrees. Returns whether the user agreed.
+    /// Shows the URL to the user, and opens the page if the user agrees. Returns whether the user agreed.
     fn open(&self, page: Page) -> BoxFuture<'_, bool>;
 }
 

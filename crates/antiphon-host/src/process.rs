@@ -2,7 +2,12 @@
 //!
 //! It is like the child process transport of the SDK, but converts the messages in the pipes.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{
+    fmt, io,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use antiphon_transport::legacy_tasks::Lines;
 use rmcp::{
@@ -11,16 +16,26 @@ use rmcp::{
     transport::{Transport, async_rw::AsyncRwTransport},
 };
 use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
     process::{Child, ChildStdin, ChildStdout, Command},
+    task::JoinHandle,
     time::timeout,
 };
 
 /// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a child process that closed a pipe can take to exit, before its exit status is unknown.
+const EXIT: Duration = Duration::from_secs(1);
+
+/// How much of the standard error of a child process is kept, in bytes.
+const KEPT: usize = 8 * 1024;
+
 /// A child process and its pipes. Drop kills the process.
 pub(crate) struct Process {
-    child: Child,
+    /// `None` only in drop.
+    child: Option<Child>,
+    ending: Arc<Ending>,
     pipes: AsyncRwTransport<RoleClient, Lines<ChildStdout>, Lines<ChildStdin>>,
 }
 
@@ -29,10 +44,120 @@ impl Process {
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.kill_on_drop(true).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("the child has no pipes"));
+            return Err(io::Error::other("the server process has no pipe for its standard input or output"));
         };
-        Ok(Self { child, pipes: AsyncRwTransport::new(Lines::client(output), Lines::client(input)) })
+        let ending = Ending::default();
+        if let Some(errors) = child.stderr.take() {
+            *lock(&ending.reader) = Some(tokio::spawn(read_end(errors, Arc::clone(&ending.stderr))));
+        }
+        let pipes = AsyncRwTransport::new(Lines::client(output), Lines::client(input));
+        Ok(Self { child: Some(child), ending: Arc::new(ending), pipes })
     }
+
+    /// Returns a handle to read the exit status after this transport is dropped.
+    pub(crate) fn ending(&self) -> Arc<Ending> {
+        Arc::clone(&self.ending)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Without another handle, this drops the child and kills it.
+        *lock(&self.ending.child) = self.child.take();
+    }
+}
+
+/// The exit status of a child process, and the end of its standard error.
+#[derive(Default)]
+pub(crate) struct Ending {
+    /// The child, after its transport was dropped.
+    child: Mutex<Option<Child>>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    /// The task that reads standard error, if it is piped.
+    reader: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Ending {
+    /// Returns how the child exited. Returns `None` and kills the child if it still runs.
+    pub(crate) async fn exited(&self) -> Option<ProgramExited> {
+        let mut child = lock(&self.child).take()?;
+        let status = timeout(EXIT, child.wait()).await.ok()?.ok()?;
+        let reader = lock(&self.reader).take();
+        if let Some(mut reader) = reader {
+            // Another process can still have the pipe.
+            let _ = timeout(EXIT, &mut reader).await;
+            reader.abort();
+        }
+        Some(ProgramExited::new(status, &lock(&self.stderr)))
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(reader) = lock(&self.reader).take() {
+            reader.abort();
+        }
+    }
+}
+
+/// The cause of [`Error::Connect`](crate::Error::Connect) if a child process exited before the connection was ready.
+#[derive(Clone, Debug)]
+pub struct ProgramExited {
+    status: ExitStatus,
+    stderr: String,
+}
+
+impl ProgramExited {
+    /// The maximum number of lines of standard error.
+    const LINES: usize = 20;
+
+    pub(crate) fn new(status: ExitStatus, stderr: &[u8]) -> Self {
+        let stderr = String::from_utf8_lossy(stderr);
+        let lines: Vec<&str> = stderr.lines().collect();
+        let stderr = lines[lines.len().saturating_sub(Self::LINES)..].join("\n");
+        Self { status, stderr: stderr.trim().to_owned() }
+    }
+
+    /// Returns the exit status of the program.
+    pub fn status(&self) -> ExitStatus {
+        self.status
+    }
+
+    /// Returns the last lines of the program's standard error. Returns an empty text if the program wrote no lines, or
+    /// if its standard error is not piped.
+    pub fn stderr(&self) -> &str {
+        &self.stderr
+    }
+}
+
+impl fmt::Display for ProgramExited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the program stopped before the connection was ready ({})", self.status)?;
+        if !self.stderr.is_empty() {
+            f.write_str("; its standard error ends with:")?;
+            for line in self.stderr.lines() {
+                write!(f, "\n    {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ProgramExited {}
+
+/// Reads a stream to its end, and keeps its last bytes.
+async fn read_end(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut bytes).await {
+        let mut kept = lock(&kept);
+        kept.extend_from_slice(&bytes[..count]);
+        let excess = kept.len().saturating_sub(KEPT);
+        kept.drain(..excess);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Transport<RoleClient> for Process {
@@ -52,9 +177,10 @@ impl Transport<RoleClient> for Process {
     /// Closes the input of the child process and waits for it to exit. Kills it after a timeout.
     async fn close(&mut self) -> io::Result<()> {
         self.pipes.close().await?;
-        match timeout(PATIENCE, self.child.wait()).await {
+        let Some(child) = &mut self.child else { return Ok(()) };
+        match timeout(PATIENCE, child.wait()).await {
             Ok(ended) => ended.map(drop),
-            Err(_) => self.child.kill().await,
+            Err(_) => child.kill().await,
         }
     }
 }
@@ -69,25 +195,29 @@ mod tests {
         Process::start(command).expect("there is a shell")
     }
 
+    async fn status(process: &mut Process) -> ExitStatus {
+        process.child.as_mut().expect("it was not dropped").wait().await.expect("it has ended")
+    }
+
     #[tokio::test]
     async fn a_child_ends_with_its_input() {
         let mut process = shell("cat > /dev/null; exit 7");
         process.close().await.expect("it ends");
-        assert_eq!(process.child.wait().await.expect("it has ended").code(), Some(7));
+        assert_eq!(status(&mut process).await.code(), Some(7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_child_that_stays_is_killed() {
         let mut process = shell("exec sleep 1000");
         process.close().await.expect("it is killed");
-        assert_eq!(process.child.wait().await.expect("it has ended").code(), None);
+        assert_eq!(status(&mut process).await.code(), None);
     }
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_child_is_killed_with_its_connection() {
         let process = shell("exec sleep 1000");
-        let alive = format!("/proc/{}/exe", process.child.id().expect("it runs"));
+        let alive = format!("/proc/{}/exe", process.child.as_ref().and_then(Child::id).expect("it runs"));
         drop(process);
         // A process that was killed but not yet waited for has no executable.
         while std::fs::read_link(&alive).is_ok() {

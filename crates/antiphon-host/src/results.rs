@@ -10,13 +10,14 @@ use crate::{
 };
 
 impl HostBuilder {
-    /// Sets how result sets are fetched, and which origins are allowed in addition to the server's.
+    /// Sets how the host fetches the rows of result sets, and from which origins in addition to the server's origin.
     ///
-    /// Default: the origin of the MCP endpoint, with `https`, at public addresses, and without credentials. If the
-    /// endpoint is on this machine, its origin is also allowed.
+    /// By default, the host fetches rows only from the origin of the MCP endpoint, over `https`, from public addresses,
+    /// and without credentials. If the endpoint is on the same machine as the host, the endpoint's origin is also
+    /// allowed.
     ///
-    /// Headers require a base URL, because a host connects to many servers and headers for one must not be sent to
-    /// others. If servers need different headers, create a [`DualResponseClient`] for each.
+    /// If you set HTTP headers, you must also set a base URL, so that headers for one server are not sent to other
+    /// servers. If servers need different headers, create a [`DualResponseClient`] for each server.
     pub fn with_results(mut self, options: DualResponseClientOptions) -> Self {
         self.results = options;
         self
@@ -24,7 +25,8 @@ impl HostBuilder {
 }
 
 impl Connection {
-    /// Returns the dual response in the result of a tool, or `None`. It contains a preview, and can fetch all rows.
+    /// Returns the dual response in the result of a tool, or `None` if the result contains no dual response. A dual
+    /// response contains a preview, and can fetch all rows of the result set.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon_host::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -48,7 +50,7 @@ impl Connection {
 pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> Result<DualResponseClient> {
     if options.has_headers_for_any_endpoint() {
         return Err(Error::Misuse(
-            "the headers of `with_results` would be sent to every server that is connected to; say with `with_base_url` whose they are".into(),
+            "the headers of `with_results` would be sent to every connected server; set the server that they are for with `with_base_url`".into(),
         ));
     }
     let mut options = options.clone();

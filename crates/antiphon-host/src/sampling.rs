@@ -6,26 +6,28 @@ use antiphon_llm::{Model, Reply, Request};
 
 use crate::form::BoxFuture;
 
-/// A handler that reviews sampling requests before the model, and replies before the server, receive them.
+/// A handler that reviews sampling requests before the model receives them, and replies before the server receives
+/// them.
 ///
-/// It can change or reject both. MCP recommends that a user can do this. If you trust the servers, you can omit it.
+/// The handler can change or reject requests and replies. MCP recommends that a user reviews sampling requests and
+/// replies. If you trust the servers, you do not need a handler.
 pub trait Approval: Send + Sync + 'static {
-    /// Reviews a request. The model receives the returned request.
+    /// Reviews a sampling request. The model receives the request that this method returns.
     ///
     /// # Errors
     ///
-    /// Returns [`Refused`] to reject the request. The server receives an error.
+    /// Return [`Refused`] to reject the request. The server then receives an error.
     fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>>;
 
-    /// Reviews a reply. The server receives the returned reply.
+    /// Reviews a reply of the model. The server receives the reply that this method returns.
     ///
     /// # Errors
     ///
-    /// Returns [`Refused`] to reject the reply. The server receives an error.
+    /// Return [`Refused`] to reject the reply. The server then receives an error.
     fn reply<'a>(&'a self, request: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>>;
 }
 
-/// The user rejected a sampling request or a reply.
+/// The error that an [`Approval`] returns to reject a sampling request or a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("User rejected sampling request")]
 pub struct Refused;

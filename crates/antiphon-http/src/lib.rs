@@ -1,12 +1,12 @@
 //! HTTP for MCP servers and for any other axum router.
 //!
-//! - [`serve`]: serves a router over HTTP/1.1 with limits for connections, headers and stalled readers, and a
-//!   graceful shutdown.
-//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP, with sessions in memory
-//!   or shared.
-//! - `auth`, with the feature `auth`: authenticates callers and checks scopes, as a tower layer.
+//! - [`serve`]: serves a router over HTTP/1.1. This function limits connections, headers and slow clients, and shuts
+//!   down gracefully.
+//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP. The sessions are in the memory of
+//!   one process, or shared between replicas.
+//! - `auth`, with the feature `auth`: a tower layer that authenticates callers and checks scopes.
 //!
-//! `antiphon` with the feature `http` re-exports all of it, so a server needs no second dependency.
+//! The crate `antiphon` re-exports this crate with its feature `http`, so a server does not need a second dependency.
 //!
 //! # Features
 //!
@@ -14,9 +14,9 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `auth` | `auth`: OAuth 2.1 tokens, API keys, client certificates behind a proxy, scopes |
+//! | `auth` | `auth`: authentication with OAuth 2.1 tokens, API keys or client certificates from a proxy, and scopes |
 //! | `endpoint` | `endpoint`: MCP over streamable HTTP, on `rmcp` and `antiphon-store` |
-//! | `results` | with `auth`: callers own the result sets of `antiphon-results` |
+//! | `results` | with `auth`: result sets of `antiphon-results` belong to the authenticated caller |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "auth")]
@@ -34,5 +34,5 @@ pub use self::{
     shutdown::shutdown_signal,
 };
 
-/// The smallest length of an API key or an operator's token, in bytes, so that it cannot be guessed.
+/// The minimum length of an API key or an operator's token, in bytes. Shorter secrets could be guessed.
 pub const MIN_SECRET_BYTES: usize = 24;

@@ -1,8 +1,8 @@
-//! The contract tests of [`Model`]. A model must pass all of them.
+//! The contract tests of [`Model`]. A model must pass all contract tests.
 //!
-//! Each contract test is a function that panics if the contract is broken.
-//! [`model_conformance!`](crate::model_conformance) creates a test for each. They use prompts, so the tested model
-//! must be able to follow instructions.
+//! Each contract test is a function that panics if the model breaks the contract.
+//! [`model_conformance!`](crate::model_conformance) creates a `#[tokio::test]` for each contract test. The tests send
+//! prompts, so the tested model must be able to follow instructions.
 
 use std::{collections::HashSet, pin::pin, task};
 
@@ -19,8 +19,8 @@ use crate::{
 
 /// Creates a `#[tokio::test]` for every contract test.
 ///
-/// It takes a function that opens a model. If no model is available, the function prints the reason and returns
-/// `None`, and the tests are skipped. To run only some tests, name them after the function:
+/// The macro takes a function that opens a model. If no model is available, the function can print the reason and
+/// return `None`. The tests are then skipped. To run only some of the tests, list them after the function:
 /// `open => the_cost_is_told,`.
 ///
 /// ```
@@ -73,7 +73,7 @@ async fn ask(model: &(impl Model + ?Sized), request: &Request) -> Reply {
     }
 }
 
-/// Checks that a text prompt is answered with text, the name of the model and a stop reason.
+/// Checks that the model answers a text prompt with text, its name and a stop reason.
 pub async fn a_reply_has_text_a_model_and_a_reason(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &Request::prompt("Say hello.")).await;
     assert!(!reply.text().is_empty(), "{reply:?}");
@@ -81,7 +81,7 @@ pub async fn a_reply_has_text_a_model_and_a_reason(model: &(impl Model + ?Sized)
     assert_eq!(reply.stop_reason.as_deref(), Some(stop::END_TURN), "{reply:?}");
 }
 
-/// Checks that a request for structured data is answered with a call of [`SCHEMA_TOOL`].
+/// Checks that the model answers a request for structured data with a call of [`SCHEMA_TOOL`].
 pub async fn a_request_for_data_is_answered_with_data(model: &(impl Model + ?Sized)) {
     let schema = json!({
         "type": "object",
@@ -96,7 +96,7 @@ pub async fn a_request_for_data_is_answered_with_data(model: &(impl Model + ?Siz
     assert_eq!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
 }
 
-/// Checks that truncated data is not returned as data.
+/// Checks that the model does not return truncated data as if it were complete.
 pub async fn data_that_were_cut_off_are_not_repaired(model: &(impl Model + ?Sized)) {
     let long = "abcdefghij".repeat(40);
     let schema = json!({
@@ -112,31 +112,31 @@ pub async fn data_that_were_cut_off_are_not_repaired(model: &(impl Model + ?Size
     assert!(reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// Checks that the model calls no tool with `toolChoice: none`.
+/// Checks that the model calls no tool if the request has `toolChoice: none`.
 pub async fn no_tool_is_called_where_none_may_be(model: &(impl Model + ?Sized)) {
     let reply = ask(model, &with_tools(Some(ToolChoice::None))).await;
     assert!(reply.tool_calls().is_empty(), "{reply:?}");
     assert_ne!(reply.stop_reason.as_deref(), Some(stop::TOOL_USE), "{reply:?}");
 }
 
-/// Checks that the model calls one of the tools with `toolChoice: required`.
+/// Checks that the model calls one of the tools if the request has `toolChoice: required`.
 pub async fn a_tool_is_called_where_one_must_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Required))).await);
 }
 
-/// Checks that the model calls a tool with `toolChoice: auto` if the prompt asks for it.
+/// Checks that the model calls a tool if the request has `toolChoice: auto` and the prompt asks for it.
 pub async fn a_tool_may_be_called_where_it_may_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Auto))).await);
 }
 
-/// Checks that the model replies to a history with tool calls and results.
+/// Checks that the model replies to a history that contains tool calls and their results.
 pub async fn a_history_with_tools_is_read(model: &(impl Model + ?Sized)) {
     let result = Block::tool_result("call_1", ["You went left. There is a door.".into()]);
     let reply = ask(model, &after(result)).await;
     assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// Checks that the model replies to a history with a failed tool, whose result contains audio.
+/// Checks that the model replies to a history in which a tool failed and its result contains audio.
 pub async fn a_failed_tool_is_read(model: &(impl Model + ?Sized)) {
     let Block::ToolResult(mut result) = Block::tool_error("call_1", "There is a wall.") else { return };
     let sound = json!({"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"});
@@ -154,7 +154,7 @@ pub async fn calls_have_ids_of_their_own(model: &(impl Model + ?Sized)) {
     assert!(!ids.contains(""), "{reply:?}");
 }
 
-/// Checks that a reply with the maximum number of tokens has the stop reason `maxTokens`.
+/// Checks that a reply which reaches the maximum number of tokens has the stop reason `maxTokens`.
 pub async fn a_reply_is_no_longer_than_it_may_be(model: &(impl Model + ?Sized)) {
     let mut request = Request::prompt("Tell a long story about the sea.");
     request.max_tokens = 16;
@@ -191,7 +191,7 @@ pub async fn the_cost_is_told(model: &(impl Model + ?Sized)) {
     assert!(reply.usage().is_some_and(|usage| usage.output_tokens > 0), "{reply:?}");
 }
 
-/// Checks that an invalid request is an error that cannot be retried, and not a panic.
+/// Checks that the model returns an error for an invalid request, and that this error is not retryable.
 pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Sized)) {
     let empty = model.reply(&Request::new([])).await;
     assert!(empty.is_err_and(|error| !error.is_retryable()), "no messages, and yet a reply");
@@ -200,7 +200,7 @@ pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Si
     assert!(stray.is_err_and(|error| !error.is_retryable()), "a result without a call, and yet a reply");
 }
 
-/// Checks that a request can be dropped without an effect on other requests.
+/// Checks that dropping a request does not affect other requests.
 pub async fn a_call_can_be_dropped(model: &(impl Model + ?Sized)) {
     let request = Request::prompt("Say hello.");
     {

@@ -1,24 +1,24 @@
 use std::time::Duration;
 
-/// The result of a request to a model.
+/// The result type of requests to a model.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a model did not reply.
+/// The reason why a model did not reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The model or its provider does not support a part of the request.
-    #[error("`{model}` cannot do what is asked: {what}")]
+    #[error("the model `{model}` does not support the request: {what}")]
     Unsupported {
-        /// The model.
+        /// The name of the model.
         model: String,
-        /// The part that is not supported.
+        /// The part of the request that is not supported.
         what: String,
     },
-    /// The provider rejected the request. Sending it again does not help.
+    /// The provider rejected the request. Sending the same request again does not help.
     #[error("the provider refused the request ({status}): {message}")]
     Rejected {
-        /// The HTTP status.
+        /// The HTTP status of the response.
         status: u16,
         /// The provider's message.
         message: String,
@@ -26,30 +26,30 @@ pub enum Error {
     /// The provider does not accept the API key, or the key lacks a permission.
     #[error("the provider rejected the API key ({status}); check the key and its permissions")]
     Unauthorized {
-        /// The HTTP status.
+        /// The HTTP status of the response.
         status: u16,
     },
-    /// The provider limits requests or tokens, and the limit is reached.
+    /// A rate limit of the provider is reached, for requests or for tokens.
     #[error("the provider rate-limited the request: {message}; try again later")]
     RateLimited {
         /// The provider's message.
         message: String,
-        /// How long to wait, if the provider sends it.
+        /// How long to wait before the next request, if the provider states it.
         retry_after: Option<Duration>,
     },
-    /// The provider or the network failed.
+    /// The provider or the network failed. The `String` contains the reason.
     #[error("the provider cannot be reached or has failed: {0}")]
     Unavailable(String),
-    /// The model did not reply in time.
+    /// The model did not reply within this time.
     #[error("the model did not reply within {0:?}")]
     Timeout(Duration),
-    /// A limit of the operator is reached.
+    /// A limit that the operator set is reached. The `String` names the limit.
     #[error("{0}")]
     Limit(String),
-    /// The configuration of a provider is invalid.
+    /// The configuration of a provider is invalid. The `String` contains the reason.
     #[error("{0}")]
     Config(String),
-    /// The response of the provider cannot be parsed.
+    /// The response of the provider cannot be parsed. The `String` contains the reason.
     #[error("the provider's answer cannot be read: {0}")]
     Malformed(String),
 }

@@ -1,7 +1,7 @@
-//! One trait for language models, in the sampling types of MCP.
+//! A trait for language models, which uses the sampling types of MCP.
 //!
-//! A [`Model`] takes a [`Request`] and returns a [`Reply`]. They have the fields of `sampling/createMessage` and of
-//! its result, so a provider supports the same requests as a client.
+//! A [`Model`] takes a [`Request`] and returns a [`Reply`]. These types have the fields of MCP's
+//! `sampling/createMessage` and of its result. So a provider's model can answer the same requests as a client's model.
 //!
 //! ```
 //! # use antiphon_llm::{Error, Model, Request};
@@ -13,23 +13,24 @@
 //!
 //! # Main types
 //!
-//! - [`Message`], [`Block`], [`Content`], [`ToolCall`]: the messages, as content blocks.
+//! - [`Message`], [`Block`], [`Content`], [`ToolCall`]: the messages of a conversation, and their content blocks.
 //! - [`Request`], [`Reply`]: a request to a model and its reply.
-//! - [`OutputSchema`]: structured data instead of text, with the reserved tool [`SCHEMA_TOOL`].
-//! - [`plain`]: tools for models and clients that do not support them.
-//! - [`Conversation::from_openai`]: histories in the format of OpenAI.
-//! - [`Budgeted`]: limits on the requests and tokens of a model.
-//! - `Observed`: metrics and spans of a model.
-//! - `providers`: models behind the APIs of OpenAI, Anthropic, Gemini, Ollama and compatible servers.
+//! - [`OutputSchema`]: requests structured data instead of text, with the reserved tool [`SCHEMA_TOOL`].
+//! - [`plain`]: offers tools to models and clients that do not support tools.
+//! - [`Conversation::from_openai`]: reads histories in the format of OpenAI.
+//! - [`Budgeted`]: limits the requests and tokens of a model.
+//! - `Observed`: records metrics and spans of a model.
+//! - `providers`: models behind the APIs of providers. The types are `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`,
+//!   `Anthropic`, `Gemini`, `Ollama`, and `Rig` for other APIs.
 //!
 //! # Features
 //!
 //! No feature is enabled by default, because tool authors need only the types.
 //!
-//! | feature | what it gives |
+//! | feature | adds |
 //! |---|---|
 //! | `scripted` | `Scripted`, a model with fixed replies, for tests |
-//! | `providers` | `providers`: `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for other APIs. It needs Rust 1.95 |
+//! | `providers` | the module `providers`: models behind the APIs of providers such as OpenAI. Requires Rust 1.95 |
 //! | `telemetry` | `Observed`, which records the requests to a model as spans and metrics |
 //! | `conformance` | the contract tests of [`Model`], for the tests of your own model |
 #![cfg_attr(docsrs, feature(doc_cfg))]

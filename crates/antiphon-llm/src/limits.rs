@@ -13,11 +13,12 @@ use crate::{
 
 type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// A model with a limit on its requests and tokens.
+/// A wrapper that limits the requests and tokens of a model.
 ///
-/// The cost of a request is known only after its reply. So the request that crosses the limit is still answered, and
-/// so are those in flight. The next request fails with an [`Error::Limit`] that names the limit. If a provider does
-/// not send the number of tokens, it is [estimated](Reply::tokens).
+/// The number of tokens of a request is known only after its reply. The request that exceeds the token limit therefore
+/// still gets its reply. Requests that are in flight at that time also get their replies. The next request fails with
+/// an [`Error::Limit`] that names the limit. If a provider does not send the number of tokens, the number is
+/// [estimated](Reply::tokens).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -34,11 +35,12 @@ pub struct Budgeted<M> {
     spent: Mutex<Spent>,
 }
 
-/// The maximum cost of a model.
+/// A limit on the requests and tokens of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// The time after which the budget is full again. Default: the lifetime of the process.
+    /// The time after which the counts start again from zero. Default: the counts never start again while the process
+    /// runs.
     pub window: Option<Duration>,
     /// The maximum number of requests. Default: no limit.
     pub max_requests: Option<u64>,
@@ -47,24 +49,24 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget for the lifetime of the process.
+    /// Creates a budget (a limit on requests and tokens) for the whole lifetime of the process.
     pub fn total() -> Self {
         Self::default()
     }
 
-    /// Creates a budget that is full again after `window`.
+    /// Creates a budget (a limit on requests and tokens) whose counts start again from zero after each `window`.
     pub fn per(window: Duration) -> Self {
         Self { window: Some(window), ..Self::default() }
     }
 
-    /// Sets the maximum number of requests.
+    /// Sets the maximum number of requests. Default: no limit.
     #[must_use]
     pub fn with_max_requests(mut self, requests: u64) -> Self {
         self.max_requests = Some(requests);
         self
     }
 
-    /// Sets the maximum number of input and output tokens.
+    /// Sets the maximum number of input and output tokens together. Default: no limit.
     #[must_use]
     pub fn with_max_tokens(mut self, tokens: u64) -> Self {
         self.max_tokens = Some(tokens);
@@ -80,7 +82,7 @@ struct Spent {
 }
 
 impl<M: Model> Budgeted<M> {
-    /// Limits `model` to `budget`.
+    /// Wraps `model` and limits it to `budget`.
     pub fn new(model: M, budget: Budget) -> Self {
         Self { model, budget, clock: Arc::new(Instant::now), spent: Mutex::default() }
     }

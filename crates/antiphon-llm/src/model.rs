@@ -2,27 +2,28 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc};
 
 use crate::{error::Result, reply::Reply, request::Request};
 
-/// A boxed future, so that [`Model`] can be a trait object.
+/// A boxed future, which makes it possible to use [`Model`] as a trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A language model.
+/// A language model, which takes requests and returns replies.
 ///
 /// # Contract
 ///
 /// - Each request is independent. A model keeps no state between requests.
-/// - A request for structured data ([`Request::schema`]) is answered with a `tool_use` of
-///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL), with any method. A reply without data is returned unchanged. The caller
-///   checks whether the data matches the schema.
-/// - With `toolChoice: none`, the reply contains no tool call. With `required`, it contains one, if the model can be
-///   forced to call a tool.
-/// - Every `tool_use` has a unique ID in the reply, and the stop reason is `toolUse`.
-/// - Content that cannot be sent is an error that names it. It is never omitted silently.
-/// - The model retries an error if that helps. A returned error is final.
-/// - Dropping the future ends the request.
+/// - The reply to a request for structured data ([`Request::schema`]) is a `tool_use` of
+///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The model decides how it obtains the data. If the reply has no data, it is
+///   returned unchanged. The caller checks whether the data matches the schema.
+/// - With `toolChoice: none`, the reply contains no tool call. With `toolChoice: required`, the reply contains a tool
+///   call, if the model can be forced to call a tool.
+/// - Every `tool_use` in a reply has a unique ID, and the stop reason of such a reply is `toolUse`.
+/// - If content of a request cannot be sent to the model, the result is an error that names this content. Content is
+///   never omitted silently.
+/// - The implementation retries temporary errors itself. The caller does not retry an error that it receives.
+/// - If the future of a reply is dropped, the request ends.
 ///
 /// The contract tests in `conformance` check this contract.
 pub trait Model: fmt::Debug + Send + Sync + 'static {
-    /// Replies to `request`.
+    /// Sends `request` to the model and returns the reply.
     fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, Result<Reply>>;
 
     /// Returns the name of the model, for logs.

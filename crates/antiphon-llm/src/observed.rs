@@ -10,9 +10,9 @@ use tracing::{Instrument as _, field::Empty};
 
 use crate::{BoxFuture, Error, Model, Reply, Request, Result};
 
-/// The duration of a request to a model, in seconds. A histogram.
+/// The name of the histogram for the duration of requests to a model, in seconds.
 pub const OPERATION_DURATION: &str = "gen_ai.client.operation.duration";
-/// The number of tokens of a request or a reply. A histogram.
+/// The name of the histogram for the number of tokens in requests and replies.
 pub const TOKEN_USAGE: &str = "gen_ai.client.token.usage";
 
 /// The bucket bounds of the conventions.
@@ -35,7 +35,8 @@ const TOKENS: [f64; 14] = [
     67_108_864.0,
 ];
 
-/// A model whose requests are recorded as spans and metrics. Neither contains the contents of messages.
+/// A wrapper that records the requests to a model as spans and metrics. Neither spans nor metrics contain the content
+/// of messages.
 ///
 /// ```
 /// # use antiphon_llm::{Model, Observed};
@@ -50,17 +51,17 @@ pub struct Observed<M> {
 }
 
 impl<M: Model> Observed<M> {
-    /// Records the requests to `model`.
+    /// Wraps `model`, and records its requests as spans and with `meter`.
     pub fn new(model: M, meter: &Meter) -> Self {
         let duration = meter
             .f64_histogram(OPERATION_DURATION)
-            .with_description("How long models took to reply")
+            .with_description("Duration of requests to models")
             .with_unit("s")
             .with_boundaries(SECONDS.to_vec())
             .build();
         let tokens = meter
             .u64_histogram(TOKEN_USAGE)
-            .with_description("How many tokens requests and replies had")
+            .with_description("Number of tokens in requests and replies")
             .with_unit("{token}")
             .with_boundaries(TOKENS.to_vec())
             .build();

@@ -1,8 +1,9 @@
-//! Tools for models and clients that do not support them: in the prompt, and parsed from the text.
+//! Offers tools to models and clients that do not support tools: the prompt describes the tools, and the calls are
+//! parsed from the reply's text.
 //!
-//! A client that has not declared `sampling.tools` must not receive tools, and some models do not support them.
+//! A client that has not declared `sampling.tools` must not receive tools, and some models do not support tools.
 //! [`without_tools`] describes the tools in the prompt, and [`with_calls`] converts the reply to `tool_use` blocks.
-//! This is less reliable than native tools, but has the same API.
+//! Tools in the prompt are less reliable than native tool support, but your code stays the same.
 
 use std::fmt::Write as _;
 
@@ -15,7 +16,7 @@ use crate::{
     structured::{SCHEMA_TOOL, json_in},
 };
 
-/// Converts `request` for a model without tools.
+/// Converts a request with tools into a request without tools, whose prompt describes the tools.
 pub fn without_tools(request: &Request) -> Request {
     let mut plain = request.clone();
     plain.tools.clear();
@@ -107,8 +108,8 @@ fn speak_result(result: &ToolResultBlock) -> Vec<Block> {
 
 /// Converts the tool calls in the text of a reply to `tool_use` blocks.
 ///
-/// A reply is returned unchanged if it already has such blocks, or if its text names none of the tools. The IDs of
-/// the calls derive from `id`, so the same reply has the same IDs.
+/// A reply is returned unchanged if it already has `tool_use` blocks, or if its text names none of the tools. The IDs
+/// of the calls start with `id`, so the same reply always gets the same IDs.
 pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
     let none = request.tool_choice == Some(ToolChoice::None);

@@ -8,15 +8,15 @@ use crate::{
     request::Request,
 };
 
-/// Why a model stopped. MCP allows other values too, and they are passed on unchanged.
+/// The reasons why a model stopped writing. MCP also allows other values, which are passed on unchanged.
 pub mod stop {
-    /// The reply is complete.
+    /// The model stopped because the reply is complete.
     pub const END_TURN: &str = "endTurn";
-    /// The model reached a stop sequence.
+    /// The model stopped at a stop sequence.
     pub const STOP_SEQUENCE: &str = "stopSequence";
-    /// The reply reached the maximum number of tokens.
+    /// The model stopped because it reached the maximum number of tokens.
     pub const MAX_TOKENS: &str = "maxTokens";
-    /// The model calls tools.
+    /// The model stopped because it calls tools.
     pub const TOOL_USE: &str = "toolUse";
     /// The model or its provider refused to reply. This value is not part of MCP.
     pub const REFUSAL: &str = "refusal";
@@ -26,12 +26,12 @@ pub mod stop {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reply {
-    /// The author.
+    /// The author of the reply, which is the model.
     pub role: Role,
     /// The content blocks.
     #[serde(with = "one_or_many")]
     pub content: Vec<Block>,
-    /// The model that replied.
+    /// The name of the model that replied.
     #[serde(default)]
     pub model: String,
     /// Why the model stopped. See [`stop`].
@@ -45,7 +45,7 @@ pub struct Reply {
 /// The estimated number of JSON bytes per token.
 const TOKEN_BYTES: usize = 4;
 
-/// The `_meta` key for the token usage of a reply.
+/// The `_meta` key under which a reply contains its token usage.
 pub const USAGE_META: &str = "antiphon/usage";
 
 impl Reply {
@@ -63,7 +63,7 @@ impl Reply {
         }
     }
 
-    /// Sets why the model stopped.
+    /// Sets the reason why the model stopped. See [`stop`].
     #[must_use]
     pub fn with_stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
@@ -85,7 +85,8 @@ impl Reply {
 
     /// Returns the number of tokens of the request and the reply: the provider's value, or an estimate.
     ///
-    /// The estimate is one token per 4 bytes of JSON. So a provider without usage data does not bypass token limits.
+    /// The estimate is one token per 4 bytes of JSON. So token limits also work with providers that do not send the
+    /// number of tokens.
     pub fn tokens(&self, request: &Request) -> u64 {
         if let Some(usage) = self.usage() {
             return usage.input_tokens.saturating_add(usage.output_tokens);
@@ -95,13 +96,13 @@ impl Reply {
         bytes.div_ceil(TOKEN_BYTES) as u64
     }
 
-    /// Returns the text blocks, joined by line breaks.
+    /// Returns the text of all text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
     }
 
-    /// Returns the tool calls, in order.
+    /// Returns the tool calls in the reply, in order.
     pub fn tool_calls(&self) -> Vec<ToolCall> {
         self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into()).collect()
     }
@@ -111,7 +112,7 @@ impl Reply {
         self.stop_reason.as_deref() == Some(stop::MAX_TOKENS)
     }
 
-    /// Returns the reply as a message for a history.
+    /// Converts the reply into a message that you can add to a history.
     pub fn to_message(&self) -> Message {
         Message::new(self.role, self.content.clone())
     }

@@ -9,13 +9,13 @@ use crate::{
     structured,
 };
 
-/// The maximum number of tokens of a reply, if the request does not set it.
+/// The default for the maximum number of tokens of a reply.
 pub const DEFAULT_MAX_TOKENS: u32 = 4096;
 
 /// A request to a model, with the fields and the format of MCP's `CreateMessageRequestParams`.
 ///
-/// MCP has no field for a schema. A request for structured data uses the tool [`SCHEMA_TOOL`](crate::SCHEMA_TOOL),
-/// which a provider converts to its structured output.
+/// MCP has no field for the schema of a reply. So a request for structured data offers the tool
+/// [`SCHEMA_TOOL`](crate::SCHEMA_TOOL), and a provider converts this tool into its structured output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -29,13 +29,13 @@ pub struct Request {
     /// The sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Texts that end the reply.
+    /// The stop sequences. The model ends its reply when it would write one of these texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// The preferred models.
+    /// The preferences for the selection of a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// The servers whose context a client can add.
+    /// The servers whose context the client can add to the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
     /// The tools that the model can call.
@@ -44,7 +44,7 @@ pub struct Request {
     /// Whether the model must call a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Data for the provider.
+    /// Additional data for the provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// The `_meta` of the request.
@@ -53,7 +53,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request with these messages and without options.
+    /// Creates a request with these messages and no other options.
     pub fn new(messages: impl Into<Vec<Message>>) -> Self {
         Self {
             messages: messages.into(),
@@ -75,13 +75,13 @@ impl Request {
         Self::new([Message::user(content)])
     }
 
-    /// Returns the schema of the reply, if this request asks for structured data: the input schema of its
-    /// [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+    /// Returns the schema of the requested data, if this request asks for structured data. This schema is the input
+    /// schema of the tool [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
     pub fn schema(&self) -> Option<&Map<String, Value>> {
         self.tools.iter().find(|tool| tool.name == structured::SCHEMA_TOOL).map(|tool| &tool.input_schema)
     }
 
-    /// Returns whether the model must call a tool.
+    /// Returns whether the request forces the model to call a tool.
     pub fn must_call(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice == Some(ToolChoice::Required)
     }
@@ -112,9 +112,9 @@ pub struct ToolDefinition {
     /// The description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The JSON Schema of the input, which is an object.
+    /// The JSON Schema of the tool's input. The input is always an object.
     pub input_schema: Map<String, Value>,
-    /// `title`, `annotations`, `_meta` and all other fields.
+    /// The `title`, the `annotations`, the `_meta` and all other fields of the tool.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -143,10 +143,10 @@ impl ToolDefinition {
     }
 }
 
-/// Whether a model must call a tool. The JSON is `{"mode": "required"}`. The string `"required"` is also accepted.
+/// Whether a model must call a tool. The JSON form is `{"mode": "required"}`. The text `"required"` is also accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// The model decides.
+    /// The model decides whether to call a tool.
     Auto,
     /// The model must call at least one tool.
     Required,
@@ -155,7 +155,7 @@ pub enum ToolChoice {
 }
 
 impl ToolChoice {
-    /// Returns the name in JSON.
+    /// Returns the name of the tool choice in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -184,74 +184,74 @@ impl<'de> Deserialize<'de> for ToolChoice {
             Some("required") => Ok(Self::Required),
             Some("none") => Ok(Self::None),
             _ => Err(D::Error::custom(format_args!(
-                "`{value}` is no tool choice; it is `auto`, `required` or `none`"
+                "`{value}` is not a valid tool choice; use `auto`, `required` or `none`"
             ))),
         }
     }
 }
 
-/// The servers whose context a client can add to a request.
+/// The servers whose context a client can add to a request to its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IncludeContext {
-    /// No servers.
+    /// The client adds no context.
     None,
-    /// Only this server.
+    /// The client can add context of the server that sends the request.
     ThisServer,
-    /// All servers of the client.
+    /// The client can add context of all its servers.
     AllServers,
 }
 
-/// The preferred models.
+/// The preferences of a request for the selection of a model.
 ///
-/// Hints are evaluated in order. Each is a part of a model's name, for example `claude` or `sonnet`. Priorities are
-/// between 0 (not important) and 1 (most important).
+/// Each hint is a part of a model's name, for example `claude` or `sonnet`. Hints are evaluated in order. Priorities
+/// are between 0 (not important) and 1 (most important).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ModelPreferences {
-    /// Names, or parts of names, best first.
+    /// Parts of the names of preferred models, most preferred first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<ModelHint>,
-    /// The importance of a low price.
+    /// How important a low price is, between 0 and 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_priority: Option<f64>,
-    /// The importance of speed.
+    /// How important a fast reply is, between 0 and 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_priority: Option<f64>,
-    /// The importance of intelligence.
+    /// How important an intelligent model is, between 0 and 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intelligence_priority: Option<f64>,
 }
 
 impl ModelPreferences {
-    /// Creates preferences without hints and priorities.
+    /// Creates preferences without hints or priorities.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a name, or a part of a name. Earlier hints have precedence.
+    /// Adds a hint: a part of the name of a preferred model. Earlier hints have precedence.
     #[must_use]
     pub fn with_hint(mut self, name: impl Into<String>) -> Self {
         self.hints.push(ModelHint { name: Some(name.into()) });
         self
     }
 
-    /// Sets the importance of a low price, between 0 and 1.
+    /// Sets how important a low price is, between 0 and 1. Default: not set.
     #[must_use]
     pub fn with_cost_priority(mut self, priority: f64) -> Self {
         self.cost_priority = Some(priority);
         self
     }
 
-    /// Sets the importance of speed, between 0 and 1.
+    /// Sets how important a fast reply is, between 0 and 1. Default: not set.
     #[must_use]
     pub fn with_speed_priority(mut self, priority: f64) -> Self {
         self.speed_priority = Some(priority);
         self
     }
 
-    /// Sets the importance of intelligence, between 0 and 1.
+    /// Sets how important an intelligent model is, between 0 and 1. Default: not set.
     #[must_use]
     pub fn with_intelligence_priority(mut self, priority: f64) -> Self {
         self.intelligence_priority = Some(priority);
@@ -259,7 +259,7 @@ impl ModelPreferences {
     }
 }
 
-/// A part of the name of a preferred model.
+/// A hint for the selection of a model: a part of the name of a preferred model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelHint {
     /// The part of the name.

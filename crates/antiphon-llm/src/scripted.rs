@@ -14,7 +14,7 @@ use crate::{
 
 type ByHand = Box<dyn Fn(&Request) -> Result<Reply> + Send + Sync>;
 
-/// A model with fixed replies that records its requests.
+/// A model for tests, which returns fixed replies and records its requests.
 ///
 /// ```
 /// # use antiphon_llm::{Model, Request, Scripted};
@@ -33,12 +33,14 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Creates a model without replies.
+    /// Creates a model without replies. Add replies with [`say`](Self::say), [`call`](Self::call) or
+    /// [`then`](Self::then).
     pub fn new() -> Self {
         Self { replies: Mutex::default(), by_hand: None, requests: Mutex::default() }
     }
 
-    /// Sets the function that replies after all fixed replies are used. Default: none, so the request fails.
+    /// Sets a function that replies after all fixed replies are used. Default: none. Without this function, a request
+    /// fails after all fixed replies are used.
     #[must_use]
     pub fn otherwise(mut self, reply: impl Fn(&Request) -> Result<Reply> + Send + Sync + 'static) -> Self {
         self.by_hand = Some(Box::new(reply));
@@ -51,21 +53,22 @@ impl Scripted {
         self.then(Ok(Reply::new("scripted", text)))
     }
 
-    /// Adds a reply with a call of `tool`. For structured data, use [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+    /// Adds a reply with a call of the tool `tool`. For structured data, use [`SCHEMA_TOOL`](crate::SCHEMA_TOOL) as the
+    /// tool.
     #[must_use]
     pub fn call(self, tool: &str, input: serde_json::Value) -> Self {
         let id = format!("call_{}", self.replies.lock().unwrap_or_else(PoisonError::into_inner).len() + 1);
         self.then(Ok(Reply::new("scripted", Block::tool_use(id, tool, input))))
     }
 
-    /// Adds a reply or an error.
+    /// Adds a reply, or an error that the model returns instead.
     #[must_use]
     pub fn then(self, reply: Result<Reply>) -> Self {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
         self
     }
 
-    /// Returns the received requests, in order.
+    /// Returns the requests that the model has received, in order.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -82,7 +85,9 @@ impl Model for Scripted {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let next = self.replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let reply = next.or_else(|| self.by_hand.as_ref().map(|reply| reply(request))).unwrap_or_else(|| {
-            Err(Error::Unavailable("the script of the test model is over; give it more to say".into()))
+            Err(Error::Unavailable(
+                "the `Scripted` model has no more replies; add replies to its script".into(),
+            ))
         });
         Box::pin(std::future::ready(reply))
     }

@@ -1,9 +1,9 @@
-//! Structured data instead of text, with the reserved tool `__schema__`.
+//! Structured data instead of text in a reply, with the reserved tool `__schema__`.
 //!
-//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name and with the schema
-//! as its input, and requires a call. A client or provider that supports the name uses its best method for structured
-//! output. For others, the model calls it like an ordinary tool. In both cases, the data is the `input` of a
-//! `tool_use`.
+//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name, and requires that the
+//! model calls it. The input schema of this tool is the schema of the data. If a client or provider recognizes the
+//! reserved name, it uses its best method for structured output. Otherwise, the model calls the tool like an ordinary
+//! tool. In both cases, the data is the `input` of a `tool_use`.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -14,10 +14,10 @@ use crate::{
     request::{Request, ToolChoice, ToolDefinition},
 };
 
-/// The tool for structured output. No other tool can have this name.
+/// The name of the tool for structured data. No other tool can have this name.
 pub const SCHEMA_TOOL: &str = "__schema__";
 
-/// The description of the tool.
+/// The description of the tool for structured data, which the model reads.
 pub const SCHEMA_TOOL_DESCRIPTION: &str = "Respond with structured data matching this schema.";
 
 /// The field for data that is not an object, because the input of a tool is always an object.
@@ -46,7 +46,7 @@ fn redirect(schema: &mut Value) -> bool {
     }
 }
 
-/// The schema for the structured data of a reply.
+/// The schema of the structured data that a request asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputSchema {
     input: Map<String, Value>,
@@ -54,13 +54,14 @@ pub struct OutputSchema {
 }
 
 impl OutputSchema {
-    /// Creates the schema of `T`.
+    /// Creates the schema of the Rust type `T`.
     pub fn of<T: JsonSchema>() -> Self {
         Self::new(schema_of::<T>())
     }
 
-    /// Creates an output schema from a JSON Schema. If it does not describe an object, it is wrapped into an object
-    /// with one field. [`unwrap`](Self::unwrap) removes the wrapper from the data.
+    /// Creates an output schema from a JSON Schema. The input of a tool is always an object. So if the schema does not
+    /// describe an object, it becomes the schema of an object with one field. [`unwrap`](Self::unwrap) takes the data
+    /// out of this object.
     pub fn new(mut schema: Map<String, Value>) -> Self {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             return Self { input: schema, wrapped: false };
@@ -88,12 +89,12 @@ impl OutputSchema {
         Self { input, wrapped: true }
     }
 
-    /// Returns the JSON Schema of the object that the model returns.
+    /// Returns the JSON Schema of the object that the model must return.
     pub fn input(&self) -> &Map<String, Value> {
         &self.input
     }
 
-    /// Returns the tool that asks for the data.
+    /// Returns the tool with which a request asks for the structured data.
     pub fn tool(&self) -> ToolDefinition {
         ToolDefinition {
             name: SCHEMA_TOOL.into(),
@@ -103,13 +104,14 @@ impl OutputSchema {
         }
     }
 
-    /// Changes `request` so that it asks for the data.
+    /// Makes the tool for structured data the only tool of `request`, and requires that the model calls it.
     pub fn ask(&self, request: &mut Request) {
         request.tools = vec![self.tool()];
         request.tool_choice = Some(ToolChoice::Required);
     }
 
-    /// Returns the data without the wrapper.
+    /// Takes the data out of the object that [`new`](Self::new) added around a schema which does not describe an
+    /// object.
     pub fn unwrap(&self, mut input: Value) -> Value {
         match input.get_mut(WRAPPER) {
             Some(value) if self.wrapped => value.take(),
@@ -117,7 +119,8 @@ impl OutputSchema {
         }
     }
 
-    /// Returns the data in `reply` without validation: the input of its `__schema__` calls, or the JSON in its text.
+    /// Returns the data in a reply: the inputs of its `__schema__` calls, or the JSON in its text. This method does not
+    /// validate the data.
     ///
     /// # Errors
     ///
@@ -148,7 +151,7 @@ impl OutputSchema {
     }
 }
 
-/// Returns the JSON Schema 2020-12 of `T`, without the name of the Rust type.
+/// Returns the JSON Schema (draft 2020-12) of the Rust type `T`, without the name of the type.
 pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let Value::Object(mut schema) = schema.to_value() else { return Map::new() };
@@ -159,9 +162,9 @@ pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Returns the first JSON value in a text, which can have a code fence or prose around it.
+/// Returns the first JSON value in a text. The text can have a code fence or prose around the value.
 ///
-/// Nothing is repaired. Truncated text, or text with a surplus comma, contains no JSON.
+/// The function does not repair invalid JSON, for example truncated JSON or JSON with a surplus comma.
 ///
 /// # Errors
 ///

@@ -2,67 +2,67 @@ use std::fmt;
 
 use crate::Key;
 
-/// A mismatch between the code and its journal on replay (a non-determinism error). The run cannot continue.
+/// A mismatch between a tool's code and its journal on replay (a non-determinism error). The run cannot continue.
 ///
-/// The code did something different from the previous leg. Either a new version was deployed while the run was
-/// waiting, or the code depends on a value that is not in the journal. Typical values are a clock, a random number,
-/// the order of a map or a call that is not a step. [`Drift::hint`] returns advice for each case.
+/// On replay, the code did not repeat the calls that it made before the run was suspended. Either a new version of the
+/// code was deployed, or the code depends on a value that is not in the journal. Such a value is often a time, a random
+/// number, the order of a map, or the result of a call outside of a step. [`Drift::hint`] returns advice for each case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Drift {
-    /// The code asks for a finished entry with a different request, label or kind.
-    #[error("entry {at} ({key:?}) was recorded as {recorded} and is now {now}")]
+    /// The code repeats a call whose result is in the journal, but with a different request, label or kind.
+    #[error("journal entry {at} ({key:?}) was recorded as {recorded} and is now {now}")]
     Changed {
         /// The index of the entry in the journal.
         at: usize,
-        /// The entry's key.
+        /// The key of the journal entry.
         key: Key,
-        /// The kind and label in the journal.
+        /// The kind and the label of the entry in the journal.
         recorded: String,
-        /// The kind and label of the current call.
+        /// The kind and the label of the call that the code makes now.
         now: String,
     },
-    /// The code does not wait for the next entry of the journal.
+    /// The code does not wait for the result that is next in the journal.
     #[error(
-        "entry {at} ({key:?}, {recorded}) is not what the code waits for; it waits for {}",
+        "the code does not wait for journal entry {at} ({key:?}, {recorded}); it waits for {}",
         List(waiting)
     )]
     Unexpected {
         /// The index of the entry in the journal.
         at: usize,
-        /// The entry's key.
+        /// The key of the journal entry.
         key: Key,
-        /// The kind and label in the journal.
+        /// The kind and the label of the entry in the journal.
         recorded: String,
-        /// The keys that the code waits for.
+        /// The keys of the questions and steps that the code waits for, instead of this key.
         waiting: Vec<Key>,
     },
-    /// The code returned before the whole journal was delivered.
+    /// The code returned before it received all results in the journal.
     #[error(
-        "the tool returned although {left} recorded {} still to come, beginning with {key:?} ({recorded})",
+        "the tool returned before {left} recorded {} replayed, beginning with {key:?} ({recorded})",
         if *left == 1 { "entry was" } else { "entries were" }
     )]
     Short {
-        /// The number of entries that were not delivered.
+        /// The number of results that the code did not receive.
         left: usize,
-        /// The key of the first of them.
+        /// The key of the first result that the code did not receive.
         key: Key,
-        /// The kind and label of that entry.
+        /// The kind and the label of the first result that the code did not receive.
         recorded: String,
     },
-    /// The client has an open question that the code did not ask in this leg.
+    /// The client was asked a question that the code does not ask again.
     #[error(
-        "{key:?} was asked in the last round and the code no longer asks it; it waits for {}",
+        "the question {key:?} was sent in the last round, but the code no longer asks it; it waits for {}",
         List(waiting)
     )]
     Vanished {
         /// The question's key.
         key: Key,
-        /// The keys that the code waits for.
+        /// The keys of the questions and steps that the code waits for, instead of this key.
         waiting: Vec<Key>,
     },
-    /// The text of a question changed in more than two rounds.
-    #[error("{key:?} has been worded differently {times} times")]
+    /// The text of a pending question changed in more than two rounds.
+    #[error("the text of the question {key:?} has changed {times} times")]
     Volatile {
         /// The question's key.
         key: Key,
@@ -72,33 +72,35 @@ pub enum Drift {
 }
 
 impl Drift {
-    /// Returns the location and the kind of drift, in the author's names.
+    /// Returns the journal entry or the question key at which the drift happened, and the kind of drift.
     ///
-    /// Use it in logs. The other texts of this error can contain the text of a question, which only the user who
+    /// Use this text in logs. The other texts of this error can contain the text of a question, which only the user who
     /// was asked is allowed to read.
     pub fn place(&self) -> String {
         match self {
-            Self::Changed { at, key, .. } => format!("entry {at}, `{key}`: changed"),
-            Self::Unexpected { at, key, .. } => format!("entry {at}, `{key}`: not waited for"),
+            Self::Changed { at, key, .. } => format!("journal entry {at}, `{key}`: changed"),
+            Self::Unexpected { at, key, .. } => {
+                format!("journal entry {at}, `{key}`: the code does not wait for it")
+            }
             Self::Short { left, key, .. } => {
-                format!("`{key}` and {} more: never seen", left.saturating_sub(1))
+                format!("`{key}` and {} more: not replayed before the tool returned", left.saturating_sub(1))
             }
             Self::Vanished { key, .. } => format!("`{key}`: no longer asked"),
-            Self::Volatile { key, .. } => format!("`{key}`: worded anew in every round"),
+            Self::Volatile { key, .. } => format!("`{key}`: its text changes in every round"),
         }
     }
 
-    /// Returns advice for the reader of the error.
+    /// Returns advice on how to fix the cause of this drift.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Changed { .. } => {
-                "if the tool was deployed anew, call it again; if not, keep what varies (time, random numbers, lookups) in `ctx.step` so that it is recorded"
+                "if a new version was deployed, call the tool again; if not, move values that vary (time, random numbers, lookups) into `ctx.step`, which records them"
             }
             Self::Unexpected { .. } | Self::Vanished { .. } | Self::Short { .. } => {
-                "if the tool was deployed anew, call it again; if not, the code takes another path than before: a branch depends on something that is not recorded, move it into `ctx.step`"
+                "if a new version was deployed, call the tool again; if not, the code takes another path than before: move the value that the path depends on into `ctx.step`, which records it"
             }
             Self::Volatile { .. } => {
-                "its text depends on something that changes between rounds, often a clock or a random number: read it in `ctx.step`"
+                "the text depends on a value that changes between rounds, often a clock or a random number: read the value in `ctx.step`"
             }
         }
     }
@@ -121,17 +123,20 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// An error of reading a journal.
+/// The reason why a journal could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The journal has a format version that this version cannot read.
-    #[error("journal format {found} is not known here; this version reads up to {}", crate::FORMAT)]
+    /// The journal has a format version that this version of the crate cannot read.
+    #[error(
+        "the journal has format {found}, which is not supported; this version reads formats up to {}",
+        crate::FORMAT
+    )]
     Unknown {
         /// The format version in the journal.
         found: u32,
     },
     /// The bytes are not a journal.
-    #[error("not a journal")]
+    #[error("the bytes are not a valid journal")]
     Malformed(#[from] serde_json::Error),
 }

@@ -8,39 +8,41 @@ use serde_json::Value;
 
 use crate::{Fingerprint, FormatError, Key, Kind, Op};
 
-/// The journal format that this version writes. [`Journal::from_json`] reads this format and every older one.
+/// The version of the journal format that this crate writes. [`Journal::from_json`] reads this version and all older
+/// versions.
 pub const FORMAT: u32 = 1;
 
 /// The ordered results of a run's finished questions and steps.
 ///
-/// A journal is sufficient to bring the code of a run back to the point where it was suspended. Its serialized
-/// field names are short because a journal is sent with every round.
+/// With the journal, a replay brings the code of a run back to the point where it was suspended. The field names are
+/// short in JSON, because the journal is sent in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Journal {
     #[serde(rename = "v")]
     version: u32,
-    /// The ID of the run. Idempotency keys start with it.
+    /// The ID of the run. The idempotency keys of its steps start with this ID.
     pub run: String,
-    /// The number of rounds that the run has taken.
+    /// How many rounds the run has had.
     #[serde(rename = "r")]
     pub round: u32,
-    /// Completions, in the order in which the code received them.
+    /// The results of finished questions, steps and loop iterations, in the order in which the code received them.
     #[serde(rename = "e", default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<Entry>,
-    /// Questions that were asked and are not answered yet.
+    /// The questions that were sent to the client and have no answer yet.
     #[serde(rename = "a", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub asked: BTreeMap<Key, Asked>,
-    /// Names of messages that the run has sent and must not send again; see
+    /// The names of messages that the run has sent and must not send again. See
     /// [`Machine::say_once`](crate::Machine::say_once).
     #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said: BTreeSet<String>,
-    /// The trace context of the run's start, in the driver's encoding. The machine does not read it.
+    /// The trace context in which the run started, as text of the driver (the caller of this crate). The machine does
+    /// not read the trace context.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
 impl Journal {
-    /// Creates an empty journal for the run `run`.
+    /// Creates an empty journal for the run with the ID `run`.
     pub fn new(run: impl Into<String>) -> Self {
         Self {
             version: FORMAT,
@@ -75,9 +77,10 @@ impl Journal {
         }
     }
 
-    /// Removes the failures at the end of the journal, so that the failed work is tried again.
+    /// Removes the failed entries at the end of the journal, so that a replay tries the failed work again.
     ///
-    /// Terminal failures stay, and so do failures that are followed by another entry.
+    /// Terminal failures stay in the journal. Failures that are followed by another entry stay too, because the code
+    /// has already reacted to them.
     #[must_use]
     pub fn without_last_failures(mut self) -> Self {
         let failed = |entry: &Entry| {
@@ -90,16 +93,16 @@ impl Journal {
         self
     }
 
-    /// Serializes the journal in format [`FORMAT`].
+    /// Serializes the journal as JSON, in the format version [`FORMAT`].
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a journal holds only JSON values and string keys")
     }
 }
 
-/// One completed question, step or loop iteration.
+/// An entry of a journal: the result of one question, step or loop iteration.
 ///
-/// An entry is serialized as an array, `[key, kind, label, fingerprint, turn, outcome]`. A journal has many
-/// entries, and field names would make up most of its size.
+/// An entry is serialized as an array, `[key, kind, label, fingerprint, turn, outcome]`. Field names would make up most
+/// of the size of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The key of the question, step or loop.
@@ -110,7 +113,7 @@ pub struct Entry {
     pub(crate) fingerprint: Fingerprint,
     /// The number of completed iterations of a loop. 0 for questions and steps.
     pub(crate) turn: u32,
-    /// The recorded result.
+    /// The result of the question, step or loop iteration.
     pub outcome: Outcome,
 }
 
@@ -139,7 +142,7 @@ impl Entry {
         self
     }
 
-    /// Returns the entry's kind and label, in the form that drift errors use.
+    /// Returns the kind and the label of the entry, for example `step charge`.
     pub fn describe(&self) -> String {
         let label = if self.label.is_empty() { self.key.name() } else { &*self.label };
         format!("{} {label}", self.kind)
@@ -150,21 +153,21 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// The client's answer, unchanged.
+    /// The answer of the client to a question, unchanged.
     Answer(Value),
-    /// The client could not be asked, for this reason. The refusal is recorded because the code has already reacted
-    /// to it, and the client can declare other capabilities in the next round.
+    /// The question could not be sent to the client. The text is the reason. The reason is recorded because the code
+    /// has already reacted to it, and the client can declare other capabilities in the next round.
     Refused(String),
-    /// The value that a step returned, or the state that a loop reached.
+    /// The value that a step returned, or the state after a loop iteration.
     Done(Value),
-    /// The error that a step returned, or the error that a client answered with.
+    /// The error that a step returned, or the error with which a client answered a question.
     Failed(Failure),
 }
 
-/// The recorded form of an error.
+/// The form in which a journal contains an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The messages of the error and its causes.
+    /// The messages of the error and of its causes, as one text.
     #[serde(rename = "m")]
     pub message: String,
     /// The JSON-RPC error code, if a client answered with an error.
@@ -173,8 +176,8 @@ pub struct Failure {
     /// Whether the error is final, so that a retry is pointless.
     #[serde(rename = "t", default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
-    /// The kind of error, in the driver's encoding. `None` for a plain error, and in journals that were written
-    /// before this field existed.
+    /// The kind of the error, as JSON of the driver (the caller of this crate). `None` for a plain error, and in
+    /// journals that were written before this field existed.
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Value>,
 }

@@ -4,24 +4,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
 /// The name of one question or step in a run: `scope/name#occurrence`.
 ///
-/// Keys are readable because users and authors see them. They are the keys of `inputRequests` on the wire, and
-/// drift errors name them first. The first occurrence of a name has no number.
+/// A key contains the scope, the name that the tool's author chose, and the number of its occurrence. The first
+/// occurrence has no number. Keys are readable because clients receive them in `inputRequests`, and drift errors
+/// contain them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// Returns the key as it appears on the wire.
+    /// Returns the key as text, as it appears in MCP messages.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the name that the author chose, without scope, occurrence and attempt.
+    /// Returns the name that the tool's author chose, without the scope and the numbers of the occurrence and the
+    /// attempt.
     pub fn name(&self) -> &str {
         let name = self.0.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
     }
 
-    /// Returns whether this key is equal to `scope` or lies inside it, at any depth.
+    /// Returns whether this key is equal to `scope`, or belongs to a question or step inside that scope at any depth.
     pub fn is_within(&self, scope: &str) -> bool {
         self.0.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

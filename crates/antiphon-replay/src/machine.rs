@@ -19,10 +19,10 @@ type Fits = fn(request: &Value, answer: &Value) -> bool;
 
 /// The state machine that replays a run from its journal and records new results.
 ///
-/// The driver owns the code and polls it. The futures of the code call [`ask`](Self::ask), [`step`](Self::step) and
-/// [`fold`](Self::fold) when they are polled. The code is *idle* when the last poll returned `Pending` and no
-/// future has been woken since. Whenever the code is idle, the driver calls [`advance`](Self::advance) and carries
-/// out the action that it returns.
+/// The driver (the caller of this crate) owns the tool's code and polls it. When a future of the code is polled, it
+/// calls [`ask`](Self::ask), [`step`](Self::step) or [`fold`](Self::fold). The code is *idle* when its last poll
+/// returned `Pending` and none of its futures has been woken since. Whenever the code is idle, the driver calls
+/// [`advance`](Self::advance) and carries out the action that this method returns.
 #[derive(Debug)]
 pub struct Machine {
     journal: Journal,
@@ -89,7 +89,7 @@ enum State {
 }
 
 impl Machine {
-    /// Creates a machine that continues from `journal`.
+    /// Creates a machine that replays the run from `journal`. For a new run, pass an empty journal.
     pub fn new(journal: Journal) -> Self {
         Self {
             index: OnceCell::new(),
@@ -117,23 +117,23 @@ impl Machine {
         }
     }
 
-    /// Sets the answers that arrived with this round.
+    /// Sets the answers that the client sent in this round, by question key. Default: none.
     #[must_use]
     pub fn with_answers(mut self, answers: impl IntoIterator<Item = (Key, Value)>) -> Self {
         self.answers = answers.into_iter().collect();
         self
     }
 
-    /// Sets the check that an answer must pass. Default: every answer passes.
+    /// Sets a function that returns whether an answer is valid for its request. Default: every answer is valid.
     ///
-    /// If an answer fails the check, the machine treats it as missing and asks the question again.
+    /// If an answer is not valid, the machine ignores the answer and asks the question again.
     #[must_use]
     pub fn with_fits(mut self, fits: fn(request: &Value, answer: &Value) -> bool) -> Self {
         self.fits = fits;
         self
     }
 
-    /// Breaks one rule, for tests.
+    /// Breaks one rule of the machine on purpose, to check that the tests detect the violation.
     #[cfg(feature = "__mutations")]
     #[must_use]
     pub fn with_mutation(mut self, mutation: Option<Mutation>) -> Self {
@@ -151,12 +151,13 @@ impl Machine {
         self.journal.run = run.into();
     }
 
-    /// Returns whether the question at `key` was sent in an earlier round and is still open.
+    /// Returns whether the question with this key was sent to the client in an earlier round and has no answer yet.
     pub fn is_unanswered(&self, key: &Key) -> bool {
         self.journal.round > 0 && self.journal.asked.contains_key(key)
     }
 
-    /// Returns whether `what` is new in this run, and records it. Use it to send a message only once per run.
+    /// Records the name `what`, and returns whether the run has not recorded this name before. Use this method to send
+    /// a message only once per run.
     pub fn say_once(&mut self, what: &str) -> bool {
         self.journal.said.insert(what.to_owned())
     }
@@ -166,23 +167,24 @@ impl Machine {
         self.journal.round
     }
 
-    /// Returns whether the journal is delivered completely, so that new work can start.
+    /// Returns whether the code has received the whole journal, so that new work can start.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
     /// Returns whether the code has not yet reached the point where the run was suspended.
     ///
-    /// A later round replays even if the journal has no entries, because the code has reached its first questions
-    /// before.
+    /// From the second round on, the machine replays even if the journal has no entries, because the code must reach
+    /// its first questions again.
     pub fn is_replaying(&self) -> bool {
         !self.caught_up && (self.journal.round > 0 || !self.journal.entries.is_empty())
     }
 
-    /// Returns a name for the step at `key` that is unique among all runs and the same for every attempt.
+    /// Returns an idempotency key for the step with the key `key`. This idempotency key is unique among all runs, and
+    /// is the same for every attempt of the step.
     ///
-    /// A loop assigns the same keys in each iteration. The number of the iteration is therefore part of the name:
-    /// `run:loop~2/charge`.
+    /// The steps in a loop have the same keys in each iteration. The number of the iteration is therefore part of the
+    /// idempotency key: `run:loop~2/charge`.
     pub fn idempotency_key(&self, key: &Key) -> String {
         let mut name = format!("{}:", self.journal.run);
         let mut written = 0;
@@ -200,10 +202,10 @@ impl Machine {
         name
     }
 
-    /// Assigns the key of the next question or step called `name` in `scope`.
+    /// Assigns a key to the next question or step with the name `name` in the scope `scope`.
     ///
-    /// Call it when the code *makes* the call, because calls follow the order of the source. The order in which
-    /// futures are first polled does not.
+    /// Call this method when the code *makes* the call, not when the future is first polled. The order of the calls is
+    /// the order in the source code. The order of the first polls can differ.
     pub fn take_key(&mut self, scope: &str, name: &str) -> Key {
         #[cfg(feature = "__mutations")]
         let name = if self.mutation == Some(Mutation::PositionalKeys) { "op" } else { name };
@@ -217,7 +219,8 @@ impl Machine {
         key
     }
 
-    /// Releases the key that was assigned last under its name. Use it if the call is renamed before it is polled.
+    /// Releases the last key that was assigned for a name. Use this method if a call gets another name before it is
+    /// polled.
     pub fn return_key(&mut self, key: &Key) {
         let key = key.as_str();
         // The scope can have an occurrence too: `branch#2/name`.
@@ -239,7 +242,8 @@ impl Machine {
         }
     }
 
-    /// Registers that the code waits for the answer to a question.
+    /// Registers that the code waits for the answer to a question. `request` creates the request for the client, if the
+    /// machine needs one.
     pub fn ask(&mut self, key: &Key, op: &Op, request: impl FnOnce() -> Value) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -259,7 +263,7 @@ impl Machine {
         Turn::Wait
     }
 
-    /// Registers that the code waits for a step.
+    /// Registers that the code waits for the result of a step.
     pub fn step(&mut self, key: &Key, op: &Op) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -273,7 +277,7 @@ impl Machine {
         self.start_if_due(key)
     }
 
-    /// Registers that the code starts a loop that keeps its state in the journal.
+    /// Registers that the code starts a loop whose state is kept in the journal.
     ///
     /// [`Turn::Start`] means that the journal has no state for this loop. [`Turn::Ready`] contains the last
     /// recorded state.
@@ -299,7 +303,8 @@ impl Machine {
 
     /// Records that the loop at `key` has reached `state`, and removes the entries of the finished iteration.
     ///
-    /// [`Turn::Wait`] means that the journal is not delivered completely. Poll again.
+    /// [`Turn::Wait`] means that the code has not yet received the whole journal. Call this method again at the next
+    /// poll.
     pub fn refold(&mut self, key: &Key, op: &Op, state: Value) -> Turn {
         if !self.open {
             if !self.slots.contains_key(key) {
@@ -321,7 +326,7 @@ impl Machine {
         Turn::Start
     }
 
-    /// Records the result of a step that was started. Calls for any other key are ignored.
+    /// Records the result of a step that was started. If no such step was started, the call is ignored.
     pub fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
         if !self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Running)) {
             return;
@@ -335,10 +340,10 @@ impl Machine {
         self.record(Entry::new(key.clone(), slot.op, outcome));
     }
 
-    /// Records the result of a step that was started, and delivers it at the next poll of its future.
+    /// Records the result of a step that was started. The step's future receives the result at its next poll.
     ///
-    /// The order of the entries is then the same on replay. Call it while the code is idle. Returns whether a
-    /// future still waits for the step.
+    /// So the code receives results in the same order on replay. Call this method while the code is idle. Returns
+    /// whether a future still waits for the step.
     pub fn deliver(&mut self, key: &Key, outcome: Result<Value, Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| matches!(slot.state, State::Running)) else {
             return false;
@@ -356,7 +361,7 @@ impl Machine {
 
     /// Returns whether the next call of [`advance`](Self::advance) starts a named step.
     ///
-    /// Use it to store the journal before the step starts. Call it while the code is idle.
+    /// A driver can store the journal before the step starts. Call this method while the code is idle.
     pub fn begins_steps(&mut self) -> bool {
         self.settle();
         let begins = |key: &Key| {
@@ -367,12 +372,13 @@ impl Machine {
         self.open && self.new_steps.iter().any(begins)
     }
 
-    /// Returns how many changes this leg has made to the entries of the journal, additions and removals.
+    /// Returns how often this leg has changed the entries of the journal. Additions and removals both count. A leg is
+    /// one execution of the code, from the top until it returns or is suspended.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
 
-    /// Returns the counts of this leg's work so far.
+    /// Returns how much work this leg has done so far, for metrics.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -387,25 +393,26 @@ impl Machine {
         self.journal
     }
 
-    /// Delivers the answer to the question at `key` while the code waits for it.
+    /// Passes the client's answer to the code that waits for the question with this key.
     pub fn answer(&mut self, key: &Key, answer: Value) {
         self.complete(key, Outcome::Answer(answer));
     }
 
-    /// Delivers a client's error as the answer to the question at `key` while the code waits for it.
+    /// Passes a client's error to the code, as the answer to the question with this key.
     pub fn fail(&mut self, key: &Key, failure: Failure) {
         self.complete(key, Outcome::Failed(failure));
     }
 
-    /// Delivers that the question at `key` cannot be asked. The refusal is recorded and applies on replay too.
+    /// Reports to the code that the question with this key cannot be sent to the client. The journal contains the
+    /// reason, so that replay has the same result.
     pub fn refuse(&mut self, key: &Key, reason: impl Into<String>) {
         self.complete(key, Outcome::Refused(reason.into()));
     }
 
-    /// Registers that the future at `key` was dropped.
+    /// Registers that the future of the question or step with this key was dropped.
     ///
-    /// Dropping a question withdraws it and discards its answer. In the next iteration of a loop, the same key is
-    /// another question.
+    /// If the code drops a question, the machine withdraws the question and discards its answer. In the next iteration
+    /// of a loop, the same key can belong to another question.
     pub fn leave(&mut self, key: &Key) {
         let Some(slot) = self.slots.remove(key) else { return };
         match slot.state {
@@ -419,15 +426,15 @@ impl Machine {
         }
     }
 
-    /// Returns the driver's next action. Call it while the code is idle.
+    /// Returns the next action of the driver. Call this method while the code is idle.
     ///
     /// # Errors
     ///
-    /// Returns [`Drift`] if the next journal entry does not match the code. The position in the journal does not
-    /// change, so the driver can call `advance` again.
+    /// Returns [`Drift`] if the next journal entry does not match the code. The machine does not skip the entry, so the
+    /// driver can call `advance` again.
     ///
-    /// Code that waits for I/O outside a step is idle, but it is not where the journal expects it. A driver that
-    /// detects such I/O can wait for it after [`Drift::Unexpected`] and call `advance` again.
+    /// Code that waits for I/O outside of a step is also idle, but does not wait for the next journal entry. If the
+    /// driver detects such I/O, it can wait for the I/O after [`Drift::Unexpected`] and then call `advance` again.
     pub fn advance(&mut self) -> Result<Advance, Drift> {
         self.settle();
         if let Some(key) = self.begin_fold() {
@@ -470,27 +477,27 @@ impl Machine {
         Ok(Advance::Blocked(Blocked { asks: self.waiting_asks().count(), running: self.running }))
     }
 
-    /// Returns the questions that the code waits for, with their requests, in the order in which the code asked
-    /// them.
+    /// Returns the pending questions and their requests, in the order in which the code asked them.
     pub fn pending(&self) -> Vec<(&Key, &Value)> {
         self.pending_since().into_iter().map(|(key, _, request)| (key, request)).collect()
     }
 
-    /// Returns the same list as [`pending`](Self::pending), each question with a number that is unique in this leg.
+    /// Returns the list of [`pending`](Self::pending), with an additional number for each question that is unique in
+    /// this leg.
     ///
-    /// The number distinguishes questions with the same key: a loop asks under the same key in each iteration.
+    /// The number distinguishes questions with the same key, because a loop asks with the same key in each iteration.
     pub fn pending_since(&self) -> Vec<(&Key, u64, &Value)> {
         let mut asks: Vec<_> = self.waiting_asks().collect();
         asks.sort_by_key(|(_, slot)| slot.order);
         asks.into_iter().filter_map(|(key, slot)| Some((key, slot.order, slot.request.as_ref()?))).collect()
     }
 
-    /// Ends the leg and returns the pending questions and the journal to keep until the answers arrive.
+    /// Ends this leg. Returns the questions to send to the client, and the journal to keep until the answers arrive.
     ///
     /// # Errors
     ///
-    /// Returns [`Drift::Vanished`] if the code did not repeat an open question, and [`Drift::Volatile`] if the text
-    /// of a question changed too often.
+    /// Returns [`Drift::Vanished`] if the code did not ask an open question again. Returns [`Drift::Volatile`] if the
+    /// text of a question changed too often.
     pub fn suspend(mut self) -> Result<Suspension, Drift> {
         self.settle();
         self.check_vanished()?;
@@ -527,12 +534,12 @@ impl Machine {
         Ok(self.journal)
     }
 
-    /// Checks, after the code has returned, that it received all results in the journal.
+    /// Checks that the code has received all results in the journal. Call this method after the code has returned.
     ///
     /// # Errors
     ///
-    /// Returns [`Drift::Short`] if journal entries were not delivered, and [`Drift::Vanished`] if the code did not
-    /// repeat an open question.
+    /// Returns [`Drift::Short`] if the code did not receive all results. Returns [`Drift::Vanished`] if the code did
+    /// not ask an open question again.
     pub fn check_complete(&self) -> Result<(), Drift> {
         if let Some(entry) = self.journal.entries.get(self.cursor) {
             return Err(Drift::Short {

@@ -1,15 +1,16 @@
-/// A deliberate fault in one rule of the machine. It proves that the tests detect a violation of the rule.
+/// A deliberate fault in one rule of the machine. With a mutation, the tests prove that they detect a violation of the
+/// rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// Delivers the whole journal at once instead of one completion at a time.
+    /// Delivers the whole journal at once, instead of one result at a time.
     BatchDelivery,
-    /// Starts new steps before the journal is delivered completely.
+    /// Starts new steps before the code has received the whole journal.
     OpenGate,
-    /// Does not compare fingerprints.
+    /// Does not compare the fingerprints of the code's calls with those in the journal.
     BlindFingerprint,
     /// Accepts answers to questions that were never asked.
     EagerAnswers,
-    /// Numbers all calls together instead of by name.
+    /// Numbers all calls of the code together, instead of separately for each name.
     PositionalKeys,
 }
 

@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The kind of a call or an entry.
+/// The kind of a call that the code makes, and of its journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A question to the client.
+    /// A question that is sent to the client.
     Ask,
-    /// A side effect whose result is recorded.
+    /// A side effect whose result is recorded in the journal.
     Step,
-    /// A loop whose state replaces its earlier entries.
+    /// A loop whose state replaces the entries of its earlier iterations.
     Fold,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A digest of a request or a label. A different digest on replay means that the code changed.
+/// A digest of a question's request or of a step's label. If the digest differs on replay, the code has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(u64);
@@ -53,7 +53,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A call of the code: its kind, a readable label, and a fingerprint for comparison.
+/// A description of a call that the code makes: its kind, a readable label, and a fingerprint for comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub(crate) kind: Kind,
@@ -62,10 +62,10 @@ pub struct Op {
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// Serializes `value` as JSON with sorted keys, for fingerprints.
+/// Serializes `value` as JSON with sorted keys, so that equal values have equal fingerprints.
 ///
-/// Any crate of a program can enable the feature of `serde_json` that keeps maps in insertion order. A run that
-/// started in a program without that feature must be able to continue in a program with it.
+/// Programs can enable the feature of `serde_json` that keeps maps in insertion order. With sorted keys, a run that
+/// started in a program without that feature can continue in a program with that feature.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -106,23 +106,23 @@ fn write_canonical(value: &Value, text: &mut String) {
 const LABEL_CHARS: usize = 60;
 
 impl Op {
-    /// Creates a question. Its fingerprint covers the whole request.
+    /// Creates the description of a question. Its fingerprint covers the whole request.
     pub fn ask(label: &str, request: &Value) -> Self {
         Self::ask_parts(label, &[canonical(request).as_bytes()])
     }
 
-    /// Creates a question whose fingerprint covers `parts`. Use it if serializing the whole request would cost
-    /// more.
+    /// Creates the description of a question whose fingerprint covers only `parts`. Use this function if serializing
+    /// the whole request is expensive.
     pub fn ask_parts(label: &str, parts: &[&[u8]]) -> Self {
         Self::new(Kind::Ask, label, parts)
     }
 
-    /// Creates a step. Its fingerprint is computed from its label, because a closure cannot be compared.
+    /// Creates the description of a step. Its fingerprint covers only the label, because closures cannot be compared.
     pub fn step(label: &str) -> Self {
         Self::new(Kind::Step, label, &[label.as_bytes()])
     }
 
-    /// Creates a loop that keeps its state in the journal.
+    /// Creates the description of a loop whose state is kept in the journal.
     pub fn fold(label: &str) -> Self {
         Self::new(Kind::Fold, label, &[label.as_bytes()])
     }

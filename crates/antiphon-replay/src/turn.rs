@@ -6,31 +6,30 @@ use serde_json::Value;
 
 use crate::{Journal, Key, Outcome};
 
-/// The answer of the machine to a future of the code that was polled.
+/// The instruction of the machine to a future of the code that was polled.
 #[derive(Debug, PartialEq)]
 pub enum Turn {
-    /// The question, step or loop has this recorded outcome.
+    /// The question, step or loop has this recorded result. The future returns this result.
     Ready(Outcome),
-    /// The future must start its work now. A step then calls [`Machine::finish`](crate::Machine::finish) or
-    /// [`Machine::deliver`](crate::Machine::deliver).
+    /// The future must start its work now. When a step has finished, its future calls
+    /// [`Machine::finish`](crate::Machine::finish) or [`Machine::deliver`](crate::Machine::deliver).
     Start,
     /// The future must return `Pending`.
     Wait,
 }
 
-/// The next action of the driver while the code is idle.
+/// The next action of the driver, while the code is idle.
 #[derive(Debug, PartialEq)]
 pub enum Advance {
-    /// The machine delivered a completion. Wake the future with this key and poll the code again.
+    /// A result is ready for the future with this key. Wake this future and poll the code again.
     Deliver(Key),
-    /// The journal is delivered completely, and the steps that the code waits for can start. Wake all futures and
-    /// poll again.
+    /// The code has received the whole journal, and its steps can start. Wake all futures and poll the code again.
     Opened,
-    /// The machine has no completion to deliver.
+    /// The machine has no result to deliver. The code waits for questions, for running steps, or for other futures.
     Blocked(Blocked),
 }
 
-/// The reasons why a run makes no progress.
+/// The questions and steps that the code waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     /// The number of questions that wait for an answer.
@@ -39,25 +38,25 @@ pub struct Blocked {
     pub running: usize,
 }
 
-/// A suspended run: the questions to ask, and the journal to keep until the answers arrive.
+/// A suspended run: the questions to send to the client, and the journal to keep until the answers arrive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
-    /// The journal to pass to [`Machine::new`](crate::Machine::new) together with the answers.
+    /// The journal. In the next round, pass the journal to [`Machine::new`](crate::Machine::new).
     pub journal: Journal,
     /// The requests of the pending questions, by key.
     pub asks: BTreeMap<Key, Value>,
 }
 
-/// Counts of the work of one leg, for metrics. Replayed entries do not count as new work.
+/// Counts of the work of one leg, for metrics. Replayed results do not count as new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// Journal entries that were delivered again.
+    /// How many results from the journal the code received again.
     pub replayed: u64,
-    /// Questions that were answered or refused.
+    /// How many questions were answered or could not be asked.
     pub asks: u64,
-    /// Steps that were run.
+    /// How many steps were executed.
     pub steps: u64,
-    /// Loop iterations.
+    /// How many loop iterations were completed.
     pub folds: u64,
 }

@@ -2,7 +2,8 @@ use serde::{Deserialize, Serialize};
 
 /// A column of a result set: its name, its type and its meaning.
 ///
-/// If columns are declared, rows can be sorted only by these columns. The definitions are sent to clients unchanged.
+/// If a result set declares its columns, clients can sort only by the declared columns. The server sends the
+/// definitions to clients unchanged.
 ///
 /// ```
 /// use antiphon_results::{ColumnDefinition, ColumnType};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnDefinition {
-    /// Name of the column, which is also the name of the member in each row.
+    /// Name of the column. Each row is a JSON object with a member of this name.
     pub name: String,
     /// Type of the values.
     #[serde(rename = "type")]
@@ -21,10 +22,11 @@ pub struct ColumnDefinition {
     /// Whether a row can have no value in this column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nullable: Option<bool>,
-    /// Preferred display format: `date`, `uri`, `currency`. If JSON Schema has a name for the format, use that name.
+    /// Preferred display format, such as `date`, `uri` or `currency`. If JSON Schema has a name for the format, use
+    /// that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// Meaning of the column, for people and models.
+    /// Description of the column, for users and models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -69,7 +71,7 @@ impl ColumnDefinition {
         self
     }
 
-    /// Sets the meaning of the column, for people and models. Default: none.
+    /// Sets the description of the column, for users and models. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -101,7 +103,7 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// Returns the name on the wire.
+    /// Returns the name of the type as in JSON, such as `string`.
     pub fn name(&self) -> &str {
         match self {
             Self::String => "string",

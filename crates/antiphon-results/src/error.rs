@@ -6,7 +6,7 @@ pub type Result<T, E = DualResponseError> = std::result::Result<T, E>;
 /// A boxed error of any type.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// An error code for programs: the same in Rust, in JSON and in logs.
+/// An error code for programs. Rust errors, JSON responses and logs use the same codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -14,7 +14,7 @@ pub enum ErrorCode {
     QueryExecutionFailed,
     /// Counting the rows of the source failed.
     CountExecutionFailed,
-    /// The result store failed, or cannot store this source.
+    /// The store of result sets failed, or cannot store this kind of source.
     StorageError,
     /// The result set does not exist, or belongs to another caller.
     ResourceNotFound,
@@ -38,13 +38,13 @@ pub enum ErrorCode {
     FetchError,
     /// The operation timed out.
     Timeout,
-    /// The client does not connect to this URL.
+    /// The options of the client do not allow requests to this URL.
     UrlRefused,
-    /// The rows are still being written, or a view of them is still being built. Retry later.
+    /// The rows are still being written, or a sorted or filtered view of the rows is still being built. Retry later.
     ResourceNotReady,
     /// Not all rows could be saved, or the saved rows can no longer be read.
     SnapshotFailed,
-    /// The query violates a rule for queries.
+    /// The server rejected the SQL query because it violates a rule, for example that a query must be one statement.
     QueryRefused,
     /// The operation needs a feature or component that this server does not have.
     NotSupported,
@@ -86,78 +86,80 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// An error of creating, reading or changing a result set.
+/// An error from creating, reading or changing a result set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DualResponseError {
     /// Reading rows from the source failed.
-    #[error("the rows could not be read")]
+    #[error("the rows could not be read from the source")]
     Query(#[source] BoxError),
     /// Counting the rows of the source failed.
-    #[error("the rows could not be counted")]
+    #[error("the rows of the source could not be counted")]
     Count(#[source] BoxError),
     /// The store failed.
-    #[error("the store of result sets failed")]
+    #[error("the result set store failed")]
     Storage(#[source] BoxError),
-    /// The store outlives this process, but a closure does not.
+    /// The source is a closure, and the store is shared with other processes, which cannot call the closure.
     #[error(
-        "this store is shared with other processes, which cannot call a closure; register a named query and use `Source::query`"
+        "the source is a closure, and other processes that share the result set store cannot call it; register a named query and use `Source::query`"
     )]
     NotPersistable,
-    /// The result set does not exist, or belongs to another caller. The error does not say which.
+    /// The result set does not exist, or belongs to another caller. The error does not reveal which of the two is the
+    /// case.
     #[error("Resource not found or expired")]
     NotFound,
     /// The result set has expired.
     #[error("Resource not found or expired")]
     Expired,
-    /// The request is invalid. The text describes a valid request.
+    /// The request is invalid. The `String` describes a valid request.
     #[error("{0}")]
     Invalid(String),
     /// The request has no valid credentials.
     #[error("authentication required: the request has no valid credentials")]
     Unauthorized,
     /// The signed link does not allow this action.
-    #[error("this link does not allow it; ask for one that does")]
+    #[error("the signed link does not allow this action; create a link with the required scope")]
     Forbidden,
     /// Too many requests are in flight.
-    #[error("too many requests at once; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("too many concurrent requests; retry in {} s", retry_after.as_secs().max(1))]
     Busy {
         /// Recommended wait before a retry.
         retry_after: Duration,
     },
-    /// A limit is exceeded. The text contains the limit and advice.
+    /// A limit is exceeded. The `String` contains the limit, and describes how to stay below the limit.
     #[error("{0}")]
     TooLarge(String),
     /// The source exceeded its timeout.
-    #[error("the source took longer than {limit:?}")]
+    #[error("the source of the rows exceeded its timeout of {limit:?}")]
     Timeout {
         /// Timeout of the source.
         limit: Duration,
     },
-    /// The configuration is invalid. The text contains advice.
+    /// The configuration is invalid. The `String` describes how to fix the configuration.
     #[error("{0}")]
     Config(String),
-    /// The rows are still being written, or a view of them is still being built.
-    #[error("not ready yet; ask again in {} s", retry_after.as_secs().max(1))]
+    /// The rows are still being written, or a sorted or filtered view of the rows is still being built.
+    #[error("the rows are not ready yet; retry in {} s", retry_after.as_secs().max(1))]
     NotReady {
         /// Recommended wait before a retry.
         retry_after: Duration,
     },
-    /// Not all rows could be saved. The text contains the reason for people.
+    /// Not all rows could be saved. The `String` is the reason, as a message for users.
     #[error("{0}")]
     Failed(String),
     /// The snapshot could not be read or written.
     #[error("the snapshot could not be read or written")]
     Snapshot(#[source] BoxError),
-    /// The query violates a rule for queries.
+    /// The server rejected the SQL query because it violates a rule, for example that a query must be one statement.
     #[error("{reason}")]
     Refused {
         /// Name of the rule for programs: `one_statement`, `unknown_table`, `memory`.
         rule: &'static str,
-        /// Message for people: the rule and advice.
+        /// Message for users: the rule, and how to follow it.
         reason: String,
     },
-    /// The operation needs a missing feature or component. The text contains its name.
+    /// The operation needs a feature or component that this server does not have. The `String` names the missing
+    /// feature or component.
     #[error("{0}")]
     Unsupported(String),
 }

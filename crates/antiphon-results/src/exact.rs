@@ -1,7 +1,8 @@
-//! JSON numbers with all digits, for readers that store numbers with limited precision.
+//! Conversion of JSON numbers that would lose digits into text.
 //!
-//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. This module turns numbers
-//! that such a reader would change into text. Rows from a database use the same form.
+//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. This module converts
+//! each number that such a reader would change into text. Rows from a database represent such numbers in the same
+//! way.
 
 use serde::de::DeserializeOwned;
 

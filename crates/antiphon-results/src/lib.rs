@@ -1,8 +1,9 @@
-//! Result sets: the model reads a preview, the application gets a link, and the user gets every row.
+//! Result sets for tools that return more rows than a model can read. The model gets a preview, and the user gets all
+//! rows.
 //!
 //! A query can find more rows than a model can read. A *dual response* gives the model the row count, the first rows,
-//! and a note about omitted rows. Its link points to a *result set*. Applications page, sort, stream, pin and delete
-//! the result set over HTTP until it expires.
+//! and a note about omitted rows. The link in a dual response points to a *result set*, which contains all rows.
+//! Applications page, sort, stream, pin and delete the result set over HTTP until it expires.
 //!
 #![cfg_attr(
     feature = "server",
@@ -31,22 +32,22 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 ```
 "#
 )]
-//! This crate implements the dual response specification, version [`SPECIFICATION`]. It keeps the names of the
-//! specification and decides the points that it leaves open. The crate produces JSON and does not depend on an MCP
-//! transport. In the crate `antiphon`, a tool can return a `DualResponse` directly. The crate `antiphon-host` fetches
-//! the rows of a dual response.
+//! This crate implements the dual response specification, version [`SPECIFICATION`]. The types have the names that the
+//! specification uses. Where the specification allows several behaviors, this crate chooses one. The crate produces
+//! JSON and does not depend on an MCP transport. In the crate `antiphon`, a tool can return a `DualResponse` directly.
+//! The crate `antiphon-host` fetches the rows of a dual response.
 //!
 //! # Modules
 //!
-//! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: create result sets and limit them.
-//! - `source`: sources of rows. `Source`, `Query`, `SqlQuery`.
-//! - `snapshot`: saved rows of any size. `SnapshotStore`, `RowSource`, `View`. The crate `antiphon-snapshot` implements
-//!   the store.
-//! - `store`: stores for result sets. `ResourceStore`, `MemoryStore`, `SharedStore`.
+//! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: the server that creates result sets, and its options.
+//! - `source`: the sources of rows: `Source`, `Query`, `SqlQuery`.
+//! - `snapshot`: result sets whose rows are saved, at any size: `SnapshotStore`, `RowSource`, `View`. The crate
+//!   `antiphon-snapshot` implements the store.
+//! - `store`: stores for result sets: `ResourceStore`, `MemoryStore`, `SharedStore`.
 //! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: access control and audit.
 //! - `rest`: the HTTP routes, and `openapi.json`.
 //! - `client`: reads dual responses and fetches their rows. `DualResponseClient`, `ParsedDualResponse`.
-//! - [`exact`]: numbers that keep every digit.
+//! - [`exact`]: conversion of JSON numbers without loss of digits.
 //! - [`Rows`], [`ColumnDefinition`], [`Sort`], [`ErrorCode`]: types that all modules use.
 //!
 //! # Features
@@ -63,12 +64,12 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //!
 //! # Design decisions
 //!
-//! - **The answer has neither all rows nor a silent cut.** All rows would fill the model's context. After a silent cut,
-//!   the model would draw wrong conclusions.
-//! - **Rows are JSON text** from the database to the reader. The components in between can copy rows without parsing
-//!   them.
-//! - **A set stores the name and the parameters of its query**, not a closure. So any replica can read its pages.
-//! - **Links are signed on demand.** Text for the model never contains a signed link.
+//! - **The tool result contains some rows, and the number of omitted rows.** All rows would fill the model's context.
+//!   If rows were omitted without a note, the model would draw wrong conclusions.
+//! - **Rows are JSON text** from the database to the client. The server copies rows without parsing them.
+//! - **A result set of a live query stores the query's name and parameters**, not a closure. Any replica can
+//!   therefore read its pages.
+//! - **The server signs a link only when a caller requests one.** Text for the model never contains a signed link.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod column;
@@ -101,7 +102,7 @@ pub use self::{
     column::{ColumnDefinition, ColumnType},
     error::{BoxError, DualResponseError, ErrorCode, Result},
     owner::Owner,
-    page::{DEFAULT_LIMIT, ErrorBody, LifeBody, MetadataBody, Order, Sort},
+    page::{DEFAULT_PAGE_SIZE, ErrorBody, LifeBody, MetadataBody, Order, Sort},
     rows::{Row, Rows},
 };
 
@@ -126,6 +127,7 @@ pub const SCHEME: &str = "resource";
 
 /// A web page that shows a result set, as one HTML file with styles and scripts.
 ///
-/// The page takes the result set from its own URL, and requests rows from the other routes under this URL.
+/// The server returns this page at a URL below the URL of the result set. The page reads the ID of the result set from
+/// its URL, and requests the rows over HTTP.
 #[cfg(feature = "server")]
 pub const VIEWER: &str = include_str!("../viewer/viewer.html");

@@ -1,4 +1,4 @@
-//! Signed links: each gives access to one result set, for a limited time and for certain actions.
+//! Signed links. Each link allows certain actions on one result set, for a limited time.
 
 use std::{fmt, time::Duration};
 
@@ -8,11 +8,11 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// The secrets that sign links.
+/// The secret keys that sign and verify links to result sets.
 ///
-/// All replicas share them. The first key signs, and all keys verify. To rotate, first add the new key to every replica
-/// with [`with_decryption_key`](Self::with_decryption_key). Then make it the first key. Remove the old key when its
-/// links have expired.
+/// All replicas must have the same keys. The first key signs links. Every key verifies links. To rotate keys, first add
+/// the new key to every replica with [`with_decryption_key`](Self::with_decryption_key). Then make the new key the
+/// first key. Remove the old key when the links that it signed have expired.
 #[derive(Clone)]
 pub struct LinkKeys {
     /// Invariant: never empty. The first key signs.
@@ -20,12 +20,12 @@ pub struct LinkKeys {
 }
 
 impl LinkKeys {
-    /// Creates keys with one `secret`, which has the number `id` on all replicas.
+    /// Creates a key ring with one secret key. The key must have the same `id` on all replicas.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
         Self { keys: vec![(id, derive(&secret))] }
     }
 
-    /// Creates a random key, which is valid only in this process.
+    /// Creates a key ring with a random key. Only this process can verify its links.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
@@ -123,14 +123,14 @@ impl fmt::Debug for LinkKeys {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
-    /// Reading metadata and rows: page by page, or all rows as a file. If the creator of the link can read only pages,
-    /// the link also allows only pages.
+    /// The link allows reading metadata and rows, page by page or all rows as a file. If the creator of the link is not
+    /// allowed to export all rows, the link allows only pages.
     Read,
-    /// Pinning, unpinning and extending the set.
+    /// The link allows pinning, unpinning and extending the set.
     Pin,
-    /// Deleting the set.
+    /// The link allows deleting the set.
     Delete,
-    /// Creating a new set with a query over this set.
+    /// The link allows creating a new set with a query over this set.
     Query,
 }
 
@@ -155,10 +155,10 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkOptions {
-    /// Allowed actions. Default: `Scope::Read`.
+    /// Actions that the link allows. Default: `Scope::Read`.
     pub scopes: Vec<Scope>,
-    /// Lifetime. Default: 5 minutes. The link expires with the set at the latest, and after
-    /// [`ResultLimits::link_life`](crate::ResultLimits::link_life) at the latest.
+    /// Lifetime of the link. Default: 5 minutes. The link never outlives its result set, and its maximum lifetime is
+    /// [`ResultLimits::link_life`](crate::ResultLimits::link_life).
     pub life: Duration,
 }
 
@@ -169,14 +169,14 @@ impl Default for LinkOptions {
 }
 
 impl LinkOptions {
-    /// Sets the allowed actions. Default: `Scope::Read`.
+    /// Sets the actions that the link allows. Default: `Scope::Read`.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
         self.scopes = scopes.into_iter().collect();
         self
     }
 
-    /// Sets the lifetime. Default: 5 minutes.
+    /// Sets the lifetime of the link. Default: 5 minutes.
     #[must_use]
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;
@@ -184,17 +184,17 @@ impl LinkOptions {
     }
 }
 
-/// A signed link.
+/// A signed link to a result set.
 ///
-/// Every holder of the link can use it. Give it only to its user, and keep it out of logs and prompts.
+/// Every holder of the link can use it. Give the link only to its user, and keep the link out of logs and prompts.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Link {
-    /// URL with the signature.
+    /// URL of the result set, including the signature.
     pub url: String,
     /// Allowed actions.
     pub scopes: Vec<Scope>,
-    /// Expiry time.
+    /// Time at which the link expires.
     pub expires_at: DateTime<Utc>,
 }
 

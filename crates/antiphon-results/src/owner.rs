@@ -2,15 +2,15 @@ use serde::{Deserialize, Serialize};
 
 /// The owner of a result set, or the identity of a caller.
 ///
-/// A set is bound to its owner when it is created. For every other caller, the server answers that the set does not
-/// exist.
+/// A result set gets its owner when it is created, and keeps it. By default, the server responds to every other
+/// caller that the set does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
-    /// Tenant: the organisation, if one server serves several.
+    /// Tenant: an organisation whose data is separate from that of other organisations on the same server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Principal: the user or program.
+    /// Principal: the authenticated user or program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
 }
@@ -18,7 +18,7 @@ pub struct Owner {
 impl Owner {
     /// Returns an owner without tenant and principal.
     ///
-    /// By default, a set of this owner is open to every unauthenticated caller that has its ID.
+    /// By default, every unauthenticated caller that has the ID of such a result set can access it.
     pub fn nobody() -> Self {
         Self::default()
     }

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::column::ColumnDefinition;
 
 /// The default number of rows in a page.
-pub const DEFAULT_LIMIT: u64 = 100;
+pub const DEFAULT_PAGE_SIZE: u64 = 100;
 
 /// A sort column and its direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sort {
-    /// Name of the column. It must be a column of the set.
+    /// Name of the sort column. It must be a column of the result set.
     pub field: String,
     /// Direction. Default: ascending.
     #[serde(default)]
@@ -42,43 +42,44 @@ pub enum Order {
     Desc,
 }
 
-/// The response body of `GET /{id}`.
+/// The response body of `GET /{id}`: the metadata of a result set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetadataBody {
-    /// `ready`. For saved rows also `writing` while they are being written, and `failed` if the write failed.
+    /// State of the rows. `ready`: all rows are available. A snapshot can also be `writing`, or `failed` if the write
+    /// failed.
     pub status: String,
     /// Number of rows in the set.
     pub total_count: u64,
     /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// Creation time.
+    /// Time at which the set was created.
     pub created_at: DateTime<Utc>,
-    /// Expiry time. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Number of accesses to the rows.
+    /// Number of times that clients have read the rows.
     pub access_count: u64,
 }
 
-/// The response body of `PUT /{id}`.
+/// The response body of `PUT /{id}`, which pins, unpins or extends a result set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LifeBody {
-    /// `pinned`, or `ready` if the set is not pinned.
+    /// State of the set: `pinned`, or `ready` if the set is not pinned.
     pub status: String,
-    /// Expiry time. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
 /// The response body of every error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// Kind of error in one word: `not_found`, `invalid_request`.
+    /// Kind of error, such as `not_found` or `invalid_request`.
     pub error: String,
-    /// Message for people, with advice.
+    /// Message for users: the reason, and how to avoid the error.
     pub message: String,
     /// Error code for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Rule that the rejected query violates, for programs: `one_statement`, `unknown_table`.
+    /// Name of the rule that a rejected SQL query violates, such as `one_statement` or `unknown_table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
 }

@@ -8,8 +8,7 @@ pub type Row = Map<String, Value>;
 
 /// Rows as JSON text.
 ///
-/// Rows are serialized once, and copied from then on. The components between the database and the reader do not need to
-/// parse them.
+/// Each row is serialized to JSON once. After that, the server copies the text and does not parse it.
 ///
 /// ```
 /// use antiphon_results::Rows;
@@ -47,8 +46,9 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text does not start with `{` and end with `}`. Also returns an error if it has line
-    /// breaks and is not valid JSON. Other content is not checked, so pass only the output of a JSON serializer.
+    /// Returns an error if the text does not start with `{` and end with `}`. Also returns an error if the text has
+    /// line breaks and is not valid JSON. The method does not check anything else, so pass only the output of a JSON
+    /// serializer.
     pub fn push_json(&mut self, row: &str) -> Result<(), serde_json::Error> {
         let row = row.trim_ascii();
         if !(row.starts_with('{') && row.ends_with('}')) {
@@ -120,7 +120,7 @@ impl Rows {
         &self.json
     }
 
-    /// Keeps the first `len` rows and removes the others.
+    /// Keeps the first `len` rows and removes all other rows.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
             self.json.truncate(if len == 0 { 0 } else { self.ends[len - 1] });

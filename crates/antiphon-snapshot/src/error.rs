@@ -2,15 +2,16 @@ use std::time::Duration;
 
 use antiphon_results::{BoxError, DualResponseError};
 
-/// The result type of functions that Rust programs call directly, without a server of result sets.
+/// The result type of [`Snapshots::open`](crate::Snapshots::open) and the other functions that return this crate's
+/// [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of writing or reading a snapshot.
+/// An error from writing or reading a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address of the store is invalid, or its kind needs a feature that is not enabled. The text contains the
-    /// fix.
+    /// The address of the store is invalid, or its kind needs a feature that is not enabled. The `String` describes how
+    /// to fix the problem.
     #[error("{0}")]
     InvalidUrl(String),
     /// The object store failed.
@@ -19,25 +20,25 @@ pub enum Error {
     /// The stored file is damaged or is not Parquet.
     #[error("the stored rows are damaged or are not Parquet")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// A column cannot be stored in a table, or cannot be converted to the requested format.
-    #[error("the rows could not be converted")]
+    /// The type of a column cannot be stored, or cannot be converted to the requested format.
+    #[error("the rows could not be converted to or from Arrow")]
     Arrow(#[from] arrow::error::ArrowError),
     /// The manifest cannot be read.
-    #[error("the manifest is damaged")]
+    #[error("the manifest of the snapshot is damaged")]
     Manifest(#[source] serde_json::Error),
     /// The source of the rows failed.
     #[error("the source of the rows failed")]
     Source(#[source] BoxError),
-    /// A task of this crate panicked or was cancelled.
+    /// A background task of this crate panicked or was cancelled.
     #[error("the snapshot operation panicked or was cancelled; the server's log has the reason")]
     Broken(#[source] BoxError),
     /// The stored data differs from the written data in its length, its digest or its rows.
     #[error("{0}")]
     Altered(String),
-    /// A view was removed to make room for other views. The next request creates it again.
-    #[error("the view was removed to make room; ask for it again")]
+    /// The view was removed to make room for other views of the snapshot. The next request creates the view again.
+    #[error("the view was removed to free space for other views; repeat the request")]
     Evicted,
-    /// The request is invalid. The text contains the fix.
+    /// The request is invalid. The `String` describes how to fix the problem.
     #[error("{0}")]
     Invalid(String),
 }

@@ -22,9 +22,9 @@ use crate::{
 
 /// A store of snapshots on an object store.
 ///
-/// Pass it to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it directly
-/// through [`SnapshotStore`]. The [crate documentation](crate) shows both. Clones share the cache, the memory for
-/// queries and the query limits, so create one per process.
+/// Pass this store to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it
+/// directly through [`SnapshotStore`]. The [crate documentation](crate) shows both uses. Clones share the cache, the
+/// memory for queries and the query limits, so create one `Snapshots` per process and clone it.
 #[derive(Clone)]
 pub struct Snapshots {
     pub(crate) inner: Arc<Inner>,
@@ -41,8 +41,8 @@ impl Snapshots {
     /// | `gs://bucket/prefix` | `gcp` | a bucket of Google Cloud Storage |
     /// | `az://container/prefix` | `azure` | a container of Azure Blob Storage |
     ///
-    /// The call does not connect to a cloud. Wrong credentials cause an error at the first write or read. The
-    /// [first example](crate) starts with this call.
+    /// The call does not connect to a cloud service. Wrong credentials cause an error at the first write or read. The
+    /// first example in the [crate documentation](crate) starts with this call.
     ///
     /// # Errors
     ///
@@ -55,8 +55,8 @@ impl Snapshots {
     /// Opens a store at an address, with options for the object store and a configuration.
     ///
     /// The options are credentials, endpoints and other settings, with the names that `object_store` uses. Without
-    /// credentials, `object_store` uses those of the machine: its role, its service account or its managed
-    /// identity. Environment variables such as `AWS_ACCESS_KEY_ID` are not read.
+    /// credentials in the options, `object_store` uses the identity of the machine: its role, its service account or
+    /// its managed identity. Environment variables such as `AWS_ACCESS_KEY_ID` are not read.
     ///
     /// # Errors
     ///
@@ -90,11 +90,12 @@ impl Snapshots {
         Self::with(Store::open(address, options)?, config)
     }
 
-    /// Opens a store on an existing object store: an `Arc<dyn ObjectStore>`, or a [`Bucket`], which has an example.
+    /// Opens a store on an existing object store: an `Arc<dyn ObjectStore>` or a [`Bucket`]. The documentation of
+    /// [`Bucket`] has an example.
     ///
     /// # Errors
     ///
-    /// With the feature `sql`, returns an error if the environment for queries cannot be created.
+    /// With the feature `sql`, returns an error if the query engine cannot be created.
     pub fn on(bucket: impl Into<Bucket>, config: SnapshotConfig) -> Result<Self> {
         Self::with(bucket.into().into(), config)
     }

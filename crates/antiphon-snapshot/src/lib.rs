@@ -1,8 +1,8 @@
 //! Snapshots: the rows of a result set, written once as Parquet to an object store.
 //!
-//! A *live* result set keeps a query and runs it again for every page. A *snapshot* keeps the rows, which are read
-//! from the source once. The count, the preview, every page, every export and every later query come from the same
-//! data. This is true on any replica until the result set is deleted.
+//! A *live* result set keeps a query and runs it again for every page. A *snapshot* stores the rows, which are read
+//! from the source once. The count, the preview, every page, every export and every later query therefore show the
+//! same data. This is true on every replica until the result set is deleted.
 //!
 //! ```
 //! use antiphon_results::{
@@ -45,10 +45,11 @@
 //!
 //! # Use in a server
 //!
-//! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore). Most programs do not call it
-//! directly. They pass it to the server of result sets and return a
-//! [`Source::snapshot`](antiphon_results::Source::snapshot). That server assigns IDs, expires and deletes result
-//! sets, enforces limits, and authorizes callers. It serves pages, exports and queries over HTTP.
+//! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore). Most programs do not call
+//! `Snapshots` directly. They pass `Snapshots` to a [`DualResponseServer`](antiphon_results::DualResponseServer), and
+//! create result sets with [`Source::snapshot`](antiphon_results::Source::snapshot). The server assigns IDs, deletes
+//! expired result sets, enforces limits, and authorizes callers. The server also serves pages, exports and queries over
+//! HTTP.
 //!
 //! ```
 //! use antiphon_results::{
@@ -72,74 +73,77 @@
 //! # }
 //! ```
 //!
-//! `examples/explore` is a complete program. `docs/guides/snapshots.md` describes operation.
+//! The folder `examples/explore` has a complete program. The guide `docs/guides/snapshots.md` describes how to operate
+//! snapshots.
 //!
 //! # When to use it
 //!
-//! - **A snapshot** if users sort, export, analyze or query the result, or if the rows do not fit into memory.
-//! - **A live query** ([`Source::query`](antiphon_results::Source::query)) if the data must be current, and the
+//! - Use **a snapshot** if users sort, export, analyze or query the result, or if the rows do not fit into memory.
+//! - Use **a live query** ([`Source::query`](antiphon_results::Source::query)) if the data must be current, and the
 //!   result is small or has a key for paging.
-//! - **In-memory rows** ([`Source::rows`](antiphon_results::Source::rows)) for a few megabytes that only need
-//!   pages.
+//! - Use **in-memory rows** ([`Source::rows`](antiphon_results::Source::rows)) if the rows have a few megabytes and
+//!   clients only read pages.
 //!
 //! # Parts
 //!
-//! - [`Snapshots`], [`SnapshotConfig`]: the store of snapshots, and its configuration. [`Bucket`]: an existing
-//!   object store.
+//! - [`Snapshots`], [`SnapshotConfig`]: the store of snapshots, and its configuration. [`Bucket`]: an existing object
+//!   store, for [`Snapshots::on`].
 //! - [`RowSource`](antiphon_results::snapshot::RowSource): rows as JSON. [`Batches`]: rows as Arrow batches.
 //!   `from_postgres`, `from_mysql`, `from_sqlite`: the rows of a query, with the types of the database.
-//! - [`arrow`], [`object_store`]: the versions that this crate uses.
+//! - [`arrow`], [`object_store`]: re-exports of the versions that this crate uses.
 //!
 //! # Features
 //!
-//! No feature is on by default. Without features, rows are written, paged, described and exported in memory or on a
-//! local disk.
+//! No feature is on by default. Without features, the crate stores snapshots in memory or on a local disk. The crate
+//! returns pages and statistics of snapshots, and exports snapshots.
 //!
-//! | feature | contents | cost |
+//! | feature | adds | cost |
 //! |---|---|---|
-//! | `aws`, `gcp`, `azure` | `s3://…`, `gs://…`, `az://…` | an HTTP client with TLS, one for all three |
-//! | `sql` | views (sorts and filters), aggregates, read-only SQL | DataFusion: thirty crates, minutes of build time |
-//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx` without TLS: choose TLS where you create the pool |
-//! | `sqlite` | `from_sqlite` | `sqlx`, and SQLite itself, in C |
-//! | `xlsx` | exports as a workbook | `rust_xlsxwriter`, which is small |
+//! | `aws`, `gcp`, `azure` | stores at `s3://…`, `gs://…`, `az://…` | one HTTP client with TLS for all three features |
+//! | `sql` | views (sorts and filters), aggregates, read-only SQL | DataFusion: thirty crates, minutes to build |
+//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx` without TLS: choose TLS when you create the pool |
+//! | `sqlite` | `from_sqlite` | `sqlx`, and SQLite itself, which is compiled from C |
+//! | `xlsx` | exports as an Excel workbook | `rust_xlsxwriter`, which is small |
 //!
 //! # Properties
 //!
 //! - **Atomic.** A snapshot exists when its manifest exists. The manifest is written last, after the footer of the
-//!   rows was read back. If a process stops during a write, readers do not see a partial snapshot. Its files are
-//!   found and removed later.
-//! - **Immutable.** The count is exact. Row `n` is the same row for every page size and every replica. The same
-//!   export has the same bytes. The digest is that of the stored file.
-//! - **Consistent**, if the source is: a database query is one statement, so its rows come from one point in time.
+//!   stored file was read back. If a process stops during a write, readers do not see a partial snapshot. A later
+//!   clean-up removes the files of the unfinished write.
+//! - **Immutable.** The count is exact. Row `n` is the same row for every page size and every replica. Two exports
+//!   with the same options have the same bytes. The digest in the manifest is the digest of the stored file.
+//! - **Consistent if the source is consistent.** A database query is one statement, so its rows come from one point
+//!   in time.
 //! - **Lossless types.** Integers, decimals, timestamps and bytes are read as they were written.
 //! - **No silent truncation.** If stored data is damaged or missing, the call returns an error, also in the middle
 //!   of a stream.
-//! - **Bounded memory.** Memory does not grow with the number of rows. Work stops when its future or stream is
-//!   dropped.
+//! - **Bounded memory.** Memory use does not grow with the number of rows. If you drop a future or a stream, its work
+//!   stops.
 //!
-//! This crate does not encrypt or deduplicate rows, and nothing expires automatically. If you use a store without
-//! the server, call [`delete`](antiphon_results::snapshot::SnapshotStore::delete). The number of distinct values of
-//! a column is an estimate if there are many. Snapshots cannot be updated or appended to. Write a new snapshot with
-//! a new ID instead.
+//! This crate does not encrypt or deduplicate rows, and snapshots do not expire automatically. If you use a store
+//! without the server, delete snapshots with [`delete`](antiphon_results::snapshot::SnapshotStore::delete). If a column
+//! has many distinct values, the number of distinct values in the statistics is an estimate. Snapshots cannot be
+//! updated or appended to. Write a new snapshot with a new ID instead.
 //!
 //! # Limits
 //!
 //! - A snapshot has at most 1,000 columns.
-//! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. One more view removes the oldest
-//!   one.
-//! - A query has at most 16 KiB and reads at most 16 tables.
+//! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. If a snapshot has 16 views, a new
+//!   view replaces the oldest one.
+//! - The text of an SQL query has at most 16 KiB, and a query reads at most 16 tables.
 //! - [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions) limits rows and bytes.
 //!   [`SnapshotConfig`] limits memory, disk and time.
-//! - An object store must support creating an object only if it does not exist. S3 does this with `If-None-Match`,
-//!   and compatible stores must support it too.
+//! - The object store must support conditional creation: it creates an object only if the object does not exist. S3
+//!   uses `If-None-Match` for conditional creation, and S3-compatible stores must support this header too.
 //!
 //! # File layout
 //!
-//! Under the prefix, each tenant has a folder whose name does not reveal the tenant. Each snapshot is a folder in
-//! it. It contains the rows as one Parquet file, the manifest, and the statistics after they were first requested.
-//! The folder `views` contains the same files for each sort and filter. A file that announces the write exists
-//! before all others, and is removed after the snapshot is complete. Any Parquet reader can read the row files. The
-//! file names can change, so read them from a manifest.
+//! Under the prefix, each tenant has a folder whose name does not reveal the tenant. Each snapshot is a folder in the
+//! tenant's folder. The folder of a snapshot contains the rows as one Parquet file, the manifest, and the statistics
+//! after they were first requested. The folder `views` contains the same files for each sort and filter. Before a
+//! writer creates any other file, it creates a file that announces the write. The writer removes this file after the
+//! snapshot is complete. Any Parquet reader can read the row files. File names can change in later versions, so read
+//! the names from the manifest.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod config;
@@ -173,7 +177,7 @@ pub use self::{
     store::Bucket,
 };
 
-/// The version of Arrow that this crate uses, for programs that create batches.
+/// The version of Arrow that this crate uses, for programs that create Arrow batches.
 pub use arrow;
 /// The version of `object_store` that this crate uses.
 pub use object_store;

@@ -9,7 +9,7 @@ use crate::{
 
 /// A store, a queue and a bus that a server shares with its replicas.
 ///
-/// They can use different engines, for example a PostgreSQL store with a NATS bus.
+/// The store, the queue and the bus can use different engines, for example a PostgreSQL store with a NATS bus.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
@@ -28,30 +28,30 @@ impl Backend {
         Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus), patience: None }
     }
 
-    /// Replaces the bus, for example with one of another engine.
+    /// Replaces the bus, for example with a bus of another engine.
     #[must_use]
     pub fn with_bus(mut self, bus: impl Bus) -> Self {
         self.bus = Arc::new(bus);
         self
     }
 
-    /// Replaces the queue, for example with one of another engine.
+    /// Replaces the queue, for example with a queue of another engine.
     #[must_use]
     pub fn with_queue(mut self, queue: impl Queue) -> Self {
         self.queue = Arc::new(queue);
         self
     }
 
-    /// Sets how long [`retrying`](Self::retrying) retries a failed call. The calls of a server then survive a
-    /// failover of this duration. Default: 30 seconds.
+    /// Sets how long [`retrying`](Self::retrying) retries a failed call. A server can then survive a failover of the
+    /// database that takes up to this long. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
     }
 
-    /// Adds retries to all three parts; see [`Retrying`]. A server does this with its own backend. Call it yourself
-    /// only for a backend that you use outside a server.
+    /// Wraps the store, the queue and the bus in [`Retrying`], which retries failed calls. A server wraps its own
+    /// backend automatically. Call this method only for a backend that you use without a server.
     #[must_use]
     pub fn retrying(self) -> Self {
         let mut config = RetryingConfig::default();

@@ -15,24 +15,25 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::{error::Result, store::fits};
 
-/// The maximum size of one event in bytes. An event announces a change. The changed data is in the store.
+/// The maximum size of one event in bytes. Put larger data into the store, and publish only the notification.
 pub const MAX_EVENT: usize = 4 * 1024;
 
-/// Events for the current subscribers of a topic. Events are not stored.
+/// A channel that sends events to the current subscribers of a topic. Events are not stored.
 ///
 /// # Contract
 ///
-/// - After [`subscribe`](Self::subscribe) has returned, the subscription receives every event that is published on
-///   the topic, through any handle. It receives the events of one publisher in the order in which `publish`
-///   returned. It can also receive an event that was published shortly before.
+/// - After [`subscribe`](Self::subscribe) has returned, the subscription receives every event that is published on the
+///   topic, through any handle. The subscription receives the events of one publisher in the order in which `publish`
+///   returned. A subscription can also receive an event that was published shortly before `subscribe` returned.
 /// - Every subscription receives every event of its topic, and no event of another topic.
 /// - Events are not kept. If a topic has no subscriber, its events are dropped.
-/// - Events can be lost if the connection is cut, or if the listener is too slow for its buffer. The subscription
-///   then receives an [`Event::Gap`] in their place. The listener must read the watched data again.
+/// - Events can be lost if the connection is cut, or if the listener is too slow for its buffer. The subscription then
+///   receives an [`Event::Gap`] instead of the lost events. After a gap, the listener must read the current data from
+///   the store again.
 /// - Publishing never waits for a listener.
 /// - Topics follow the rules in [`name`](crate::name). An event holds up to [`MAX_EVENT`] bytes.
 ///
-/// The module `conformance` (behind the feature of that name) contains the contract as tests.
+/// The module `conformance` (feature `conformance`) contains tests of this contract.
 #[async_trait]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
     /// Sends an event to all subscribers of `topic`.
@@ -42,27 +43,27 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
     async fn subscribe(&self, topic: &str) -> Result<Subscription>;
 }
 
-/// An item of a subscription.
+/// An item that [`Subscription::next`] returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A published event.
     Message(Bytes),
-    /// Events were possibly lost at this position.
+    /// Events were possibly lost at this position. Read the current data from the store again.
     Gap,
 }
 
-/// A stream of events. It ends when the bus is closed permanently. Dropping it ends the subscription.
+/// A stream of events. The stream ends when the bus is closed permanently. Dropping the stream ends the subscription.
 pub struct Subscription {
     receiver: mpsc::Receiver<Event>,
     missed: Arc<AtomicBool>,
 }
 
-/// The number of events that a subscription buffers for a slow listener. If more arrive, the listener receives a
-/// gap.
+/// The number of events that a subscription buffers for a slow listener. If more events arrive, they are dropped, and
+/// the listener receives an [`Event::Gap`].
 pub const BUFFER: usize = 1024;
 
 impl Subscription {
-    /// Creates a subscription and the feed that fills it. For implementors of a backend.
+    /// Creates a subscription and the [`Feed`] that sends events to it. Implementations of a backend use this function.
     pub fn channel() -> (Feed, Self) {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let missed = Arc::new(AtomicBool::new(false));
@@ -99,7 +100,7 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// The sending side of a [`Subscription`], for a backend.
+/// The sending side of a [`Subscription`]. Implementations of a backend use this type.
 #[derive(Clone, Debug)]
 pub struct Feed {
     sender: mpsc::Sender<Event>,
@@ -107,8 +108,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Sends an event to the listener, or records a gap if its buffer is full. Returns `false` if the subscription
-    /// was dropped.
+    /// Sends an event to the listener. If the listener's buffer is full, records a gap instead. Returns `false` if
+    /// the subscription was dropped.
     pub fn send(&self, event: Bytes) -> bool {
         self.offer(Event::Message(event))
     }
@@ -140,11 +141,12 @@ impl Feed {
     }
 }
 
-/// Checks the topic and the size of an event. For implementors of a backend.
+/// Checks the topic and the size of an event. Implementations of a backend use this function.
 ///
 /// # Errors
 ///
-/// Returns [`Error::BadName`](crate::Error::BadName) or [`Error::TooLarge`](crate::Error::TooLarge).
+/// Returns [`Error::BadName`](crate::Error::BadName) if the topic is invalid. Returns
+/// [`Error::TooLarge`](crate::Error::TooLarge) if the event has more than [`MAX_EVENT`] bytes.
 pub fn check_event(topic: &str, event: &Bytes) -> Result<()> {
     crate::name::check(topic)?;
     fits("an event", event.len(), MAX_EVENT)

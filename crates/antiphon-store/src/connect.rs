@@ -11,13 +11,14 @@ impl Backend {
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
     /// creates a backend in the memory of this process.
     ///
-    /// All replicas of a service must use the same `space`. Services that share an engine must use different ones.
-    /// To set other options, use the configuration type and the `connect` function of the engine.
+    /// `space` is the namespace of a service. All replicas of a service must use the same space. Services that share an
+    /// engine must use different spaces. To set other options, use the configuration type and the `connect` function of
+    /// the engine, such as `PostgresConfig` and `Postgres::connect`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Config`] if the URL cannot be used or the feature of its engine is not enabled. Otherwise
-    /// returns the error of the connection attempt.
+    /// Returns [`Error::Config`] if the URL cannot be used or the feature of its engine is not enabled. Returns the
+    /// error of the engine if the connection fails.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
@@ -51,7 +52,7 @@ impl Backend {
             "nats" | "tls" => Err(missing("nats")),
             // The URL can contain a password, so the error does not include it.
             _ => Err(Error::Config {
-                problem: "the URL of a backend begins with `postgres://`, `redis://`, `rediss://`, `nats://`, `tls://` or `memory:`".into(),
+                problem: "the scheme of the backend URL is unknown; use `postgres://`, `redis://`, `rediss://`, `nats://`, `tls://` or `memory:`".into(),
             }),
         }
     }
@@ -60,6 +61,9 @@ impl Backend {
 #[cfg(not(all(feature = "nats", feature = "postgres", feature = "redis")))]
 fn missing(feature: &str) -> Error {
     Error::Config {
-        problem: format!("this program was built without the feature `{feature}` of `antiphon-store`"),
+        problem: format!(
+            "this program was built without the feature `{feature}` of `antiphon-store`; enable the feature, \
+             and build the program again"
+        ),
     }
 }

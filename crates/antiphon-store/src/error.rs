@@ -16,7 +16,10 @@ pub enum Error {
         key: String,
     },
     /// Another writer has appended to the log. Read the new entries before you retry.
-    #[error("log `{log}` has {found} entries, not {expected}")]
+    #[error(
+        "append conflict on log `{log}`: expected {expected} entries and found {found}; read the new entries \
+         and retry"
+    )]
     LogConflict {
         /// The name of the log.
         log: String,
@@ -25,8 +28,11 @@ pub enum Error {
         /// The actual number of entries.
         found: u64,
     },
-    /// The job was leased again, or is done or dead. Stop the work on it.
-    #[error("the lease on job `{id}` of queue `{queue}` was lost")]
+    /// The worker lost its lease: the job was leased again, is done, or is dead. Stop the work on the job.
+    #[error(
+        "the lease on job `{id}` of queue `{queue}` was lost: another worker leased the job, or the job is \
+         done or dead; stop the work on this job"
+    )]
     LeaseLost {
         /// The name of the queue.
         queue: String,
@@ -34,7 +40,7 @@ pub enum Error {
         id: String,
     },
     /// An invalid name of a key, a log, a topic, a queue or a job. [`name`](crate::name) has the rules.
-    #[error("`{name}` cannot be a name: {problem}")]
+    #[error("invalid name `{name}`: {problem}")]
     BadName {
         /// The invalid name.
         name: String,
@@ -42,7 +48,7 @@ pub enum Error {
         problem: &'static str,
     },
     /// The data is larger than the limit.
-    #[error("{bytes} bytes do not fit in {place}, which holds {limit}")]
+    #[error("{place} is too large: {bytes} bytes exceed the limit of {limit} bytes")]
     TooLarge {
         /// The kind of data: a value, an append, a payload or an event.
         place: &'static str,
@@ -51,9 +57,9 @@ pub enum Error {
         /// The maximum size in bytes.
         limit: usize,
     },
-    /// All connections are in use, or no connection could be opened in time. The call had no effect. Retry it
+    /// All connections are in use, or no connection could be opened in time. The call had no effect. Retry the call
     /// later.
-    #[error("{backend} has no connection to spare")]
+    #[error("{backend} is busy or unreachable: the call had no effect; retry the call later")]
     Busy {
         /// The name of the backend.
         backend: &'static str,
@@ -61,9 +67,9 @@ pub enum Error {
         #[source]
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
-    /// The backend failed, and **the call was possibly applied**. [`Retrying`](crate::Retrying) resolves this for
-    /// most calls.
-    #[error("{backend} failed")]
+    /// The backend failed, and **the call was possibly applied**. For most calls, [`Retrying`](crate::Retrying) finds
+    /// out whether the call was applied.
+    #[error("a call to {backend} failed: the effect of the call is unknown")]
     Backend {
         /// The name of the backend.
         backend: &'static str,
@@ -74,7 +80,7 @@ pub enum Error {
     /// A URL or a configuration that cannot be used.
     #[error("{problem}")]
     Config {
-        /// The problem and its fix.
+        /// The description of the problem, and how to fix it.
         problem: String,
     },
 }

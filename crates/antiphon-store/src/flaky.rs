@@ -20,7 +20,7 @@ use crate::{
 
 /// A wrapper around a [`Store`], a [`Queue`] or a [`Bus`] that sometimes injects a fault.
 ///
-/// It fails a call, delays it, or applies it and then reports a failure.
+/// The wrapper fails a call, delays the call, or applies the call and then reports a failure.
 #[derive(Debug)]
 pub struct Flaky<T: ?Sized> {
     inner: Arc<T>,
@@ -28,19 +28,19 @@ pub struct Flaky<T: ?Sized> {
     calls: AtomicU64,
 }
 
-/// The rates of the faults, each per 1000 calls.
+/// The number of faults of each kind that [`Flaky`] injects into 1000 calls.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FlakyConfig {
-    /// The seed of the random decisions. [`FlakyConfig::seeded`] sets it.
+    /// The seed of the random number generator that selects the faults. [`FlakyConfig::seeded`] sets the seed.
     pub seed: u64,
-    /// Calls that have no effect and return [`Error::Busy`]. Default: 50.
+    /// The number of calls per 1000 that have no effect and return [`Error::Busy`]. Default: 50.
     pub refused: u64,
-    /// Calls that have no effect and return [`Error::Backend`]. Default: 50.
+    /// The number of calls per 1000 that have no effect and return [`Error::Backend`]. Default: 50.
     pub lost: u64,
-    /// Calls that are applied and then return [`Error::Backend`]. Default: 50.
+    /// The number of calls per 1000 that are applied but return [`Error::Backend`]. Default: 50.
     pub unreported: u64,
-    /// Calls that are delayed. Default: 100.
+    /// The number of calls per 1000 that are delayed. Default: 100.
     pub delayed: u64,
     /// The maximum delay. Default: 10 milliseconds.
     pub delay: Duration,
@@ -62,7 +62,7 @@ enum Fault {
 }
 
 impl<T: ?Sized> Flaky<T> {
-    /// Wraps `inner`.
+    /// Creates a wrapper that injects faults into the calls of `inner`, at the rates in `config`.
     pub fn new(inner: Arc<T>, config: FlakyConfig) -> Self {
         Self { inner, config, calls: AtomicU64::new(0) }
     }

@@ -1,8 +1,9 @@
-//! Store, queue and bus: the state that replicas of a server share, as three small contracts with several backends.
+//! A store, a queue and a bus that the replicas of a server share, on PostgreSQL, Redis, NATS or in memory.
 //!
-//! Replicas need a place for shared state, a way to give a job to one worker, and a way to notify all replicas.
-//! [`Store`], [`Queue`] and [`Bus`] are these three contracts. Each contract is so small that PostgreSQL, Redis and
-//! NATS can all implement it with their native features.
+//! Replicas need a place for shared state, a way to give a job to one worker, and a way to notify all replicas. The
+//! traits [`Store`], [`Queue`] and [`Bus`] provide these three services. The documentation of each trait has its
+//! *contract*: the rules that every implementation follows. An *engine* is the software behind an implementation:
+//! PostgreSQL, Redis, NATS or the memory of the process.
 //!
 //! ```
 //! use antiphon_store::{Bus, Error, Memory, NewJob, Queue, QueueConfig, Store};
@@ -38,30 +39,32 @@
 //! # Parts
 //!
 //! - [`Store`]: records with revisions and expiry, and logs. Every write is conditional.
-//! - [`Queue`]: jobs, leases, redelivery, dead letters.
-//! - [`Bus`]: events for the current subscribers.
-//! - [`Backend`]: a store, a queue and a bus. They can use different engines.
-//! - [`Memory`]: all three in one process. `postgres`, `redis` and `nats`: all three for many processes.
-//! - [`Retrying`]: retries failed calls, and finds out whether a write with a lost response was applied.
-//! - [`Pieces`]: a value that is larger than the limit of one record.
+//! - [`Queue`]: jobs that workers lease and acknowledge, with redelivery and dead letters.
+//! - [`Bus`]: events that are sent to the current subscribers of a topic.
+//! - [`Backend`]: a store, a queue and a bus in one struct. The three parts can use different engines.
+//! - [`Memory`]: a store, a queue and a bus for one process. The modules `postgres`, `redis` and `nats` contain a
+//!   store, a queue and a bus for many processes.
+//! - [`Retrying`]: retries failed calls. If the response to a write is lost, `Retrying` finds out whether the write was
+//!   applied.
+//! - [`Pieces`]: a value that is too large for one record, stored in several records.
 //! - [`name`]: the rules for names of keys, logs, queues, jobs and topics.
-//! - `conformance`: the contracts as tests, for your own backend. `flaky`: faults from a seed.
+//! - `conformance`: tests of the contracts, for your own backend. `flaky`: a wrapper that injects faults, for tests.
 //!
 //! Every error except [`Error::Backend`] means that the call had no effect. After [`Error::Backend`], the effect is
 //! unknown.
 //!
 //! # Features
 //!
-//! No feature is on by default. The contracts and [`Memory`] need no engine.
+//! No feature is on by default. The traits and [`Memory`] need no feature.
 //!
-//! | feature | contents |
+//! | feature | adds |
 //! |---|---|
-//! | `postgres` | `postgres`: PostgreSQL 13 or later, through `sqlx` |
-//! | `redis` | `redis`: Redis 7 or later, a server or a cluster, through `redis` |
-//! | `nats` | `nats`: NATS 2.9 or later with `JetStream`, through `async-nats` |
-//! | `tls` | TLS to PostgreSQL and Redis, with rustls. NATS supports TLS without this feature |
-//! | `flaky` | `flaky`: a backend that fails, delays calls, or applies a call and reports a failure |
-//! | `conformance` | `conformance`: one test for each rule of the contracts, and the macros that generate the tests |
+//! | `postgres` | the module `postgres`: a backend on PostgreSQL 13 or later, through `sqlx` |
+//! | `redis` | the module `redis`: a backend on Redis 7 or later (a server or a cluster), through the crate `redis` |
+//! | `nats` | the module `nats`: a backend on NATS 2.9 or later with `JetStream`, through `async-nats` |
+//! | `tls` | TLS connections to PostgreSQL and Redis, with rustls. NATS supports TLS without this feature |
+//! | `flaky` | the module `flaky`: a wrapper that fails calls, delays calls, or applies a call and reports a failure |
+//! | `conformance` | the module `conformance`: one test for each rule of the contracts, and macros for these tests |
 //!
 //! # Design decisions
 //!
@@ -69,13 +72,13 @@
 //!   check that all engines behave the same.
 //! - **No transactions over several keys.** Two of the engines do not support transactions across nodes. Put
 //!   related data into one record, or into a log that belongs to a record.
-//! - **An expired record is not deleted immediately.** The time to live of an engine would remove a record before
-//!   its dependent data can be removed. Here a process claims the record, removes the dependent data, and then
-//!   deletes the record.
+//! - **An expired record is not deleted immediately.** If the engine deleted an expired record itself, the logs that
+//!   belong to it would stay forever. Instead, a process claims the expired record, removes the data that belongs to
+//!   it, and then deletes the record.
 //! - **No exactly-once delivery.** A worker can stop after the work and before the acknowledgement, so a job can be
 //!   delivered again. Each delivery has an attempt number. A worker whose lease was lost cannot change the job.
-//! - **No hidden retries.** A backend makes each call once. Only [`Retrying`] repeats calls, because only there a
-//!   writer can distinguish its own write from another writer's.
+//! - **No hidden retries.** A backend sends each call once. Only [`Retrying`] repeats calls. `Retrying` marks each
+//!   write, so it can distinguish its own write from the write of another process.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod name;

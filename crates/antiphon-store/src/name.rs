@@ -13,45 +13,50 @@ pub const MAX_NAME: usize = 256;
 /// The maximum number of segments of a name.
 pub const MAX_SEGMENTS: usize = 16;
 
-/// Checks a key, a log name or a topic.
+/// Checks a key, a log name or a topic against the [rules for names](self).
 pub fn check(name: &str) -> Result<()> {
     problem(name).map_or(Ok(()), |problem| Err(bad(name, problem)))
 }
 
-/// Checks a queue name, a job ID or a space. They are names of one segment.
+/// Checks a queue name, a job ID or a space. These names must have exactly one segment.
 pub fn check_segment(name: &str) -> Result<()> {
-    if name.contains('/') { Err(bad(name, "it has more than one segment")) } else { check(name) }
+    if name.contains('/') {
+        Err(bad(name, "the name contains `/`, and this kind of name has only one segment"))
+    } else {
+        check(name)
+    }
 }
 
-/// Checks the prefix of a listing. A prefix is empty, or a name followed by `/`.
+/// Checks the prefix of a listing. A prefix must be empty, or a name followed by `/`.
 pub fn check_prefix(prefix: &str) -> Result<()> {
     match prefix.strip_suffix('/') {
         Some(name) => problem(name).map_or(Ok(()), |problem| Err(bad(prefix, problem))),
         None if prefix.is_empty() => Ok(()),
-        None => Err(bad(prefix, "a prefix ends with `/`, for it is made of whole segments")),
+        None => Err(bad(prefix, "a prefix must end with `/`")),
     }
 }
 
 fn problem(name: &str) -> Option<&'static str> {
     if name.is_empty() {
-        return Some("it is empty");
+        return Some("the name is empty");
     }
     if name.len() > MAX_NAME {
-        return Some("it is longer than 256 bytes");
+        return Some("the name is longer than 256 bytes");
     }
     let mut segments = 0;
     for segment in name.split('/') {
         segments += 1;
         if segment.is_empty() {
-            return Some("it has an empty segment");
+            return Some("the name has an empty segment; write segments as in `a/b`");
         }
         if !segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_=~:".contains(&byte)) {
             return Some(
-                "it has a character other than letters, digits and `-_=~:/`; encode it, in base64url for example",
+                "the name has a character other than ASCII letters, digits and `-_=~:/`; encode the name, \
+                 for example with base64url",
             );
         }
     }
-    (segments > MAX_SEGMENTS).then_some("it has more than 16 segments")
+    (segments > MAX_SEGMENTS).then_some("the name has more than 16 segments")
 }
 
 fn bad(name: &str, problem: &'static str) -> Error {

@@ -1,4 +1,4 @@
-//! Values of any size in a store with limited values. Each value is split into several records with a time to live.
+//! Storage for values that are too large for one record. Each value is split into several records, which expire.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, Store};
 
-/// The maximum size of one piece in bytes. It is well below the limit of every store.
+/// The maximum size of one piece in bytes. This size is well below the limit of every store.
 pub const PIECE: usize = 256 * 1024;
 
 /// A value that is stored as several records, `pieces/<name>/<number>`.
@@ -20,7 +20,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Creates the description of a value of `bytes` bytes. The name must be unique among all values.
+    /// Creates the description of a value with this name and size in bytes, without storing it. Each value must have
+    /// its own name.
     pub fn named(name: String, bytes: usize) -> Self {
         Self { name, count: bytes.div_ceil(PIECE) }
     }
@@ -36,7 +37,7 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Stores the value. Publish the name to readers only after this call.
+    /// Stores the value. Pass the `Pieces` to readers only after this call has succeeded.
     pub async fn write(&self, store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<()> {
         for number in 0..self.count {
             let piece = bytes.slice(number * PIECE..bytes.len().min((number + 1) * PIECE));
@@ -55,7 +56,7 @@ impl Pieces {
         Ok(Some(bytes.into()))
     }
 
-    /// Deletes the pieces.
+    /// Deletes all records of the value.
     pub async fn delete(&self, store: &dyn Store) -> Result<()> {
         for number in 0..self.count {
             if let Some(record) = store.get(&self.key(number)).await? {

@@ -8,18 +8,20 @@ use crate::{
     store::{Cursor, Page, fits},
 };
 
-/// The maximum size of one job's payload in bytes. A job refers to its data and does not contain it.
+/// The maximum size of one job's payload in bytes. For larger data, store the data and put only its key into the
+/// payload.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 
-/// The number of jobs of each kind up to which [`Queue::depth`] is exact.
+/// The largest number of waiting, leased or dead jobs that [`Queue::depth`] must count exactly. Larger numbers can be
+/// estimates.
 pub const EXACT_DEPTH: u64 = 4_000;
 
-/// Jobs that workers lease one at a time until they are done.
+/// A queue of jobs. A worker leases a job, does the work, and acknowledges the job.
 ///
 /// # Contract
 ///
-/// - A pushed job is eventually leased to a worker, until it is acknowledged or dead. The backend chooses the
-///   order. Every job is leased eventually.
+/// - Every pushed job is eventually leased to a worker. A job can be leased several times, until it is acknowledged
+///   or dead. The backend chooses the order of the jobs.
 /// - **One holder.** A lease lasts for [`QueueConfig::lease`], counted from when it was granted or last
 ///   [extended](Self::extend). During that time no other worker receives the job. After the lease expires, the next
 ///   worker that calls [`lease`](Self::lease) receives the job with the next attempt number.
@@ -31,58 +33,59 @@ pub const EXACT_DEPTH: u64 = 4_000;
 ///   nothing. After the job is acknowledged or discarded, its ID can be used again.
 /// - **Delay.** A delayed job is not leased before its delay ends.
 /// - **Dead letters.** A job that was leased [`QueueConfig::max_attempts`] times without an acknowledgement is not
-///   leased again. It is dead, and stays until it is [revived](Self::revive) or [discarded](Self::discard).
-/// - **Counting.** [`depth`](Self::depth) is exact up to [`EXACT_DEPTH`] jobs of each kind. Its cost does not grow
-///   with the queue. The same is true for [`ping`](Self::ping), [`push`](Self::push) and [`lease`](Self::lease).
+///   leased again. The job is dead, and stays until it is [revived](Self::revive) or [discarded](Self::discard).
+/// - **Counting.** [`depth`](Self::depth) is exact up to [`EXACT_DEPTH`] waiting, leased or dead jobs. The cost of
+///   `depth`, [`ping`](Self::ping), [`push`](Self::push) and [`lease`](Self::lease) does not grow with the number of
+///   jobs.
 /// - Names of queues and IDs of jobs are [names of one segment](crate::name::check_segment). A payload holds up to
 ///   [`MAX_PAYLOAD`] bytes.
 ///
 /// All handles to one queue must have the same [`QueueConfig`].
 ///
-/// The module `conformance` (behind the feature of that name) contains the contract as tests.
+/// The module `conformance` (feature `conformance`) contains tests of this contract.
 #[async_trait]
 pub trait Queue: fmt::Debug + Send + Sync + 'static {
-    /// Adds a job.
+    /// Adds a job to a queue.
     async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed>;
 
-    /// Leases up to `limit` jobs. If there is none, waits up to `wait` for the first one.
+    /// Leases up to `limit` jobs. If the queue has no job to lease, waits up to `wait` for one.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it can have leased jobs that no worker received. They are leased again after their
+    /// If the future is dropped, it has possibly leased jobs already. No worker receives these jobs until their
     /// leases expire.
     async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>>;
 
-    /// Restarts the duration of a lease from now.
+    /// Extends a lease: its full duration starts again now.
     async fn extend(&self, lease: &Lease) -> Result<()>;
 
     /// Acknowledges the job as done, which removes it.
     async fn ack(&self, lease: &Lease) -> Result<()>;
 
-    /// Returns the job to the queue. It can be leased again after `delay`.
+    /// Returns the job to the queue. The job can be leased again after `delay`.
     async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()>;
 
-    /// Makes the job dead immediately.
+    /// Moves the job to the dead jobs immediately. The queue does not lease a dead job again.
     async fn bury(&self, lease: &Lease) -> Result<()>;
 
-    /// Lists the dead jobs, in an order that the backend chooses.
+    /// Lists the dead jobs of a queue, in an order that the backend chooses.
     async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>>;
 
-    /// Returns a dead job to the queue with its attempts reset. Returns `false` if there is no dead job with this
-    /// ID.
+    /// Returns a dead job to the queue and resets its number of attempts. Returns `false` if no dead job has this ID.
     async fn revive(&self, queue: &str, id: &str) -> Result<bool>;
 
-    /// Removes a dead job. Returns `false` if there is no dead job with this ID.
+    /// Removes a dead job. Returns `false` if no dead job has this ID.
     async fn discard(&self, queue: &str, id: &str) -> Result<bool>;
 
-    /// Returns the number of jobs, for operators and gauges. The numbers can be slightly out of date.
+    /// Returns the number of waiting, leased and dead jobs, for operators and metrics. The numbers can be slightly
+    /// out of date.
     ///
-    /// The cost does not grow with the queue. A backend counts at least [`EXACT_DEPTH`] jobs of each kind, and is
-    /// allowed to estimate larger numbers ([`Depth::estimated`]).
+    /// The cost does not grow with the number of jobs. A backend must count up to [`EXACT_DEPTH`] waiting, leased or
+    /// dead jobs exactly. It can estimate larger numbers, and then sets [`Depth::estimated`].
     async fn depth(&self, queue: &str) -> Result<Depth>;
 
-    /// Returns `Ok` if the backend responds. Health checks call it every few seconds, so its cost must not depend
-    /// on the number of jobs.
+    /// Returns `Ok` if the backend responds. Health checks call `ping` every few seconds, so the cost of `ping` must
+    /// not depend on the number of jobs.
     ///
     /// The default implementation calls [`depth`](Self::depth) on an unused queue.
     async fn ping(&self) -> Result<()> {
@@ -90,13 +93,14 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The settings that all handles to a queue must have in common.
+/// The settings of a queue. All handles to one queue must use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueConfig {
-    /// The duration of a lease. After it, another worker can lease the job. Default: 30 seconds.
+    /// The duration of a lease. After this time, another worker can lease the job. Default: 30 seconds.
     pub lease: Duration,
-    /// The maximum number of leases of a job. After them, the job is dead. Default: 16.
+    /// The maximum number of times that a job is leased. If the last lease ends without an acknowledgement, the job
+    /// is dead. Default: 16.
     pub max_attempts: u32,
 }
 
@@ -114,7 +118,7 @@ impl QueueConfig {
         self
     }
 
-    /// Sets the maximum number of leases of a job, after which it is dead. Default: 16.
+    /// Sets the maximum number of times that a job is leased before it is dead. Default: 16.
     #[must_use]
     pub fn with_max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
@@ -122,7 +126,7 @@ impl QueueConfig {
     }
 }
 
-/// A job to push.
+/// A new job for [`Queue::push`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewJob {
@@ -148,12 +152,12 @@ impl NewJob {
     }
 }
 
-/// The result of a push.
+/// The result of [`Queue::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// The job was added.
     Added,
-    /// An unfinished job with this ID exists. Nothing was changed.
+    /// The queue already has an unfinished job with this ID. The push changed nothing.
     Duplicate,
 }
 
@@ -163,14 +167,14 @@ pub enum Pushed {
 pub struct Job {
     /// The data for the worker.
     pub payload: Bytes,
-    /// The number of leases of this job, including this one. It starts at 1.
+    /// The number of times that this job was leased, including this lease. It starts at 1.
     pub attempt: u32,
-    /// The lease of the job.
+    /// The lease, which the worker passes to [`Queue::ack`] and the other methods that change the job.
     pub lease: Lease,
 }
 
 impl Job {
-    /// Creates a job. For implementors of a backend.
+    /// Creates a job. Implementations of a backend use this function.
     pub fn new(payload: Bytes, attempt: u32, lease: Lease) -> Self {
         Self { payload, attempt, lease }
     }
@@ -181,7 +185,7 @@ impl Job {
     }
 }
 
-/// The right to work on a job for a limited time.
+/// The permission of a worker to work on a job for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -189,23 +193,24 @@ pub struct Lease {
     pub queue: String,
     /// The ID of the job.
     pub id: String,
-    /// The token that distinguishes this lease from other leases of the job. Only the backend can read it.
+    /// The token that distinguishes this lease from other leases of the job. Only the backend interprets it.
     pub token: String,
 }
 
 impl Lease {
-    /// Creates a lease. For implementors of a backend.
+    /// Creates a lease. Implementations of a backend use this function.
     pub fn new(queue: impl Into<String>, id: impl Into<String>, token: impl Into<String>) -> Self {
         Self { queue: queue.into(), id: id.into(), token: token.into() }
     }
 
-    /// Returns the error for a lease that is lost. For implementors of a backend.
+    /// Returns [`Error::LeaseLost`](crate::Error::LeaseLost) for this lease. Implementations of a backend use this
+    /// function.
     pub fn lost(&self) -> crate::Error {
         crate::Error::LeaseLost { queue: self.queue.clone(), id: self.id.clone() }
     }
 }
 
-/// A job that is not leased any more.
+/// A job that failed too often or was buried. The queue does not lease it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadJob {
@@ -213,36 +218,37 @@ pub struct DeadJob {
     pub id: String,
     /// The data for the workers.
     pub payload: Bytes,
-    /// The number of leases of the job.
+    /// The number of times that the job was leased.
     pub attempts: u32,
 }
 
 impl DeadJob {
-    /// Creates a dead job. For implementors of a backend.
+    /// Creates a dead job. Implementations of a backend use this function.
     pub fn new(id: impl Into<String>, payload: Bytes, attempts: u32) -> Self {
         Self { id: id.into(), payload, attempts }
     }
 }
 
-/// The number of jobs of each kind.
+/// The number of waiting, leased and dead jobs of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
     /// Jobs that wait for a worker or for the end of their delay.
     pub waiting: u64,
-    /// Leased jobs. A job whose lease has expired counts here or as waiting.
+    /// Leased jobs. A job whose lease has expired counts as leased or as waiting.
     pub leased: u64,
     /// Dead jobs.
     pub dead: u64,
-    /// Whether a number above [`EXACT_DEPTH`] is an estimate. An estimate depends on the statistics of the engine,
-    /// which can be minutes old in PostgreSQL.
+    /// Whether at least one number is an estimate. Only numbers above [`EXACT_DEPTH`] are estimates. In PostgreSQL,
+    /// an estimate can be minutes old.
     pub estimated: bool,
 }
 
-/// Checks the names and the payload size of a job. For implementors of a backend.
+/// Checks the names and the payload size of a job. Implementations of a backend use this function.
 ///
 /// # Errors
 ///
-/// Returns [`Error::BadName`](crate::Error::BadName) or [`Error::TooLarge`](crate::Error::TooLarge).
+/// Returns [`Error::BadName`](crate::Error::BadName) if the queue name or the job ID is invalid. Returns
+/// [`Error::TooLarge`](crate::Error::TooLarge) if the payload has more than [`MAX_PAYLOAD`] bytes.
 pub fn check_job(queue: &str, job: &NewJob) -> Result<()> {
     crate::name::check_segment(queue)?;
     crate::name::check_segment(&job.id)?;

@@ -15,21 +15,22 @@ use crate::{
 
 /// A [`Store`], a [`Queue`] or a [`Bus`] that retries failed calls.
 ///
-/// It retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::patience) is over.
+/// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::patience) is
+/// over.
 ///
-/// If the response to a write is lost, the write was possibly applied, and a retry then conflicts with it. Every
-/// value and every log entry is therefore *stamped* with 16 random bytes. After a lost response, the wrapper
-/// resolves a conflict by comparing the stamps. If another writer has written since, the stamp is gone, and the
-/// call returns [`Error::Backend`].
+/// If the response to a write is lost, the write was possibly applied, and a retry then conflicts with it. Every value
+/// and every log entry is therefore *stamped* with 16 random bytes. If a retry fails with a conflict, the wrapper reads
+/// the stored stamp. If the stored stamp is the stamp of this write, the first attempt was applied, and the call
+/// succeeds. If another writer has replaced the record, the effect is unknown, and the call returns [`Error::Backend`].
 ///
 /// - Read data through this wrapper only if it was written through this wrapper.
 /// - If a retried [`Queue::push`] finds a job with its ID, the job counts as added. If a retried
 ///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) finds its lease lost, the call counts as
 ///   done.
 /// - A retried [`Bus::publish`] can deliver its event twice.
-/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process
-///   deletes that record or acknowledges that job before the retry, the retry creates it again. If this is a
-///   problem, do not use a name twice.
+/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process deletes
+///   that record or acknowledges that job before the retry, the retry creates the record or the job again. To prevent
+///   this, never use the same key or job ID again.
 pub struct Retrying<T: ?Sized> {
     inner: Arc<T>,
     config: RetryingConfig,
@@ -42,12 +43,12 @@ pub struct RetryingConfig {
     /// The time during which a call is retried, counted from its start. A running attempt is not cancelled.
     /// Default: 30 seconds, which is longer than the failover of a database with a standby.
     pub patience: Duration,
-    /// The maximum number of attempts within that time. Default: no limit.
+    /// The maximum number of attempts of one call, within the time of `patience`. Default: no limit.
     pub attempts: u32,
-    /// The pause after the first failure. It doubles after each failure, and a random part of up to one half is
-    /// subtracted. Default: 10 milliseconds.
+    /// The pause after the first failure. The pause doubles after each failure. Each pause is shortened by a random
+    /// part of up to one half. Default: 10 milliseconds.
     pub pause: Duration,
-    /// The maximum pause. Default: 2 seconds.
+    /// The maximum pause between two attempts. Default: 2 seconds.
     pub max_pause: Duration,
 }
 
@@ -65,12 +66,13 @@ impl Default for RetryingConfig {
 const STAMP: usize = 16;
 
 impl Retrying<dyn Store> {
-    /// The maximum size in bytes of a value, and of all entries of one append of up to 32 entries.
+    /// The maximum size in bytes of a value, and of one append with up to 32 entries. This size is smaller than
+    /// [`MAX_VALUE`], because the wrapper adds stamps.
     pub const MAX_VALUE: usize = MAX_VALUE - 64 * STAMP;
 }
 
 impl<T: ?Sized> Retrying<T> {
-    /// Wraps `inner`, with the default configuration.
+    /// Creates a wrapper that retries the calls of `inner`, with the default configuration.
     pub fn new(inner: Arc<T>) -> Self {
         Self { inner, config: RetryingConfig::default() }
     }
@@ -103,7 +105,7 @@ impl<T: ?Sized> Retrying<T> {
                         && began.elapsed() + wait < self.config.patience =>
                 {
                     lost |= matches!(error, Error::Backend { .. });
-                    tracing::debug!(%error, attempt, "a call to the backend failed and is made again");
+                    tracing::debug!(%error, attempt, "a call to the backend failed; retrying");
                 }
                 ended => return (ended.map_err(|error| if lost { uncertain(error) } else { error }), lost),
             }
@@ -136,7 +138,7 @@ fn uncertain(error: Error) -> Error {
 
 /// The source of an [`Error::Backend`] from [`Retrying`] if the effect of a write stays unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("an answer was lost, and another writer has written since")]
+#[error("the response to a write was lost, and another writer has changed the record since")]
 struct Unsettled(#[source] Error);
 
 #[async_trait]
@@ -338,7 +340,8 @@ fn rest(bytes: &Bytes, name: &str) -> Result<Bytes> {
     if bytes.len() < STAMP {
         return Err(Error::Config {
             problem: format!(
-                "`{name}` was not written through `Retrying`; keep what others write in a space of its own"
+                "the record or log `{name}` was not written through `Retrying`; use another space for data \
+                 of other writers"
             ),
         });
     }

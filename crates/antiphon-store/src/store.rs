@@ -6,12 +6,12 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::error::{Error, Result};
 
-/// The maximum size in bytes of one value, and of all entries of one append. Each entry counts [`ENTRY_COST`] bytes
-/// more than its length.
+/// The maximum size in bytes of one value, and of all entries of one append. For this limit, each entry counts with
+/// its length plus [`ENTRY_COST`] bytes.
 pub const MAX_VALUE: usize = 512 * 1024;
 
-/// The bytes that each log entry counts in addition to its length. They limit the number of empty entries in one
-/// append.
+/// The number of bytes that is added to the length of each log entry to compute the size of an append. This cost limits
+/// how many empty entries one append can have.
 pub const ENTRY_COST: usize = 16;
 
 /// The duration for which [`Store::remove_expired`] claims the records that it deletes one by one.
@@ -25,45 +25,49 @@ const REMOVED_ABREAST: usize = 32;
 /// # Contract
 ///
 /// **Records.** A record is a value under a key, with a revision.
-/// - A write is atomic. Every later read sees it, through any handle.
+/// - A write is atomic. Every later read sees the write, through any handle.
 /// - [`create`](Self::create) succeeds only if the key has no record. [`update`](Self::update) and
 ///   [`delete`](Self::delete) succeed only at the given revision. Otherwise they return [`Error::Conflict`] and
 ///   change nothing. If several writers write at one revision, exactly one of them succeeds.
 /// - A revision is never used twice for a key, not even after the record was deleted and created again.
 ///
 /// **Expiry.** A record that was written with a `ttl` expires after that time, by the backend's clock.
-/// - An expired record is not read, not listed and not updated. [`create`](Self::create) replaces it.
-/// - An expired record is *kept* until it is deleted. [`claim_expired`](Self::claim_expired) returns it to one
-///   claimer at a time. The claimer removes the dependent data and then deletes the record at its revision. If the
-///   claimer does not delete the record, the claim expires, and the record can be claimed again.
-/// - If records have no dependent data, [`remove_expired`](Self::remove_expired) deletes many of them at once. It
-///   does not delete live records and claimed records.
+/// - [`get`](Self::get) and [`list`](Self::list) do not return an expired record, and [`update`](Self::update)
+///   returns [`Error::Conflict`]. [`create`](Self::create) replaces the expired record.
+/// - The store keeps an expired record until it is deleted. [`claim_expired`](Self::claim_expired) returns the expired
+///   record to one claimer at a time. The claimer removes the data that belongs to the record, such as a log, and then
+///   deletes the record at its revision. If the claimer does not delete the record, the claim expires, and the record
+///   can be claimed again.
+/// - If no other data belongs to the records, use [`remove_expired`](Self::remove_expired), which deletes many records
+///   in one call. `remove_expired` does not delete live records and claimed records.
 /// - A backend is allowed to drop an unclaimed record that expired long ago (at least one day).
 /// - A record that was written without a `ttl` never expires, even if an earlier write had a `ttl`.
 ///
 /// **Logs.** A log is a list of entries. An absent log is empty. Logs and records have separate namespaces.
 /// - [`append`](Self::append) is atomic, and succeeds only if the log has exactly `at` entries. Otherwise it
 ///   returns [`Error::LogConflict`]. If several writers append at one position, exactly one of them succeeds.
-/// - Entries are never changed. Logs do not expire. A log belongs to a record, and the claimer of the expired
-///   record deletes it.
+/// - Entries are never changed. Logs do not expire. A log belongs to a record, and the claimer of the expired record
+///   deletes the log.
 ///
-/// **Limits.** Names follow the rules in [`name`](crate::name). A value and one append hold up to [`MAX_VALUE`]
-/// bytes. If they are larger, the call returns [`Error::TooLarge`]. Empty values and entries are allowed. A `limit`
-/// is at least 1. A backend can return fewer items than `limit`, to keep a response small.
+/// **Limits.** Names follow the rules in [`name`](crate::name). A value and one append hold up to [`MAX_VALUE`] bytes.
+/// For a larger value or append, the call returns [`Error::TooLarge`]. Empty values and entries are allowed. A `limit`
+/// must be at least 1. A backend can return fewer items than `limit`, to keep a response small.
 ///
-/// A clone of a store, and a second connection to it, are other handles to the same data.
+/// A *handle* is a value that implements this trait. A clone of it, and a second connection to the same engine, are
+/// other handles to the same data.
 ///
-/// The module `conformance` (behind the feature of that name) contains the contract as tests. An implementation
-/// must pass them.
+/// The module `conformance` (feature `conformance`) contains tests of this contract, which an implementation must pass.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Returns the record under `key`, or `None` if it does not exist or has expired.
     async fn get(&self, key: &str) -> Result<Option<Record>>;
 
-    /// Creates a record under a key that has none.
+    /// Creates a record, and returns its revision. Returns [`Error::Conflict`] if the key already has a record that
+    /// has not expired.
     async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision>;
 
-    /// Replaces the record at `revision`.
+    /// Replaces the value of a record, and returns the new revision. Returns [`Error::Conflict`] if the record does
+    /// not have this `revision`.
     async fn update(
         &self,
         key: &str,
@@ -72,7 +76,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         revision: Revision,
     ) -> Result<Revision>;
 
-    /// Deletes the record at `revision`. The record can be live or expired.
+    /// Deletes a record, which can be live or expired. Returns [`Error::Conflict`] if the record does not have this
+    /// `revision`.
     async fn delete(&self, key: &str, revision: Revision) -> Result<()>;
 
     /// Returns up to `limit` records whose keys start with `prefix`, in an order that the backend chooses.
@@ -82,13 +87,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// even empty, without being the last page. Only the last page has no `next`.
     async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>>;
 
-    /// Claims up to `limit` expired records under `prefix`. No other caller receives them during `lease`.
+    /// Claims up to `limit` expired records under `prefix`. For the duration of `lease`, no other caller receives
+    /// these records.
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>>;
 
-    /// Deletes up to `limit` expired and unclaimed records under `prefix`, and returns their number.
+    /// Deletes up to `limit` expired, unclaimed records under `prefix`, and returns the number of deleted records.
     ///
-    /// Call it until it returns 0. Use it only for records without dependent data, because the caller does not
-    /// receive the deleted records.
+    /// Call this method until it returns 0. Use this method only if no other data belongs to the records, because the
+    /// caller does not receive the deleted records.
     ///
     /// The default implementation claims the records and deletes them one by one.
     async fn remove_expired(&self, prefix: &str, limit: usize) -> Result<usize> {
@@ -111,10 +117,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Appends `entries` to a log that has exactly `at` entries, and returns its new number of entries.
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64>;
 
-    /// Returns up to `limit` entries of a log from index `from`. Returns at least one entry if there is one.
+    /// Returns up to `limit` entries of a log, starting at index `from`. If the log has an entry at index `from`,
+    /// returns at least one entry.
     async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>>;
 
-    /// Deletes a log. An absent log is not an error.
+    /// Deletes a log. If the log does not exist, the call succeeds.
     async fn delete_log(&self, log: &str) -> Result<()>;
 
     /// Returns whether the data survives a restart of this process and is visible to other processes.
@@ -138,7 +145,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates a record. For implementors of a backend.
+    /// Creates a record. Implementations of a backend use this function.
     pub fn new(key: impl Into<String>, value: Bytes, revision: Revision) -> Self {
         Self { key: key.into(), value, revision }
     }
@@ -148,7 +155,7 @@ impl Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub u64);
 
-/// The position at which a listing continues. Only the backend that created it can read it.
+/// The position at which a listing continues. Only the backend that created the cursor can interpret it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub String);
 
@@ -157,11 +164,11 @@ pub struct Cursor(pub String);
 pub struct Page<T> {
     /// The items of the page.
     pub items: Vec<T>,
-    /// The start of the next page. `None` on the last page.
+    /// The position at which the next page starts. `None` on the last page.
     pub next: Option<Cursor>,
 }
 
-/// Checks the size of a value. For implementors of a backend.
+/// Checks the size of a value. Implementations of a backend use this function.
 ///
 /// # Errors
 ///
@@ -170,11 +177,12 @@ pub fn check_value(bytes: usize) -> Result<()> {
     fits("a value", bytes, MAX_VALUE)
 }
 
-/// Checks the size of an append. For implementors of a backend.
+/// Checks the size of the entries of one append. Implementations of a backend use this function.
 ///
 /// # Errors
 ///
-/// Returns [`Error::TooLarge`] if the entries, each with [`ENTRY_COST`], have more than [`MAX_VALUE`] bytes.
+/// Returns [`Error::TooLarge`] if the lengths of the entries, plus [`ENTRY_COST`] bytes for each entry, exceed
+/// [`MAX_VALUE`] bytes.
 pub fn check_entries(entries: &[Bytes]) -> Result<()> {
     fits("an append", entries.iter().map(|entry| entry.len() + ENTRY_COST).sum(), MAX_VALUE)
 }

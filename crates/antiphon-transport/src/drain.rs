@@ -1,4 +1,4 @@
-//! Graceful shutdown: the server accepts no new requests, completes the requests in flight, and then stops.
+//! Graceful shutdown: the server rejects new requests, completes the requests in flight, and then stops.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The error code for a request that the server cannot accept now. JSON-RPC reserves it for servers.
+/// The JSON-RPC error code for a request that the server cannot accept now, because of a limit or a shutdown. JSON-RPC
+/// reserves this code for servers.
 pub const TOO_MUCH: i32 = -32000;
 
 /// How long the error responses of interrupted requests can take to reach their clients.
@@ -30,21 +31,23 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long a request can take from its connection to the counter of requests.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
-/// The phases of a shutdown. Each has a token, and they are cancelled in this order.
+/// The state of a server's graceful shutdown. Each phase of the shutdown has a cancellation token. The tokens are
+/// cancelled in the order of the fields.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    /// New sessions and requests are rejected, and streams without a request in flight end.
+    /// Cancelled when the shutdown begins. The server then rejects new sessions and requests, and ends streams that
+    /// have no request in flight.
     pub draining: CancellationToken,
     /// The time for requests in flight is over. They are answered with an error.
     cut_off: CancellationToken,
-    /// No request is in flight. Sessions are closed, and other replicas take over.
+    /// Cancelled when no request is in flight. The server then closes its sessions, and other replicas take over.
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
 }
 
 impl Drain {
-    /// Creates a drain that starts when `draining` is cancelled.
+    /// Creates a shutdown state. The shutdown starts when `draining` is cancelled.
     pub fn new(draining: CancellationToken) -> Self {
         Self {
             draining,
@@ -55,17 +58,17 @@ impl Drain {
         }
     }
 
-    /// Counts a request as in flight until the returned value is dropped.
+    /// Counts a request as in flight until you drop the returned value.
     pub fn request(&self) -> Flight {
         Flight::new(&self.requests)
     }
 
-    /// Counts a connection until the returned value is dropped.
+    /// Counts a connection as open until you drop the returned value.
     pub fn connection(&self) -> Flight {
         Flight::new(&self.connections)
     }
 
-    /// Starts to drain. Requests in flight have `limit` to finish.
+    /// Starts the shutdown. Requests in flight have the time `limit` to finish.
     pub fn begin(&self, limit: Duration) {
         self.draining.cancel();
         let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !limit.is_zero());
@@ -77,7 +80,7 @@ impl Drain {
         runtime.spawn(async move {
             tokio::time::sleep(ON_THE_WAY.min(limit)).await;
             if tokio::time::timeout(limit.saturating_sub(ON_THE_WAY), drain.requests.none()).await.is_err() {
-                tracing::warn!("requests in flight were cut off: the server was asked to end {limit:?} ago");
+                tracing::warn!("in-flight requests were cancelled: shutdown began {limit:?} ago");
                 drain.cut_off.cancel();
                 let _ = tokio::time::timeout(LAST_WORDS, drain.requests.none()).await;
             }
@@ -85,7 +88,7 @@ impl Drain {
         });
     }
 
-    /// Returns when the server has stopped and its connections are closed.
+    /// Waits until the server has stopped and its connections are closed.
     pub async fn ended(&self) {
         self.stopped.cancelled().await;
         let _ = tokio::time::timeout(4 * LAST_WORDS, self.connections.none()).await;
@@ -112,7 +115,7 @@ impl Flights {
     }
 }
 
-/// A request or connection in flight. Drop ends it.
+/// A request or a connection that counts as in flight until this value is dropped.
 #[derive(Debug)]
 pub struct Flight(Arc<Flights>);
 
@@ -131,7 +134,7 @@ impl Drop for Flight {
     }
 }
 
-/// A transport that counts the requests without a response, and drains with the server.
+/// A wrapper for a transport that counts its unanswered requests and takes part in the graceful shutdown.
 #[derive(Debug)]
 pub struct Counted<T> {
     inner: T,
@@ -164,12 +167,12 @@ impl Open {
 }
 
 impl<T> Counted<T> {
-    /// Wraps the transport of a session over HTTP.
+    /// Wraps the transport of a session over HTTP. Such a session can outlive its connections.
     pub fn session(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: false, is_cut_off: false }
     }
 
-    /// Wraps a connection that ends if the server drains and no request is in flight.
+    /// Wraps a connection. During a shutdown, the connection ends when it has no request in flight.
     pub fn connection(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: true, is_cut_off: false }
     }

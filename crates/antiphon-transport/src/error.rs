@@ -2,61 +2,62 @@
 
 use std::{error::Error as StdError, time::Duration};
 
-/// The result of a function of this crate.
+/// The result type of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a transport rejected a message or failed.
+/// The reason why a transport rejected a message or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection is closed. Connect again.
+    /// The connection is closed. Connect again before you send messages.
     #[error("the connection is closed")]
     Closed,
-    /// The message is longer than this side sends. Send less, or raise `max_message_bytes` on both sides.
+    /// The message is longer than `max_message_bytes` of this side of the connection. Send a shorter message, or raise
+    /// `max_message_bytes` on both sides.
     #[error("the message has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// The length of the message.
+        /// The length of the message, in bytes.
         bytes: usize,
-        /// The maximum length.
+        /// The maximum length, in bytes.
         limit: usize,
     },
-    /// The peer does not read the messages that are sent to it. The connection was closed.
-    #[error("the peer has not read for {0:?}")]
+    /// The peer did not read a message within this time. The connection was closed.
+    #[error("the connection was closed: the peer has not read for {0:?}")]
     Stalled(Duration),
-    /// The peer did not respond in time. Check that it is an MCP server.
-    #[error("no answer within {0:?}")]
+    /// The peer did not respond within this time. Check that the peer is an MCP server.
+    #[error("the peer did not answer within {0:?}")]
     TimedOut(Duration),
-    /// The server returned an unexpected response. For 401 and 403, change the headers. For 404, use another URL or
-    /// open a new session.
+    /// The server rejected an HTTP request, or its response was not as expected. For the status 401 or 403, change the
+    /// headers. For the status 404, use another URL or open a new session.
     #[error("the server answered with status {status}: {reason}")]
     Refused {
-        /// The HTTP status.
+        /// The HTTP status of the response.
         status: u16,
-        /// The start of the response.
+        /// The start of the response's body, which can explain the reason.
         reason: String,
     },
-    /// The server supports WebSocket, but not MCP over it.
-    #[error("the server did not choose the subprotocol `mcp`")]
+    /// The server supports WebSocket, but did not choose the subprotocol for MCP.
+    #[error("the server does not support MCP over WebSocket: it did not choose the subprotocol `mcp`")]
     Subprotocol,
-    /// The URL cannot be used.
-    #[error("`{url}` cannot be used: {reason}")]
+    /// The URL is invalid, or this transport cannot use it.
+    #[error("the URL `{url}` cannot be used: {reason}")]
     Url {
         /// The URL.
         url: String,
-        /// The reason.
+        /// The reason why the URL cannot be used.
         reason: &'static str,
     },
-    /// After a reconnect, the server differs from the one before.
-    #[error("the server came back as another: {0}")]
+    /// After a reconnect, the server is not the same as before. The text describes the difference.
+    #[error("the server changed during a reconnect: {0}")]
     Changed(String),
-    /// The message could not be written as JSON.
-    #[error("the message cannot be written as JSON")]
+    /// The message could not be serialized as JSON.
+    #[error("the message cannot be serialized as JSON")]
     Json(#[source] Box<dyn StdError + Send + Sync>),
-    /// The connection was lost after the message was sent, and before the server confirmed it. The server has
-    /// possibly executed it, so send it again only if it is idempotent.
-    #[error("the connection was lost while the message was being sent: it may have been carried out")]
+    /// The connection was lost after the message was sent, but before the server confirmed it. The server has possibly
+    /// executed the request. Send the request again only if it is idempotent.
+    #[error("the connection was lost while the message was being sent: the server may have executed it")]
     Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
-    /// The network or a library failed.
+    /// The network connection or a library failed.
     #[error("the connection failed")]
     Connection(#[source] Box<dyn StdError + Send + Sync>),
 }

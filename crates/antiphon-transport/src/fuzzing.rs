@@ -4,7 +4,8 @@ use rmcp::{RoleClient, RoleServer};
 
 use crate::inbox::{Inbox, Role, Verdict};
 
-/// Judges bytes like a WebSocket or an HTTP+SSE server and client, with and without conversion of tasks.
+/// Parses bytes as a message, as a server and a client of WebSocket and HTTP+SSE would, with and without the conversion
+/// of tasks.
 pub fn judge(bytes: &[u8]) {
     for revises in [false, true] {
         judge_as::<RoleServer>(bytes, revises);

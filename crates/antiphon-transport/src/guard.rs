@@ -1,19 +1,21 @@
-//! Checks of `Host` and `Origin`, before any other work on a request.
+//! Checks of the headers `Host` and `Origin`, before a server does any other work for a request.
 //!
-//! A web page can make the user's browser send requests to any address. This includes the user's machine, and any
-//! name that resolves to it (DNS rebinding). But a web page cannot send the `Host` or `Origin` of another page.
+//! A web page can make the user's browser send requests to any address. These addresses include the user's own machine,
+//! also under a host name of the web page (DNS rebinding). But a web page cannot choose the `Host` and `Origin` headers
+//! of its requests.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Returns the `Host` headers of this machine, which are the default of a server.
+/// Returns the `Host` headers of requests to this machine. By default, servers accept only these `Host` headers.
 pub fn loopback_hosts() -> Vec<String> {
     ["localhost", "127.0.0.1", "::1"].map(Into::into).into()
 }
 
-/// Returns the `Origin` headers of web pages on this machine, with any port.
+/// Returns the `Origin` headers of web pages on this machine, with any port. By default, servers accept only these
+/// `Origin` headers.
 pub fn loopback_origins() -> Vec<String> {
     ["localhost", "127.0.0.1", "[::1]"]
         .iter()
@@ -21,14 +23,16 @@ pub fn loopback_origins() -> Vec<String> {
         .collect()
 }
 
-/// The authenticated caller of a request. An authentication middleware puts it into the extensions of the request.
+/// The authenticated caller of a request. An authentication middleware adds the caller to the extensions of the
+/// request.
 ///
 /// An HTTP+SSE session accepts messages only from the caller who opened it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller(pub Arc<str>);
 
-/// How long a connection can stay open. A middleware puts it into the extensions of a request, and ends it when the
-/// caller's credentials expire. A WebSocket then closes with 1008. A clone is a handle to the same lease.
+/// A permission to keep a connection open, which ends when the caller's credentials expire. An authentication
+/// middleware adds the lease to the extensions of a request, and ends the lease with its [`LeaseWatch`]. When the lease
+/// ends, a WebSocket closes with the code 1008. A clone is a handle to the same lease.
 ///
 /// ```
 /// use antiphon_transport::guard::Lease;
@@ -44,7 +48,7 @@ pub struct Lease {
     _holders: Arc<DropGuard>,
 }
 
-/// The other side of a [`Lease`].
+/// The handle with which a middleware ends a [`Lease`].
 #[derive(Debug)]
 pub struct LeaseWatch {
     over: CancellationToken,
@@ -59,34 +63,34 @@ impl Lease {
         (Self { over: over.clone(), _holders: holders }, LeaseWatch { over, released })
     }
 
-    /// Waits until the lease is over.
+    /// Waits until the lease has ended.
     pub async fn ended(&self) {
         self.over.cancelled().await;
     }
 
-    /// Returns whether the lease is over.
+    /// Returns whether the lease has ended.
     pub fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 }
 
 impl LeaseWatch {
-    /// Ends the lease.
+    /// Ends the lease, so that the connection closes.
     pub fn end(&self) {
         self.over.cancel();
     }
 
-    /// Waits until all clones of the lease are dropped.
+    /// Waits until all clones of the lease are dropped, because the connection has closed.
     pub async fn released(&self) {
         self.released.cancelled().await;
     }
 }
 
-/// Why a request is rejected: the status, and a message. `axum` converts it to a response.
+/// The HTTP status and the message with which a request is rejected. `axum` converts this type into a response.
 pub type Refused = (StatusCode, &'static str);
 
-/// Checks `Host` and `Origin` like the streamable HTTP server, so that web pages of other origins cannot use a server
-/// on the same machine.
+/// A check of the headers `Host` and `Origin`. The check prevents web pages of other origins from using a server on the
+/// same machine. The streamable HTTP server also checks both headers.
 ///
 /// ```
 /// use antiphon_transport::guard::{Guard, loopback_hosts};
@@ -130,9 +134,11 @@ enum Origin {
 }
 
 impl Guard {
-    /// Allows these hosts, as `example.com` or `example.com:8443`. An empty list allows all. Allows these origins, as
-    /// `https://example.com:443`, with `:*` for any port, or `*` for all. A request without an `Origin` is not from a
-    /// web page, and is always allowed.
+    /// Creates a check that accepts these hosts and origins.
+    ///
+    /// A host is `example.com` or `example.com:8443`. If `hosts` is empty, all hosts are accepted. An origin is
+    /// `https://example.com:443`. Use `:*` for any port, and `*` for all origins. A request without an `Origin` does
+    /// not come from a web page, and is always accepted.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
             hosts: hosts.iter().map(|host| HostPort::listed(host)).collect(),
@@ -142,27 +148,29 @@ impl Guard {
         }
     }
 
-    /// Also allows requests without a `Host`. Some programs send them, but browsers never do.
+    /// Also accepts requests without a `Host` header. Some programs send requests without `Host`, but browsers never
+    /// do. Default: rejected.
     #[must_use]
     pub fn with_host_optional(mut self) -> Self {
         self.named = false;
         self
     }
 
-    /// Also allows web pages whose origin is the requested host.
+    /// Also accepts requests from web pages whose origin is the same as the requested host. Default: only the given
+    /// origins.
     #[must_use]
     pub fn with_own_pages(mut self) -> Self {
         self.own = true;
         self
     }
 
-    /// Checks a request.
+    /// Checks whether the `Host` and `Origin` of a request are accepted.
     ///
     /// # Errors
     ///
-    /// Returns the status and the message of the response if the request is not allowed.
+    /// Returns the HTTP status and the message of the response if the request is rejected.
     pub fn admit(&self, parts: &Parts) -> Result<(), Refused> {
-        const NO_HOST: Refused = (StatusCode::BAD_REQUEST, "one Host header is needed");
+        const NO_HOST: Refused = (StatusCode::BAD_REQUEST, "the request needs exactly one valid Host header");
         let host = host(&parts.headers, &parts.uri);
         match &host {
             Host::Named(place) => {

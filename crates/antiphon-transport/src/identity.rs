@@ -1,17 +1,17 @@
-//! The authenticated caller of a request, and the reasons to reject one.
+//! The authenticated caller of a request, and the reasons to reject a request.
 //!
-//! A middleware such as `Auth` of `antiphon-http` puts an [`Identity`] into the extensions of a request. Transports and
-//! tools behind it read it from there.
+//! A middleware such as `Auth` of `antiphon-http` adds an [`Identity`] to the extensions of a request. Transports and
+//! tools read the identity from the extensions.
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::SystemTime};
 
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-/// The authenticated caller, and its scopes.
+/// The authenticated caller of a request, with its scopes.
 ///
-/// The layer puts it into the extensions of the request. A tool reads it with `Ctx::identity`. A clone is a handle to
-/// the same identity.
+/// The authentication layer adds the identity to the extensions of the request. A tool reads the identity with
+/// `Ctx::identity`. A clone is a handle to the same identity.
 #[derive(Clone, PartialEq)]
 pub struct Identity(Arc<Known>);
 
@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl Identity {
-    /// Creates an identity without scopes. Use it in your own middleware.
+    /// Creates an identity without scopes. Use this function if you write an authentication middleware.
     pub fn new(principal: impl Into<String>) -> Self {
         Self(Arc::new(Known {
             principal: principal.into(),
@@ -40,12 +40,12 @@ impl Identity {
         }))
     }
 
-    /// Creates an identity from the claims of a token. Returns `None` if they name no caller.
+    /// Creates an identity from the claims of a token. Returns `None` if the claims name no caller.
     ///
-    /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so two issuers cannot produce the
-    /// same principal. Neither can a key or a certificate. If the token has no subject, the client acts for itself,
-    /// and the principal is `<issuer>?client_id#<client>`. An issuer contains no `?` either, so no user can have this
-    /// principal.
+    /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so two issuers, or an issuer and an
+    /// API key or a certificate, never produce the same principal. If the token has no subject, the client acts for
+    /// itself, and the principal is `<issuer>?client_id#<client>`. An issuer contains no `?` either, so no user can
+    /// have this principal.
     pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));
@@ -65,60 +65,61 @@ impl Identity {
         })))
     }
 
-    /// Sets when the credentials expire. Then a WebSocket or an event stream that was opened with them is closed.
-    /// Default: never.
+    /// Sets the time at which the credentials expire. At that time, the server closes a WebSocket or an event stream
+    /// that was opened with these credentials. Default: never.
     #[must_use]
     pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
         Arc::make_mut(&mut self.0).ends = ends.into();
         self
     }
 
-    /// Sets the scopes. Default: none.
+    /// Sets the OAuth scopes of the caller. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Arc::make_mut(&mut self.0).scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the principal.
+    /// Sets the principal: the name of the caller in this server.
     #[must_use]
     pub fn with_principal(mut self, principal: String) -> Self {
         Arc::make_mut(&mut self.0).principal = principal;
         self
     }
 
-    /// Returns the principal, to which sealed states, sessions, tasks and result sets are bound.
+    /// Returns the principal: the name of the caller in this server. Sealed states, sessions, tasks and result sets
+    /// belong to a principal.
     pub fn principal(&self) -> &str {
         &self.0.principal
     }
 
-    /// Returns the scopes.
+    /// Returns the OAuth scopes of the caller.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         self.0.scopes.iter().map(String::as_str)
     }
 
-    /// Returns whether the caller has this scope.
+    /// Returns whether the caller has the OAuth scope `scope`.
     pub fn has_scope(&self, scope: &str) -> bool {
         self.0.scopes.contains(scope)
     }
 
-    /// Returns the authorization server that issued the token.
+    /// Returns the authorization server that issued the caller's token, if the caller has a token.
     pub fn issuer(&self) -> Option<&str> {
         self.0.issuer.as_deref()
     }
 
-    /// Returns the name of the caller at the authorization server.
+    /// Returns the caller's name at the authorization server, if the token contains it.
     pub fn subject(&self) -> Option<&str> {
         self.0.subject.as_deref()
     }
 
-    /// Returns the client ID at the authorization server.
+    /// Returns the ID of the caller's client at the authorization server, if the token contains it.
     pub fn client(&self) -> Option<&str> {
         self.0.client.as_deref()
     }
 
-    /// Returns when the credentials expire, including the tolerance for clock differences. From then on, requests
-    /// with them are rejected. Returns `None` if they never expire.
+    /// Returns the time at which the credentials expire, including the tolerance for clock differences. After this
+    /// time, the server rejects requests with these credentials. Returns `None` if the credentials never expire.
     pub fn ends(&self) -> Option<SystemTime> {
         self.0.ends
     }
@@ -128,12 +129,12 @@ impl Identity {
         self.0.ends.is_some_and(|ends| ends <= SystemTime::now())
     }
 
-    /// Returns whether the principal and the scopes are equal.
+    /// Returns whether `other` has the same principal and the same scopes.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.principal == other.0.principal && self.0.scopes == other.0.scopes
     }
 
-    /// Returns another claim of the token or of its introspection.
+    /// Returns a claim of the token, or a field of the introspection result, by its name.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.0.claims.get(name)
     }
@@ -162,37 +163,41 @@ fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
     scopes
 }
 
-/// Returns why a scope is invalid, or `None` if it is valid.
+/// Returns why a scope is invalid, or `None` if the scope is valid.
 pub fn scope_problem(scope: &str) -> Option<String> {
     // RFC 6749, section 3.3.
     let is_token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     if scope.is_empty() || !scope.bytes().all(is_token) {
-        return Some(format!("`{scope}` is no scope: a scope is one word, without quotes and backslashes"));
+        return Some(format!(
+            "`{scope}` is not a valid scope: a scope is one word, without quotes and backslashes"
+        ));
     }
     (scope == "offline_access").then(|| {
-        "`offline_access` is between a client and its authorization server; no resource needs it".into()
+        "a server must not require the scope `offline_access`, which is only for clients and authorization servers; remove it".into()
     })
 }
 
-/// Why a request is rejected.
+/// The reason why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request has no credentials. The status is `401`.
+    /// The request has no credentials. The HTTP status is 401.
     Missing,
-    /// The credentials cannot be parsed, for this reason. The status is `400`.
+    /// The credentials cannot be parsed. The text is the reason. The HTTP status is 400.
     Malformed(&'static str),
-    /// The credentials are not valid, for this reason. The status is `401` with `invalid_token`.
+    /// The credentials are not valid. The text is the reason. The HTTP status is 401, and the OAuth error is
+    /// `invalid_token`.
     Invalid(&'static str),
-    /// The caller lacks a scope. Contains all scopes that the request needs. The status is `403` with
-    /// `insufficient_scope`.
+    /// The caller lacks a scope. The list contains all scopes that the request needs. The HTTP status is 403, and the
+    /// OAuth error is `insufficient_scope`.
     Scope(Vec<String>),
-    /// The credentials cannot be checked now. The status is `503`.
+    /// The credentials cannot be checked now, for example because the authorization server is not reachable. The HTTP
+    /// status is 503.
     Unavailable,
 }
 
 impl Refusal {
-    /// Returns the status of the response.
+    /// Returns the HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
@@ -219,7 +224,9 @@ impl fmt::Display for Refusal {
         match self {
             Self::Missing => f.write_str("authentication required: the request has no credentials"),
             Self::Malformed(why) | Self::Invalid(why) => f.write_str(why),
-            Self::Scope(needs) => write!(f, "this needs more than was granted: {}", needs.join(" ")),
+            Self::Scope(needs) => {
+                write!(f, "the request needs scopes that were not granted: {}", needs.join(" "))
+            }
             Self::Unavailable => f.write_str("credentials cannot be checked right now; try again later"),
         }
     }

@@ -17,7 +17,8 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, legacy_tasks};
 
-/// The code of an error that the transport creates, not the peer. JSON-RPC reserves it for implementations.
+/// The JSON-RPC code of an error that a transport creates itself, instead of the peer. JSON-RPC reserves this code for
+/// implementations.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
 /// The parts of message handling that differ between a server and a client.
@@ -117,7 +118,7 @@ impl Inbox {
                 let alias = open.alias(&request.id);
                 if open.ids.contains(&alias) {
                     // A response to it would end the request that is in progress.
-                    tracing::debug!(id = %request.id, "a request with the id of an open one is dropped");
+                    tracing::debug!(id = %request.id, "a request was dropped: a request with the same ID is in progress");
                     return Verdict::Ignore;
                 }
                 if open.ids.len() >= self.limit {
@@ -260,7 +261,7 @@ pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Res
     let bytes = text.len();
     match answered::<R>(message) {
         Some(id) => {
-            tracing::warn!(%id, bytes, limit, "an answer is too long to be sent");
+            tracing::warn!(%id, bytes, limit, "a response is too long; an error is sent instead");
             let error = ErrorData::internal_error(
                 format!("the answer has {bytes} bytes, more than the limit of {limit}: ask for less"),
                 None,
@@ -290,7 +291,7 @@ enum Id {
 
 fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
     // The text of the error can quote the message, so it is not logged.
-    tracing::debug!(kind = ?error.classify(), column = error.column(), "a message cannot be read");
+    tracing::debug!(kind = ?error.classify(), column = error.column(), "a message cannot be parsed");
     let Ok(shape) = serde_json::from_slice::<Shape>(bytes) else {
         let refusal = if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
             Refusal::new(
@@ -299,7 +300,7 @@ fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
                 "not a JSON-RPC message: send one object at a time",
             )
         } else {
-            Refusal::new(None, ErrorCode::PARSE_ERROR, "not JSON")
+            Refusal::new(None, ErrorCode::PARSE_ERROR, "the message is not valid JSON")
         };
         return answer(refusal);
     };

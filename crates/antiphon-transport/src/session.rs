@@ -1,4 +1,4 @@
-//! The settings of a 2025-11-25 session, and the interface between a server and a transport that shares sessions.
+//! The settings of an MCP 2025-11-25 session, and the interface between a server and a transport that shares sessions.
 #![expect(deprecated, reason = "logging is deprecated in 2026-07-28 and served until it is removed")]
 
 use std::{
@@ -11,55 +11,55 @@ use std::{
 
 use rmcp::model::LoggingLevel;
 
-/// One replica's view of a session that replicas share.
+/// The part of a shared MCP 2025-11-25 session that is on one replica.
 pub trait SharedSession: Send + Sync + fmt::Debug {
-    /// Returns the settings of the session at this replica.
+    /// Returns the settings of the session, as this replica has them.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// Changes a setting at all replicas.
+    /// Changes a setting of the session on all replicas.
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a>;
 
-    /// Returns whether this replica notifies the client of changes.
+    /// Returns whether this replica is the one that notifies the client of changes.
     fn tells_of_changes(&self) -> bool;
 }
 
-/// The future of [`SharedSession::set`].
+/// The future that [`SharedSession::set`] returns.
 pub type Set<'a> =
     Pin<Box<dyn Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
 
-/// The session that a request belongs to. A transport puts it into the extensions of the message.
+/// The session that a request belongs to. A transport adds the session to the extensions of the MCP message.
 #[derive(Clone, Debug)]
 pub struct OfSession(pub Arc<dyn SharedSession>);
 
-/// The ID of a change among the notifications of all replicas. A server puts it into the extensions of the
-/// notification, so that a transport sends a change only once if several replicas report it.
+/// An ID that identifies a change across all replicas. A server adds the ID to the extensions of a notification. If
+/// several replicas report the same change, the transport sends only one notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeId(pub Arc<str>);
 
-/// One setting of a session.
+/// A change to the settings of a session.
 #[derive(Clone, Debug)]
 pub enum Setting {
-    /// The minimum level of log messages for the client.
+    /// The client sets the minimum level of the log messages that it receives.
     Level(LoggingLevel),
-    /// The client subscribes to the resource with this URI.
+    /// The client subscribes to changes of the resource with this URI.
     Subscribed(String),
-    /// The client no longer subscribes to the resource with this URI.
+    /// The client unsubscribes from changes of the resource with this URI.
     Unsubscribed(String),
-    /// The server sent the session a URL elicitation with this ID.
+    /// The server sent a URL elicitation with this ID in the session.
     Elicitation(String),
 }
 
-/// The IDs of the URL elicitations that were sent to a session, oldest first. The session is notified of their
-/// completion.
+/// The IDs of the URL elicitations that were sent in a session, oldest first. The server notifies the session when the
+/// user has completed one of these elicitations.
 pub type Elicitations = VecDeque<String>;
 
 /// The maximum number of stored elicitation IDs per session. The oldest is dropped.
 const MAX_ELICITATIONS: usize = 64;
 
-/// The level of a client that has set none.
+/// The minimum level of log messages for a client that has not set a level.
 pub const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
 
-/// Adds an elicitation to those of a session.
+/// Adds a URL elicitation to the list of a session.
 pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.retain(|known| known != id);
     if elicitations.len() >= MAX_ELICITATIONS {
@@ -68,7 +68,8 @@ pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.push_back(id.to_owned());
 }
 
-/// The settings of a 2025-11-25 client, and the elicitations that were sent to it.
+/// The settings that an MCP 2025-11-25 client has chosen for its session, and the URL elicitations that the session has
+/// received.
 #[derive(Debug)]
 pub struct Settings {
     level: Mutex<LoggingLevel>,
@@ -87,7 +88,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Changes a setting at this replica.
+    /// Changes a setting of the session, on this replica only.
     pub fn set(&self, setting: Setting) {
         match setting {
             Setting::Level(level) => *lock(&self.level) = level,
@@ -97,7 +98,7 @@ impl Settings {
         }
     }
 
-    /// Replaces all settings by those that another replica stored.
+    /// Replaces all settings with the settings that another replica has stored.
     pub fn replace(
         &self,
         level: Option<LoggingLevel>,
@@ -109,7 +110,7 @@ impl Settings {
         *lock(&self.elicitations) = elicitations;
     }
 
-    /// Returns the minimum level of log messages for the client.
+    /// Returns the minimum level of the log messages that the client receives.
     pub fn level(&self) -> LoggingLevel {
         *lock(&self.level)
     }

@@ -1,29 +1,29 @@
 //! W3C trace context in `_meta`, as MCP defines it.
 //!
-//! The protocol defines the format, so it does not depend on the propagator of the program. Baggage is not sent,
-//! because it belongs to the application and can contain any data.
+//! MCP defines the format, so this module does not use the OpenTelemetry propagator of the program. This module does
+//! not send baggage, because baggage belongs to the application and can contain any data.
 
 use std::str::FromStr as _;
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 use serde_json::{Map, Value};
 
-/// The key for the ID of the trace and of the span.
+/// The `_meta` key for the IDs of the trace and of the span.
 pub const TRACEPARENT: &str = "traceparent";
-/// The key for the data of tracing systems.
+/// The `_meta` key for additional data of tracing systems.
 pub const TRACESTATE: &str = "tracestate";
 
 /// The maximum length of a forwarded `tracestate`, in bytes. The specification requires at least this. A longer one
 /// is dropped, and the trace is kept.
 const LONGEST_STATE: usize = 512;
 
-/// Reads the span context in `_meta`. Returns `None` if it is malformed.
+/// Reads the span context from a message's `_meta`. Returns `None` if the span context is missing or malformed.
 pub fn read(meta: &Map<String, Value>) -> Option<SpanContext> {
     let text = |key: &str| meta.get(key).and_then(Value::as_str);
     parse(text(TRACEPARENT)?, text(TRACESTATE))
 }
 
-/// Writes a span context into `_meta`, if it is valid.
+/// Writes a span context into a message's `_meta`, if the context is valid.
 pub fn write(context: &SpanContext, meta: &mut Map<String, Value>) {
     if !context.is_valid() {
         return;
@@ -35,7 +35,7 @@ pub fn write(context: &SpanContext, meta: &mut Map<String, Value>) {
     }
 }
 
-/// Parses a `traceparent` and its `tracestate`.
+/// Parses the values of `traceparent` and `tracestate`. Returns `None` if these values are malformed.
 pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     let mut parts = parent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -59,7 +59,8 @@ pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Formats a span context in one line, to store it: `traceparent`, a space, and `tracestate`.
+/// Formats a span context as one line of text: `traceparent`, a space, and `tracestate`. Use this function to store the
+/// context.
 pub fn to_line(context: &SpanContext) -> Option<String> {
     let parent = context.is_valid().then(|| traceparent(context))?;
     Some(match tracestate(context) {
@@ -68,7 +69,7 @@ pub fn to_line(context: &SpanContext) -> Option<String> {
     })
 }
 
-/// Parses a line of [`to_line`].
+/// Parses a line that [`to_line`] has written.
 pub fn from_line(line: &str) -> Option<SpanContext> {
     match line.split_once(' ') {
         Some((parent, state)) => parse(parent, Some(state)),

@@ -1,8 +1,9 @@
-//! Estimates the memory of a parsed JSON message before it is parsed.
+//! Estimates how much memory a JSON message needs when it is parsed, before it is parsed.
 //!
-//! A parser turns two bytes (`0,`) into several hundred. The SDK reads a message into a buffer of values several times
-//! before it has its types. So a limit on bytes alone is not enough. [`Weight`] counts the values of the JSON while its
-//! bytes arrive, and [`MemoryBudget`] limits the memory of all messages of a process together.
+//! A JSON value of two bytes (`0,`) can take several hundred bytes of memory after parsing. The SDK also buffers the
+//! parsed values of a message several times. So a limit on the length of a message is not enough. [`Weight`] counts the
+//! JSON values while the bytes of a message arrive. [`MemoryBudget`] limits the memory of all messages of a process
+//! together.
 //!
 //! ```
 //! use antiphon_transport::weight::{MemoryBudget, Weight};
@@ -28,9 +29,10 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The default limit for the memory of one message, in bytes.
+/// The default maximum memory for parsing one message, in bytes.
 pub const MAX_PARSED_BYTES: usize = 8 * MIB;
-/// A message can always take this many times its length in memory.
+/// A factor for the memory limit: parsing a message can always take `FACTOR` times the length of the message, even if
+/// that exceeds the maximum.
 pub const FACTOR: usize = 8;
 
 const KIB: usize = 1024;
@@ -50,9 +52,10 @@ const PER_MEMBER: usize = 1024;
 const KEPT_PER_BYTE: usize = 2;
 const KEPT_PER_VALUE: usize = 128;
 
-/// The number of bytes, values and members of a JSON text that has arrived so far.
+/// The numbers of bytes, values and object members in a JSON text, as far as the text has arrived.
 ///
-/// It does not check that the text is JSON. A parser also stops at invalid JSON.
+/// Counting does not check that the text is valid JSON. Invalid JSON needs no more memory, because a parser stops at
+/// the first error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     bytes: usize,
@@ -63,14 +66,14 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Counts a complete text.
+    /// Counts the bytes, values and members of a complete JSON text.
     pub fn of(text: &[u8]) -> Self {
         let mut weight = Self::default();
         weight.add(text);
         weight
     }
 
-    /// Counts the next part of a text. A text can be split anywhere.
+    /// Counts the next part of a JSON text. You can split the text at any byte.
     pub fn add(&mut self, mut part: &[u8]) {
         self.bytes = self.bytes.saturating_add(part.len());
         loop {
@@ -107,21 +110,21 @@ impl Weight {
         self.bytes
     }
 
-    /// Returns the estimated maximum memory for parsing the text, in bytes.
+    /// Returns how much memory parsing the text can take at most, in bytes. The number is an estimate.
     pub fn parsed(&self) -> usize {
         self.bytes * PER_BYTE + self.values * PER_VALUE + self.members * PER_MEMBER
     }
 
-    /// Returns the estimated memory of the message after parsing, in bytes.
+    /// Returns how much memory the message takes after parsing, in bytes. The number is an estimate.
     pub fn kept(&self) -> usize {
         self.bytes * KEPT_PER_BYTE + (self.values + self.members) * KEPT_PER_VALUE
     }
 
-    /// Checks that parsing the text takes at most `limit` bytes, or 8 times its length if that is more.
+    /// Checks that parsing the text takes at most `limit` bytes, or 8 times the length of the text if that is more.
     ///
     /// # Errors
     ///
-    /// Returns [`TooHeavy`] if it takes more.
+    /// Returns [`TooHeavy`] if parsing takes more memory.
     pub fn check(&self, limit: usize) -> Result<(), TooHeavy> {
         let limit = limit.max(self.bytes.saturating_mul(FACTOR));
         let needed = self.parsed();
@@ -129,17 +132,17 @@ impl Weight {
     }
 }
 
-/// A message has so many JSON values that parsing it would take too much memory.
+/// The error for a message that has so many JSON values that parsing it would take too much memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the message is too large: its {values} JSON values need about {needed} bytes of memory, more than the {limit} allowed; send fewer values, or raise `max_parsed_bytes` on the server"
 )]
 pub struct TooHeavy {
-    /// The approximate number of JSON values.
+    /// The approximate number of JSON values in the message.
     pub values: usize,
-    /// The estimated memory for parsing them, in bytes.
+    /// The estimated memory for parsing the message, in bytes.
     pub needed: usize,
-    /// The maximum memory for the message, in bytes.
+    /// The maximum memory for parsing the message, in bytes.
     pub limit: usize,
 }
 
@@ -151,18 +154,19 @@ struct Shape<'a> {
     method: Option<IgnoredAny>,
 }
 
-/// The kind of a message that is not parsed.
+/// The kind of a message that is rejected before it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A request, or a message that cannot be parsed. The peer expects a response.
+    /// A request, or a message whose kind cannot be determined. The peer expects a response.
     Request,
-    /// A response of the peer. This side waits for it.
+    /// A response of the peer, for which this side waits.
     Response,
     /// A notification, which needs no response.
     Notification,
 }
 
-/// Returns the kind of `message`, and a JSON-RPC error with its ID, without parsing all of it.
+/// Returns the kind of a message, and a JSON-RPC error with the message's ID, `code` and `reason`. This function does
+/// not parse the whole message.
 pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
     let message = message.strip_prefix("\u{feff}".as_bytes()).unwrap_or(message);
     // serde would parse an array as the fields of a struct, in their order.
@@ -184,11 +188,11 @@ fn is_id(id: &str) -> bool {
     (id.starts_with('"') && id.len() <= LONGEST) || id.parse::<i64>().is_ok()
 }
 
-/// The memory for all messages together while they are received, parsed and processed. A clone is a handle to the
-/// same budget.
+/// The memory that all messages of one or more endpoints can use together, while they are received, parsed and
+/// processed. A clone is a handle to the same budget.
 ///
-/// The default is one budget of 64 MiB for the whole process. Every endpoint without another budget uses it. A
-/// quarter of a budget is reserved for messages that need up to 64 KiB, so that large ones do not block them.
+/// By default, all endpoints of a process share one budget of 64 MiB. A quarter of a budget is reserved for messages
+/// that need up to 64 KiB, so that large messages do not block small ones.
 #[derive(Clone)]
 pub struct MemoryBudget {
     common: Arc<Semaphore>,
@@ -196,7 +200,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Creates a separate budget, in bytes. It is counted in KiB.
+    /// Creates a separate budget of `bytes` bytes. The budget is counted in KiB.
     pub fn new(bytes: usize) -> Self {
         let permits = (bytes / KIB).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let reserve = permits / 4;
@@ -206,7 +210,8 @@ impl MemoryBudget {
         }
     }
 
-    /// Takes `bytes` of the budget until the share is dropped. Returns `None` if not enough is left.
+    /// Takes `bytes` bytes from the budget until the returned share is dropped. Returns `None` if the budget has not
+    /// enough memory left.
     pub fn take(&self, bytes: usize) -> Option<Share> {
         let mut share = Share { budget: self.clone(), permit: None, is_reserved: false };
         share.grow(bytes).then_some(share)
@@ -244,7 +249,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// A share of a [`MemoryBudget`]. Drop returns it.
+/// A share of a [`MemoryBudget`]. Dropping the share returns its memory to the budget.
 pub struct Share {
     budget: MemoryBudget,
     permit: Option<OwnedSemaphorePermit>,
@@ -252,7 +257,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Grows the share to at least `bytes`. Returns `false` and changes nothing if not enough is left.
+    /// Increases the share to at least `bytes` bytes. If the budget has not enough left, returns `false` and changes
+    /// nothing.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (has, wants) = (self.permits(), permits(bytes));
         if wants <= has {
@@ -274,7 +280,7 @@ impl Share {
         self.merge(take(&self.budget.common, wants - has))
     }
 
-    /// Returns the part of the share beyond `bytes` to the budget.
+    /// Reduces the share to `bytes` bytes, and returns the rest to the budget.
     pub fn shrink(&mut self, bytes: usize) {
         let beyond = self.permits().saturating_sub(permits(bytes));
         if let Some(permit) = &mut self.permit {

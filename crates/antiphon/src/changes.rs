@@ -10,11 +10,11 @@ use crate::url_elicitation::MAX_ELICITATION_ID;
 
 /// A handle that notifies clients of changed lists and resources.
 ///
-/// A client with a 2025-11-25 session receives the notification in its session. A 2026-07-28 client receives it over
-/// the subscription that it keeps open.
+/// A client with an MCP 2025-11-25 session receives the notification in its session. An MCP 2026-07-28 client receives
+/// the notification over the subscription that it keeps open.
 ///
-/// With a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. Identical changes
-/// within 20 ms are then sent once.
+/// With a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. If the same change
+/// is announced several times within 20 ms, the clients receive one notification.
 ///
 /// The handle is cheap to clone and can be used from any thread.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Changes {
         self.send(Change::Resources);
     }
 
-    /// Notifies clients that have subscribed to `uri` that its contents have changed.
+    /// Notifies the clients that have subscribed to `uri` that the contents of this resource have changed.
     pub fn resource(&self, uri: impl Into<String>) {
         self.send(Change::Resource(uri.into()));
     }

@@ -1,6 +1,7 @@
-//! Questions to users: forms, web pages, and their types in the protocol.
+//! Types for questions to users: forms, web pages, and the corresponding MCP messages.
 //!
-//! [`Ctx::elicit`](crate::Ctx::elicit) and [`Ctx::elicit_url`](crate::Ctx::elicit_url) return these types.
+//! [`Ctx::elicit`](crate::Ctx::elicit) and [`Ctx::elicit_url`](crate::Ctx::elicit_url) return or take the types of this
+//! module.
 
 pub use crate::{
     ctx::{Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, UrlElicited},

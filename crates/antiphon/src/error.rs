@@ -8,24 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::url_elicitation::UrlElicitation;
 
-/// The result of a tool, prompt or resource function.
+/// The result type of tool, prompt and resource functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a run or of a part of it.
+/// The error of a tool, prompt or resource function, or of a question or step in it.
 ///
-/// `?` converts every other error into this type: types that implement [`std::error::Error`], `anyhow::Error`,
-/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. The model then receives the error's text with
-/// `isError: true`, and a task can retry the run. [`terminal`](Self::terminal) prevents the retry. For a few kinds, the
-/// server returns a JSON-RPC error instead. The variants of [`ErrorKind`] name the codes.
+/// `?` converts every other error into `Error`: types that implement [`std::error::Error`], `anyhow::Error`,
+/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. If a tool returns an error, the model receives the error's
+/// text with `isError: true`. If the run is a task, the server can retry it, unless you mark the error with
+/// [`terminal`](Self::terminal). For a few kinds of error, the server returns a JSON-RPC error instead of a tool
+/// result. The documentation of [`ErrorKind`] lists the JSON-RPC error codes.
 ///
 /// # Into other error types
 ///
-/// Like `anyhow::Error`, this type does not implement [`std::error::Error`]. `?` converts it into
+/// Like `anyhow::Error`, the type `Error` does not implement [`std::error::Error`]. `?` converts an `Error` into
 ///
 /// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`),
 /// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>` call [`into_boxed`](Self::into_boxed).
 ///
-/// An error that is converted back from one of these keeps its kind, so a tool can return `anyhow::Result`:
+/// An error keeps its kind if you convert it into one of these other error types and back. So a tool can return
+/// `anyhow::Result`:
 ///
 /// ```
 /// # #[cfg(feature = "anyhow")] mod example {
@@ -49,55 +51,58 @@ struct Inner {
     terminal: bool,
 }
 
-/// The kind of an [`Error`].
+/// The kind of an [`Error`], which tells your code what failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An error that the tool's function returned, or a panic in it.
+    /// The tool's function returned an error, or it panicked.
     Tool(String),
     /// The user declined to answer the question with this key.
     Declined(String),
-    /// The user dismissed the question with this key.
+    /// The user closed the question with this key without an answer.
     Dismissed(String),
-    /// No answer to the question with this key passed its form and its check, after all retries.
+    /// The user's answers to a question were invalid, and no retries are left.
     InvalidAnswer {
-        /// The question's key.
+        /// The question key.
         key: String,
         /// The problems of the last answer, one line each.
         problems: Vec<String>,
     },
-    /// The client did not declare this capability. On 2026-07-28 the server returns the JSON-RPC error `-32021`.
+    /// The client did not declare a capability that the question needs. On MCP 2026-07-28 the server returns the
+    /// JSON-RPC error `-32021`.
     Unsupported(Capability),
-    /// The client returned an error to a question.
+    /// The client answered a question with a JSON-RPC error.
     Client {
         /// The JSON-RPC error code.
         code: i32,
-        /// The client's message.
+        /// The error message that the client sent.
         message: String,
     },
-    /// No model replied. The text lists the models that were tried and their errors.
+    /// No model replied to the request. The text lists the models that were tried and their errors.
     Model(String),
-    /// No reply of the model passed validation, after all retries.
+    /// The model's replies were invalid, and no retries are left.
     SampleValidation(Box<SampleValidationError>),
-    /// The arguments do not fit the tool's schema.
+    /// The arguments of the call do not match the tool's input schema.
     InvalidArguments(Vec<String>),
-    /// The user must visit these web pages before the tool can continue. On 2025-11-25 the server returns the JSON-RPC
+    /// The user must visit these web pages before the tool can run. On MCP 2025-11-25 the server returns the JSON-RPC
     /// error `-32042`.
     UrlElicitationRequired(Vec<UrlElicitation>),
-    /// The tool's code used the API incorrectly, for example with an invalid form or an undeclared question key.
+    /// Your code or the server's configuration uses the API incorrectly, for example with an invalid form or an
+    /// undeclared question key.
     Misuse(String),
-    /// Drift: on replay, the tool's code does not match the recorded journal.
+    /// Drift: on replay, the tool's code does not match the recorded journal. The run cannot continue.
     Drift(Drift),
-    /// The tool awaits a future that nothing will wake.
+    /// The tool awaits a future that can never complete.
     Deadlock,
     /// The outcome of the `at_most_once` step with this key is unknown, because its process stopped during the step.
-    /// The step does not run again. Check the external system, or ask a user.
+    /// The server does not run the step again. Check in the external system whether the effect has happened, or ask a
+    /// user.
     Indeterminate(String),
-    /// A limit was reached. The text names the limit and how to raise it.
+    /// A limit of the server or of a [branch](crate::Ctx::branch) was reached. The text names the limit.
     Limit(String),
     /// The run, branch or request exceeded this time limit.
     Timeout(Duration),
-    /// No answer came before the deadline for questions
+    /// The client did not answer a question before the deadline
     /// ([`Limits::with_answer_timeout`](crate::Limits::with_answer_timeout)).
     Unanswered,
     /// The caller cancelled the request or the task.
@@ -106,7 +111,7 @@ pub enum ErrorKind {
     Protocol {
         /// The JSON-RPC error code.
         code: i32,
-        /// A short description of the error.
+        /// The message of the JSON-RPC error.
         message: String,
         /// The `data` of the JSON-RPC error.
         data: Option<serde_json::Value>,
@@ -117,24 +122,25 @@ pub enum ErrorKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Capability {
-    /// `elicitation`, form mode.
+    /// The client can show forms: `elicitation`.
     Elicitation,
-    /// `elicitation.url`.
+    /// The client can open web pages for the user: `elicitation.url`.
     UrlElicitation,
-    /// `sampling`.
+    /// The client has a model: `sampling`.
     Sampling,
-    /// `sampling.tools`.
+    /// The client can offer tools to its model: `sampling.tools`.
     SamplingTools,
-    /// `sampling.context`.
+    /// The client can add context of servers to a request: `sampling.context`.
     SamplingContext,
-    /// `roots`.
+    /// The client can list the folders that the user works in: `roots`.
     Roots,
-    /// A session in which the server can send requests. A 2025-11-25 client that posts without a session has none.
+    /// A session in which the server can send requests. If an MCP 2025-11-25 client sends a request without a session,
+    /// the server cannot ask this client questions.
     Session,
 }
 
 impl Capability {
-    /// Returns the name of the capability in the protocol.
+    /// Returns the name of the capability in MCP, for example `sampling.tools`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation",
@@ -162,13 +168,13 @@ impl Capability {
     }
 }
 
-/// The sampling method that failed.
+/// The sampling method whose replies were invalid, in a [`SampleValidationError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SampleMethod {
-    /// [`Ctx::sample_tools`](crate::Ctx::sample_tools).
+    /// The tool called [`Ctx::sample_tools`](crate::Ctx::sample_tools).
     SampleTools,
-    /// [`Ctx::sample_schema`](crate::Ctx::sample_schema).
+    /// The tool called [`Ctx::sample_schema`](crate::Ctx::sample_schema).
     SampleSchema,
 }
 
@@ -181,15 +187,15 @@ impl fmt::Display for SampleMethod {
     }
 }
 
-/// The error of a sampling method when no reply of the model passed validation, after all retries.
+/// The error for a model whose replies were all invalid, including the replies to retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SampleValidationError {
-    /// The method that failed.
+    /// The sampling method that the tool called.
     #[serde(alias = "helperName")]
     pub method: SampleMethod,
-    /// The number of attempts: the retries plus one.
+    /// How often the model was asked: the number of retries plus one.
     pub attempts: u32,
     /// The last reply of the model.
     pub last_result: Reply,
@@ -245,7 +251,7 @@ impl fmt::Display for ErrorKind {
             Self::Declined(key) => write!(f, "the question `{key}` was declined"),
             Self::Dismissed(key) => write!(f, "the question `{key}` was dismissed"),
             Self::InvalidAnswer { key, problems } => {
-                write!(f, "the answer to `{key}` does not fit: {}", problems.join("; "))
+                write!(f, "the answer to the question `{key}` is not valid: {}", problems.join("; "))
             }
             Self::Unsupported(Capability::UrlElicitation) => f.write_str(URL_GUARD),
             Self::Unsupported(Capability::Session) => f.write_str(
@@ -281,20 +287,22 @@ impl fmt::Display for ErrorKind {
 const URL_GUARD: &str = "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation";
 
 impl Error {
-    /// Creates an error of the tool. The model and the user read its text.
+    /// Creates an error of the kind [`ErrorKind::Tool`]. The model and the user can read its text.
     pub fn tool(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Tool(message.into()))
     }
 
-    /// Creates a JSON-RPC error, for cases in which MCP requires one.
+    /// Creates an error that the server returns as a JSON-RPC error. Use this function only where MCP requires a
+    /// JSON-RPC error.
     pub fn protocol(code: i32, message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Protocol { code, message: message.into(), data: None })
     }
 
-    /// Creates an error that sends the user to these web pages before the tool is called again.
+    /// Creates an error that asks the user to visit these web pages. After the visit, the client can call the tool
+    /// again.
     ///
-    /// On 2025-11-25 the caller receives `-32042` with the list. The 2026-07-28 revision does not have that code.
-    /// [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both revisions.
+    /// On MCP 2025-11-25 the server returns the JSON-RPC error `-32042` with the list of web pages. MCP 2026-07-28 does
+    /// not define the code `-32042`. [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both protocol revisions.
     pub fn url_elicitation_required(elicitations: impl IntoIterator<Item = UrlElicitation>) -> Self {
         Self::new(ErrorKind::UrlElicitationRequired(elicitations.into_iter().collect()))
     }
@@ -312,17 +320,18 @@ impl Error {
         &self.0.kind
     }
 
-    /// Returns the error that caused this one, if any.
+    /// Returns the error that caused this error, if any.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
-    /// Converts the error into a boxed standard error. `?` on the box returns this error again.
+    /// Converts the error into a `Box<dyn Error + Send + Sync>`. If `?` converts the box back, you get the original
+    /// error.
     pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
         Box::new(Boxed(self))
     }
 
-    /// Marks the error as terminal: a task does not retry the run.
+    /// Marks the error as terminal. If the run is a task, the server does not retry it.
     #[must_use]
     pub fn terminal(mut self) -> Self {
         self.0.terminal = true;

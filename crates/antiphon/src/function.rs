@@ -14,24 +14,24 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// The async function of a tool, prompt or resource.
+/// An async function that you can use for a tool, prompt or resource.
 ///
-/// These functions already implement the trait:
+/// These functions already implement the trait `Function`:
 ///
 /// - `async fn(&Ctx, Arguments) -> Result<Out, E>`,
-/// - the same with one to three [`State`]s between context and arguments,
+/// - an `async fn` that also takes one to three [`State`]s between the context and the arguments,
 /// - a method, or a closure with a captured value: see [`bind`].
 ///
 /// `E` is any error that `?` converts into an [`Error`](crate::Error), for example `anyhow::Error` or your error type.
 ///
-/// `M` distinguishes these forms and is always inferred.
+/// The type parameter `M` distinguishes these forms of functions. The compiler always infers `M`.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a tool, a prompt or a resource",
     label = "expected `async fn(&Ctx, Arguments) -> Result<Output>`",
-    note = "it is async, takes `&Ctx` first and its arguments last, and returns a `Result`",
-    note = "the type of the arguments derives `Deserialize` and `JsonSchema`; without arguments write `_: ()`",
-    note = "state comes between the two: `async fn(&Ctx, State<Pool>, Arguments)`, given with `ServerBuilder::with_state`",
-    note = "a method, or a closure that captures a value, is made with `antiphon::bind(value, function)`"
+    note = "the function must be async, take `&Ctx` first and its arguments last, and return a `Result`",
+    note = "the type of the arguments must derive `Deserialize` and `JsonSchema`; without arguments write `_: ()`",
+    note = "put state between the two: `async fn(&Ctx, State<Pool>, Arguments)`, and add its value with `ServerBuilder::with_state`",
+    note = "for a method, or a closure that captures a value, use `antiphon::bind(value, function)`"
 )]
 pub trait Function<'a, A, M>: Send + Sync {
     /// The output of the function.
@@ -44,11 +44,11 @@ pub trait Function<'a, A, M>: Send + Sync {
     }
 }
 
-/// A shared value of the server, as a tool parameter.
+/// A value that tools share, as a parameter of the tool's function.
 ///
-/// Add it with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
-/// [`ServerBuilder::build`](crate::ServerBuilder::build) reports every tool whose state is missing. The value is cloned
-/// for each call, so use a type that is cheap to clone: a pool, a client, an `Arc`.
+/// Add the value to the server with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state). If a value is
+/// missing, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error that names the tool. The server
+/// clones the value for each call, so use a type that is cheap to clone, for example a pool, a client or an `Arc`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,12 +68,12 @@ pub trait Function<'a, A, M>: Send + Sync {
 /// assert!(Server::builder("greenhouse", "1.0.0").tool(tool()).build().is_err());
 /// ```
 ///
-/// [`Ctx::state`] borrows the same value without cloning it. A missing value is then an error at the call, not at build
-/// time.
+/// [`Ctx::state`] borrows the same value without cloning it. If the value is missing, `Ctx::state` fails during the
+/// call, not when the server is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State<T>(pub T);
 
-/// A state type that a function takes.
+/// The type of a [`State`] parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateType {
     pub(crate) id: TypeId,
@@ -122,10 +122,10 @@ functions!(S1);
 functions!(S1, S2);
 functions!(S1, S2, S3);
 
-/// Binds a value to a function: the receiver of a method, or the captured value of a closure.
+/// Binds a value to a function. Use `bind` to make a tool from a method, or from a closure that needs a value.
 ///
-/// The function takes the value first, then the context and the arguments. The value is cloned for each call. A closure
-/// that captures a value cannot be a tool directly, because its future would borrow the closure.
+/// The function receives the value, then the context and the arguments. The server clones the value for each call. A
+/// closure that captures a value cannot be a tool directly, because its future would borrow the closure.
 ///
 /// ```
 /// use antiphon::{bind, prelude::*};

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing. Not for programs.
+//! Entry points for fuzzing. Do not use them in programs.
 
 use std::{sync::OnceLock, time::SystemTime};
 
@@ -6,11 +6,11 @@ use serde_json::json;
 
 use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 
-/// Opens bytes as sealed state: as received from a client, and as if the server had sealed them.
+/// Decrypts `data` as sealed state from a client, and also parses `data` as the content of a valid sealed state.
 ///
 /// # Panics
 ///
-/// Panics if a journal changes when it is opened, sealed and opened again.
+/// Panics if a journal changes when it is read, encrypted and decrypted again.
 pub fn seal(data: &[u8]) {
     static CONFIG: OnceLock<SealConfig> = OnceLock::new();
     let config = CONFIG.get_or_init(|| SealConfig::default().with_keys(KeyRing::new(1, [7; 32])));
@@ -35,6 +35,6 @@ pub fn seal(data: &[u8]) {
     let Ok(again) = config.seal(&journal, &binding, now) else { return };
     match config.open(&again, &binding, now) {
         Ok(Opened::Journal(opened)) => assert_eq!(opened, journal),
-        other => panic!("what was sealed does not open: {other:?}"),
+        other => panic!("a sealed journal cannot be opened again: {other:?}"),
     }
 }

@@ -1,8 +1,8 @@
-//! A server framework for the [Model Context Protocol](https://modelcontextprotocol.io) (MCP):
+//! A server framework for the [Model Context Protocol](https://modelcontextprotocol.io) (MCP). With Antiphon, you write
 //! tools that ask questions while they run, as plain async Rust.
 //!
-//! A tool is an async function. It asks the user with [`Ctx::elicit`] and a model with
-//! [`Ctx::sample`], and continues with the answer:
+//! A tool is an async function. The function asks the user with [`Ctx::elicit`] or a model with [`Ctx::sample`], and
+//! continues with the answer:
 //!
 //! ```
 //! use antiphon::prelude::*;
@@ -27,17 +27,21 @@
 //!
 //! The same function runs on both protocol revisions (versions of MCP):
 //!
-//! - **2025-11-25, live**: the server sends the question in the client's session, and the function waits in memory.
-//!   Without a backend, several replicas need sticky routing by `Mcp-Session-Id`.
-//! - **2026-07-28, by replay**: a server cannot send requests. At the question, the server drops the function and
-//!   returns the encrypted journal of the run to the client. The client calls again with the answer. Any replica can
-//!   then run the function from the top with the journal's results. The server stores nothing between two questions.
+//! - **MCP 2025-11-25, live**: the server sends the question in the client's session, and the function waits in memory.
+//!   If you run several replicas without a backend, the load balancer must route by `Mcp-Session-Id`.
+//! - **MCP 2026-07-28, by replay**: a server cannot send requests. At a question, the server stops the function. The
+//!   server returns the question to the client, together with the run's journal: the encrypted results of earlier
+//!   questions and steps. The client then calls the tool again with the answer and the journal. Any replica can then
+//!   run the function from the top and reuse the results in the journal. Without a backend, the server stores nothing
+//!   between two questions.
 //!
 //! # The parts
 //!
-//! - [`Ctx`]: the questions, steps and notifications of a tool. Its documentation has the rules of replay.
-//! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: the items that a server offers, made from functions.
-//! - [`Server`]: serves these items over stdio, HTTP or any stream.
+//! - [`Ctx`]: the methods with which a tool asks questions, runs steps and sends notifications. The documentation of
+//!   `Ctx` has the rules of replay.
+//! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: the items that a server offers to clients. You create
+//!   these items from functions.
+//! - [`Server`]: serves tools, prompts and resources over stdio, HTTP or any stream.
 //! - [`State`], [`bind`]: shared values for tools, for example a connection pool.
 //! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: the settings of a deployment.
 //! - [`elicitation`], [`sampling`], [`exchange`]: the types of questions and answers.
@@ -45,30 +49,34 @@
 //! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that moves a tool to a new
 //!   replica at every question.
 //! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: other crates of Antiphon, re-exported. You do not need
-//!   to add them to your `Cargo.toml`.
+//!   to add these crates to your `Cargo.toml`.
 //!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `stdio` | yes | [`Server::serve_stdio`](crate::Server::serve_stdio) |
-//! | `validate` | yes | checks arguments and answers against their complete JSON Schema, not only against their Rust type |
-//! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error`. The feature `eyre` does the same for `eyre::Report` |
-//! | `http` | | streamable HTTP: an axum router and a ready server |
-//! | `auth` | | [`auth`]: authenticates HTTP callers with OAuth tokens, API keys or client certificates, and checks scopes |
-//! | `websocket`, `sse` | | the other transports over HTTP |
+//! | `stdio` | yes | serving over standard input and output: [`Server::serve_stdio`](crate::Server::serve_stdio) |
+//! | `validate` | yes | the server checks arguments and answers against the full JSON Schema, not only the Rust type |
+//! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error` |
+//! | `eyre` | | `?` converts [`Error`] into `eyre::Report` |
+//! | `http` | | serving over streamable HTTP, with an axum router or a complete HTTP server |
+//! | `auth` | | [`auth`]: authentication over HTTP with OAuth tokens, API keys or client certificates, and scopes |
+//! | `websocket`, `sse` | | MCP over WebSocket, and over the HTTP+SSE transport of MCP 2024-11-05: [`transport`] |
 //! | `postgres`, `redis`, `nats` | | backends for several replicas: [`store`]. `tls` adds TLS to PostgreSQL and Redis |
-//! | `providers` | | models of OpenAI, Anthropic, Gemini and Ollama: [`llm`] |
-//! | `results` | | [`Ctx::dual_response`]: answers with more rows than a model can read. `rest` adds HTTP routes for them |
-//! | `snapshot` | | result sets with saved rows. `aws`, `azure`, `gcp`, `sql`, `xlsx` add object stores, queries and workbooks |
-//! | `postgres`, `mysql`, `sqlite` | | with `results` or `snapshot`: rows from these databases |
-//! | `telemetry`, `prometheus` | | spans and OpenTelemetry metrics, and the route `/metrics` |
-//! | `testing` | | [`testing`] |
+//! | `providers` | | clients for the models of OpenAI, Anthropic, Gemini and Ollama: [`llm`] |
+//! | `results` | | [`Ctx::dual_response`]: tools return result sets with more rows than a model can read |
+//! | `rest` | | HTTP routes with which applications read the rows of result sets |
+//! | `snapshot` | | snapshots: result sets whose rows are saved |
+//! | `aws`, `azure`, `gcp` | | snapshots in the object stores of these three clouds |
+//! | `sql`, `xlsx` | | SQL queries over snapshots, and the export of snapshots as Excel workbooks |
+//! | `postgres`, `mysql`, `sqlite` | | with `results` or `snapshot`: result sets with rows from these databases |
+//! | `telemetry`, `prometheus` | | `tracing` spans and OpenTelemetry metrics, and the HTTP route `/metrics` |
+//! | `testing` | | [`testing`]: a test client and a test harness for your tools |
 //!
 //! # Design choices
 //!
-//! Antiphon has no macro. A function and one line of code are enough, compiler errors point at your code, and the
-//! editor can follow it. A tool that only asks questions needs no store.
+//! Antiphon has no macros. A tool is a function and one line of code that registers it. So compiler errors point at
+//! your code, and editors can navigate it. A tool that only asks questions needs no database.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
@@ -134,7 +142,7 @@ pub use crate::{
     tool::{Json, Tool, ToolOutput, ToolResult},
 };
 
-/// The items that almost every tool needs.
+/// The items that almost every tool needs, for `use antiphon::prelude::*`.
 pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
-//! MCP's types for the content of results, as the SDK defines them.
+//! The MCP types for the content of results, as the SDK (`rmcp`) defines them.
 //!
-//! Antiphon re-exports these types on purpose. No other `rmcp` type appears in Antiphon's signatures, with one
-//! exception: [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`.
+//! No other `rmcp` type appears in Antiphon's public API, with one exception:
+//! [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`.
 
 pub use rmcp::{
     ServerHandler,

@@ -16,18 +16,18 @@ use crate::{
 /// The result of a tool: content for the model, structured content for the client, an error flag, and metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolOutput {
-    /// The content blocks.
+    /// The content blocks for the model.
     pub content: Vec<ContentBlock>,
-    /// The structured content.
+    /// The structured content for the client: any JSON value.
     pub structured: Option<Value>,
-    /// Whether the content describes a failure.
+    /// Whether the tool failed. The content then describes the failure.
     pub is_error: bool,
     /// The result's `_meta`.
     pub meta: Map<String, Value>,
 }
 
 impl ToolOutput {
-    /// Creates a result with these blocks.
+    /// Creates a result with these content blocks.
     pub fn new(content: impl IntoIterator<Item = ContentBlock>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
@@ -42,27 +42,27 @@ impl ToolOutput {
         Self { is_error: true, ..Self::text(text) }
     }
 
-    /// Adds a block.
+    /// Adds a content block to the result.
     #[must_use]
     pub fn with(mut self, block: ContentBlock) -> Self {
         self.content.push(block);
         self
     }
 
-    /// Adds an image from its bytes.
+    /// Adds an image to the result. `bytes` is the content of the image file.
     #[must_use]
     pub fn with_image(self, bytes: &[u8], mime_type: &str) -> Self {
         self.with(ContentBlock::image(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Adds audio from its bytes.
+    /// Adds audio to the result. `bytes` is the content of the audio file.
     #[must_use]
     pub fn with_audio(self, bytes: &[u8], mime_type: &str) -> Self {
         self.with(ContentBlock::audio(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Sets the structured content. If the result has no other content, the same JSON is also added as a text block,
-    /// for clients that do not read structured content.
+    /// Sets the structured content. If the result has no content blocks, a text block with the same JSON is added, for
+    /// clients that do not read structured content.
     #[must_use]
     pub fn with_structured(mut self, structured: Value) -> Self {
         if self.content.is_empty() {
@@ -109,14 +109,14 @@ impl Returned for ToolOutput {
     }
 }
 
-/// Structured content: any data with a schema.
+/// Structured content of a tool: any serializable value whose type has a JSON Schema.
 ///
-/// The type's schema is the tool's `outputSchema`, and its value is the `structuredContent`. A text block contains the
-/// same JSON, for clients that do not read structured content.
+/// The type's schema becomes the tool's `outputSchema`, and the value becomes the `structuredContent` of the result.
+/// The result also has a text block with the same JSON, for clients that do not read structured content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
-/// The return types of tools.
+/// A type that a tool's function can return.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     note = "return text, content blocks, a `ToolOutput`, or `Json(data)` for data with a schema"
@@ -177,11 +177,11 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     }
 }
 
-/// The result of a [`ToolCall`].
+/// The result of a [`ToolCall`], with the ID of the call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The ID of the call.
+    /// The ID of the tool call that this result belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The content blocks.
@@ -189,10 +189,10 @@ pub struct ToolResult {
     /// The structured content.
     #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the content describes a failure. Always serialized. Default when absent: `false`.
+    /// Whether the tool failed. The content then describes the failure. If the field is absent in JSON, it is `false`.
     #[serde(default)]
     pub is_error: bool,
-    /// Additional data: `_meta` on the wire.
+    /// Additional data, which is `_meta` in the MCP message.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
@@ -204,8 +204,8 @@ impl ToolResult {
         Self { id: Some(call.id.clone()), content, structured, is_error, metadata: meta }
     }
 
-    /// Converts the result into the `tool_result` block that closes a `tool_use`. The block contains the structured
-    /// content, and the metadata as `_meta`.
+    /// Converts the result into a `tool_result` block for a conversation with a model. The block contains the
+    /// structured content, and the metadata as `_meta`.
     pub fn into_block(self) -> Block {
         let mut rest = Map::new();
         if !self.metadata.is_empty() {

@@ -1,4 +1,4 @@
-//! Prompts: messages that a user selects by name. Prompts can ask questions, like tools.
+//! Prompts: message templates that a user selects by name. Like tools, prompts can ask questions.
 
 use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -48,17 +48,17 @@ pub struct Prompt {
 /// A function that completes a partial input.
 pub(crate) type Completer = Arc<dyn Fn(Completion) -> BoxFuture<'static, Result<Vec<String>>> + Send + Sync>;
 
-/// A partial input to complete.
+/// An argument value that the user is typing, for which the server suggests completions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The text that the user has typed so far.
     pub value: String,
-    /// The values of the other arguments that are already set.
+    /// The values of the other arguments that the user has already set.
     pub arguments: BTreeMap<String, String>,
 }
 
 impl Prompt {
-    /// Creates a prompt whose messages `function` returns.
+    /// Creates a prompt. `function` returns the messages of the prompt.
     pub fn new<A, M, R, F>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -92,21 +92,21 @@ impl Prompt {
         }
     }
 
-    /// Sets the display name. Default: none.
+    /// Sets the name that users see. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Sets the prompt's icons.
+    /// Sets the icons that clients can show for the prompt. Default: none.
     #[must_use]
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Adds completions for an argument.
+    /// Sets the function that suggests values for an argument while the user types. Default: no suggestions.
     #[must_use]
     pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
     where
@@ -118,9 +118,9 @@ impl Prompt {
     }
 }
 
-/// A type that a prompt can return.
+/// A type that a prompt's function can return.
 pub trait IntoPrompt {
-    /// Converts the value into messages.
+    /// Converts the value into the messages of the prompt.
     fn into_messages(self) -> Vec<PromptMessage>;
 }
 

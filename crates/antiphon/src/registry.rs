@@ -56,7 +56,9 @@ impl fmt::Debug for Catalog {
 }
 
 fn missing_state(what: &str, state: &str) -> String {
-    format!("{what}: it takes `State<{state}>`, and the server has no such state; give it with `with_state`")
+    format!(
+        "{what} takes `State<{state}>`, but the server has no state of this type; add it with `ServerBuilder::with_state`"
+    )
 }
 
 /// Items with a name, in order.

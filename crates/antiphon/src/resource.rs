@@ -1,4 +1,4 @@
-//! Resources: content that a client reads by URI. Resources can ask questions, like tools.
+//! Resources: content that a client reads by URI. Like tools, resources can ask questions.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     prompt::{Completer, Completion},
 };
 
-/// A resource with a fixed URI.
+/// A resource with a fixed URI, which clients can read.
 ///
 /// ```
 /// use antiphon::{Resource, prelude::*};
@@ -38,7 +38,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Creates a resource at `uri` whose contents `function` returns.
+    /// Creates a resource at `uri`. `function` returns the contents of the resource.
     pub fn new<M, R, F>(uri: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         R: IntoContents + 'static,
@@ -48,57 +48,57 @@ impl Resource {
         Self { definition: Definition::new(uri, name), read, states, listed: true }
     }
 
-    /// Sets the display name. Default: none.
+    /// Sets the name that users see. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Sets the description. Default: none.
+    /// Sets the description of the resource. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Sets the media type. Default: none.
+    /// Sets the media type of the contents, for example `text/plain`. Default: none.
     #[must_use]
     pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Sets the size in bytes. Default: none.
+    /// Sets the size of the contents in bytes, which clients can show. Default: none.
     #[must_use]
     pub fn with_size(mut self, size: u64) -> Self {
         self.definition.size = Some(size);
         self
     }
 
-    /// Sets the icons.
+    /// Sets the icons that clients can show for the resource. Default: none.
     #[must_use]
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Sets the annotations, for example the audience.
+    /// Sets the annotations of the resource, for example its audience. Default: none.
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
-    /// Adds an entry to the resource's `_meta`. The entry is in the list. It is also in the contents if the function
-    /// returns text or bytes.
+    /// Adds an entry to the resource's `_meta`. Clients receive this entry when they list the resource. Clients also
+    /// receive the entry with the contents, if the function returns text or bytes.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
     }
 
-    /// Removes the resource from `resources/list`. A client that has its URI can still read it.
+    /// Removes the resource from `resources/list`. A client that has the URI can still read the resource.
     #[must_use]
     pub fn unlisted(mut self) -> Self {
         self.listed = false;
@@ -106,10 +106,10 @@ impl Resource {
     }
 }
 
-/// Resources whose URIs match a template such as `notes://{user}/{id}`.
+/// A group of resources whose URIs match a template such as `notes://{user}/{id}`.
 ///
-/// Each `{name}` matches one part of the URI without `/`. The percent-decoded part becomes a field of the function's
-/// arguments.
+/// Each `{name}` matches a part of the URI that contains no `/`. The server percent-decodes this part and passes it to
+/// the function as a field of the arguments.
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
@@ -120,7 +120,8 @@ pub struct ResourceTemplate {
 }
 
 impl ResourceTemplate {
-    /// Creates a template at `uri_template` whose contents `function` returns.
+    /// Creates a resource template for URIs that match `uri_template`. `function` returns the contents of the requested
+    /// resource.
     pub fn new<A, M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -138,28 +139,29 @@ impl ResourceTemplate {
         }
     }
 
-    /// Sets the display name. Default: none.
+    /// Sets the name that users see. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Sets the description. Default: none.
+    /// Sets the description of the resources. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.definition.description = Some(description.into());
         self
     }
 
-    /// Sets the media type. Default: none.
+    /// Sets the media type of the contents, for example `text/plain`. Default: none.
     #[must_use]
     pub fn with_mime_type(mut self, mime_type: impl Into<String>) -> Self {
         self.definition.mime_type = Some(mime_type.into());
         self
     }
 
-    /// Adds completions for a variable of the template.
+    /// Sets the function that suggests values for a variable of the template while the user types. Default: no
+    /// suggestions.
     #[must_use]
     pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
     where
@@ -237,14 +239,14 @@ fn percent_decode(value: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The contents that a resource function returned, without their URI.
+/// The contents of a resource, without its URI.
 #[derive(Debug)]
 pub enum Contents {
-    /// Text.
+    /// The contents are text.
     Text(String),
-    /// Bytes.
+    /// The contents are bytes.
     Blob(Vec<u8>),
-    /// Contents that the server sends unchanged.
+    /// Complete MCP contents, which the server sends unchanged.
     Raw(Vec<ResourceContents>),
 }
 
@@ -284,9 +286,9 @@ impl Contents {
     }
 }
 
-/// A type that a resource can return.
+/// A type that a resource's function can return.
 pub trait IntoContents {
-    /// Converts the value into contents.
+    /// Converts the value into the contents of the resource.
     fn into_contents(self) -> Contents;
 }
 

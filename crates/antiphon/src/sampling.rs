@@ -1,8 +1,8 @@
-//! Questions to models: requests, replies, and the selection of the model.
+//! Types for requests to models, for their replies, and for the selection of the model.
 //!
-//! [`Ctx::sample`](crate::Ctx::sample) and similar methods return these types. Messages and replies have the types of
-//! [`llm`](crate::llm), for clients and for providers. The 2026-07-28 revision deprecates sampling by *clients*. A
-//! server with its own model is not affected.
+//! [`Ctx::sample`](crate::Ctx::sample) and similar methods take and return the types of this module. Messages and
+//! replies are types of the crate [`llm`](crate::llm), whether a client's model or a provider's model replies. MCP
+//! 2026-07-28 deprecates sampling with the *client's* model. A server that uses a provider's model is not affected.
 
 pub use antiphon_llm::{
     Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,
@@ -19,7 +19,7 @@ pub use crate::{
     run::route::{SamplingPolicy, VIA_META, Via},
 };
 
-/// The modes of a request to a model: the type parameter of [`Sample`].
+/// The modes of a request to a model (text, data or tool calls), for the type parameter of [`Sample`].
 pub mod mode {
     pub use crate::ctx::{
         CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools,

@@ -1,33 +1,37 @@
-//! Elicitation on the wire: the `_meta` keys that Antiphon adds, and the URL elicitation error.
+//! Constants and types of elicitation in MCP messages: Antiphon's `_meta` keys, and the error that requires URL
+//! elicitation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The `_meta` key of a question's key. A client can register a custom form for the question key.
+/// The `_meta` key under which a form contains its question key. A client can register a custom form for a question
+/// key.
 pub const KEY_META: &str = "antiphon/key";
 
-/// The `_meta` key of a form's context: data that a client's custom form shows next to its fields.
+/// The `_meta` key under which a form contains additional data. A client's custom form can show this data together with
+/// the fields.
 pub const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// `URLElicitationRequiredError` of 2025-11-25: the user must visit web pages first.
+/// The error code of `URLElicitationRequiredError` in MCP 2025-11-25. The user must visit web pages before the client
+/// repeats its request.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
-/// The notification that a server sends when the user has completed a web page.
+/// The MCP notification that a server sends when the user has finished on a web page.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
 /// The longest elicitation ID whose completion is sent to a client, in bytes.
 pub(crate) const MAX_ELICITATION_ID: usize = 1024;
 
-/// A web page that the user must visit.
+/// A web page that the user must visit before the server can answer a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UrlElicitation {
     mode: UrlMode,
-    /// The elicitation ID, by which server and client identify this visit.
+    /// The elicitation ID, by which server and client identify this visit to the web page.
     pub elicitation_id: String,
     /// The URL of the web page.
     pub url: String,
-    /// The reason for the visit, as text for the user.
+    /// The text that explains to the user why to visit the page.
     pub message: String,
 }
 
@@ -39,7 +43,7 @@ enum UrlMode {
 }
 
 impl UrlElicitation {
-    /// Creates a visit to `url` with the elicitation ID `id` and the reason `message`.
+    /// Creates a visit to the web page `url`, with the elicitation ID `id`. `message` explains the reason to the user.
     pub fn new(id: impl Into<String>, url: impl Into<String>, message: impl Into<String>) -> Self {
         Self { mode: UrlMode::Url, elicitation_id: id.into(), url: url.into(), message: message.into() }
     }
@@ -48,13 +52,13 @@ impl UrlElicitation {
 /// The `data` of a [`URL_ELICITATION_REQUIRED`] error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UrlElicitationRequired {
-    /// The web pages to visit before the next call.
+    /// The web pages that the user must visit before the client repeats its request.
     pub elicitations: Vec<UrlElicitation>,
 }
 
 impl UrlElicitationRequired {
-    /// Reads the data of an error with code [`URL_ELICITATION_REQUIRED`]. Returns `None` if an entry is not a URL
-    /// elicitation.
+    /// Parses the `data` of an error with the code [`URL_ELICITATION_REQUIRED`]. Returns `None` if the code differs or
+    /// an entry is not a URL elicitation.
     pub fn from_error_data(code: i32, data: &Value) -> Option<Self> {
         (code == URL_ELICITATION_REQUIRED).then(|| Self::deserialize(data).ok()).flatten()
     }
@@ -64,7 +68,7 @@ impl UrlElicitationRequired {
     }
 }
 
-/// `notifications/elicitation/complete`.
+/// The parameters of the notification [`ELICITATION_COMPLETE`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElicitationComplete {

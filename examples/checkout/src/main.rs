@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let url = value("--store").unwrap_or("memory:");
     let space = value("--space").unwrap_or("checkout");
-    let backend = Backend::connect(url, space, QueueConfig::default()).await.context("there is no store")?;
+    let backend = Backend::connect(url, space, QueueConfig::default()).await.context("cannot use --store")?;
     let server = checkout::server(checkout::Ledger::new(value("--ledger").unwrap_or("ledger.txt")))
         .with_backend(backend)
         .with_seal(seal)

@@ -44,7 +44,7 @@ pub async fn serve(
     let lease = Duration::from_secs(settings.lease);
     let backend = Backend::connect(&settings.store, "onboarding", QueueConfig::default().with_lease(lease))
         .await
-        .context("STORE_URL names no store that can be reached")?;
+        .context("the store of STORE_URL cannot be reached")?;
     let metrics = Prometheus::new("onboarding")?;
     let auth = auth(&settings)?;
     let results = results(&settings, &backend, auth.as_ref())?;
@@ -137,7 +137,7 @@ fn over_websocket(server: Server, config: WebSocketConfig) -> Router {
         let server = server.clone();
         async move {
             if let Err(error) = server.serve_transport(transport).await {
-                tracing::warn!(%error, "a WebSocket connection ended badly");
+                tracing::warn!(%error, "a WebSocket connection ended with an error");
             }
         }
     })
@@ -149,7 +149,7 @@ fn over_sse(server: Server, config: SseConfig) -> Router {
         let server = server.clone();
         async move {
             if let Err(error) = server.serve_transport(transport).await {
-                tracing::warn!(%error, "an HTTP+SSE session ended badly");
+                tracing::warn!(%error, "an HTTP+SSE session ended with an error");
             }
         }
     })
@@ -197,7 +197,7 @@ fn results(
     auth: Option<&Auth>,
 ) -> anyhow::Result<Option<DualResponseServer>> {
     let Some(address) = &settings.snapshots else { return Ok(None) };
-    let snapshots = Snapshots::open(address).context("SNAPSHOTS_URL names no place for rows")?;
+    let snapshots = Snapshots::open(address).context("SNAPSHOTS_URL cannot be used")?;
     let mut options = DualResponseServerOptions::new(format!("{}/resources", settings.public))
         .with_store(SharedStore::new(backend.clone()))
         .with_snapshots(snapshots);

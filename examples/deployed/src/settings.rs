@@ -89,10 +89,10 @@ impl Settings {
         let store = or("STORE_URL", "memory:");
         let keys = variable("SEAL_KEYS").map(|keys| keys.trim().parse::<KeyRing>());
         let keys =
-            keys.transpose().context("SEAL_KEYS is no key ring; make one with `openssl rand -hex 32`")?;
+            keys.transpose().context("SEAL_KEYS is not valid; write 1=HEX, from `openssl rand -hex 32`")?;
         anyhow::ensure!(
             keys.is_some() || store == "memory:",
-            "replicas that share a store must share their keys: set SEAL_KEYS"
+            "STORE_URL is a shared store, and SEAL_KEYS is not set; set the same SEAL_KEYS in all replicas"
         );
         let listed = |name: &str| {
             let all = or(name, "");
@@ -108,16 +108,16 @@ impl Settings {
         );
         let client = variable("OAUTH_CLIENT").map(|client| match client.split_once(':') {
             Some((id, secret)) if !secret.is_empty() => Ok((id.to_owned(), secret.to_owned())),
-            _ => anyhow::bail!("OAUTH_CLIENT cannot be read: write ID:SECRET"),
+            _ => anyhow::bail!("OAUTH_CLIENT is not valid; write ID:SECRET"),
         });
         let client = client.transpose()?;
         anyhow::ensure!(
             issuer.is_none() || client.is_some(),
-            "OAUTH_ISSUER is set and OAUTH_CLIENT is not: the server asks about tokens as a client, with ID:SECRET"
+            "OAUTH_ISSUER is set and OAUTH_CLIENT is not; set it to ID:SECRET, for token introspection"
         );
         let number = |name: &'static str| {
             let number = variable(name).map(|number| number.trim().parse::<u64>());
-            number.transpose().with_context(|| format!("{name} is no number"))
+            number.transpose().with_context(|| format!("{name} is not a whole number"))
         };
         let listen = or("LISTEN", "127.0.0.1:8000");
         Ok(Self {
@@ -161,7 +161,7 @@ fn api_keys(text: &str) -> anyhow::Result<Vec<(String, String)>> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let keys = pairs.map(|pair| match pair.split_once('=') {
         Some((name, hash)) if !name.is_empty() => Ok((name.to_owned(), hash.to_owned())),
-        _ => anyhow::bail!("API_KEYS cannot be read: write NAME=SHA256 pairs, separated by commas"),
+        _ => anyhow::bail!("API_KEYS is not valid; write NAME=SHA256 pairs, separated by commas"),
     });
     let keys = keys.collect::<anyhow::Result<Vec<_>>>()?;
     anyhow::ensure!(

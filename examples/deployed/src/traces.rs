@@ -24,7 +24,7 @@ impl Traces {
             layer.with_filter(EnvFilter::new("antiphon=info"))
         });
         let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
-        let filter = EnvFilter::try_new(&settings.log).context("RUST_LOG is no filter")?;
+        let filter = EnvFilter::try_new(&settings.log).context("RUST_LOG is not a valid filter")?;
         tracing_subscriber::registry().with(lines.with_filter(filter)).with(spans).try_init()?;
         Ok(Self(provider))
     }
@@ -34,14 +34,14 @@ impl Traces {
         if let Some(provider) = self.0
             && let Err(error) = provider.shutdown()
         {
-            tracing::warn!(%error, "the last spans were not sent");
+            tracing::warn!(%error, "the last OpenTelemetry spans could not be sent");
         }
     }
 }
 
 /// The exporter reads where to send from the environment, as every one of OpenTelemetry's does.
 fn provider(replica: &str) -> anyhow::Result<SdkTracerProvider> {
-    let exporter = SpanExporter::builder().with_http().build().context("the collector cannot be set up")?;
+    let exporter = SpanExporter::builder().with_http().build().context("the span exporter is not valid")?;
     let instance = opentelemetry::KeyValue::new("service.instance.id", replica.to_owned());
     let resource = Resource::builder().with_service_name("onboarding").with_attribute(instance).build();
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build())

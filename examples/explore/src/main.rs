@@ -22,11 +22,11 @@ async fn main() -> anyhow::Result<()> {
         arguments.get(at + 1).map(String::as_str)
     };
     let rows = value("--rows").map(|rows| rows.replace('_', "").parse::<u64>()).transpose();
-    let rows = rows.context("say how many rows there shall be: --rows 1000000")?;
+    let rows = rows.context("--rows must be a number, for example --rows 1000000")?;
     let listen = value("--listen");
 
-    let snapshots = Snapshots::open(&place(value("--data"))?).context("rows cannot be kept there")?;
-    let listener = TcpListener::bind(listen.unwrap_or("127.0.0.1:0")).await.context("cannot listen there")?;
+    let snapshots = Snapshots::open(&place(value("--data"))?).context("--data cannot be used")?;
+    let listener = TcpListener::bind(listen.unwrap_or("127.0.0.1:0")).await.context("cannot use --listen")?;
     let address = listener.local_addr()?;
     let results = results(&format!("http://{address}/resources"), snapshots)?;
     let server = server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
@@ -62,7 +62,7 @@ fn place(data: Option<&str>) -> anyhow::Result<String> {
         Some(folder) => {
             let folder = std::path::absolute(folder)?;
             let address = Url::from_directory_path(&folder);
-            let address = address.map_err(|()| anyhow::anyhow!("`{}` is no folder", folder.display()))?;
+            let address = address.map_err(|()| anyhow::anyhow!("`{}` is not a folder", folder.display()))?;
             Ok(address.into())
         }
     }

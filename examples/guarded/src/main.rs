@@ -16,10 +16,10 @@ async fn main() -> anyhow::Result<()> {
         let pairs = arguments.iter().zip(arguments.iter().skip(1));
         pairs.filter(move |(name, _)| *name == flag).map(|(_, value)| value.clone())
     };
-    let secret = || std::env::var("GUARDED_SECRET").context("the client's secret is not in GUARDED_SECRET");
+    let secret = || std::env::var("GUARDED_SECRET").context("GUARDED_SECRET, the client secret, is not set");
     let introspection = values("--introspection").next().map(|client| anyhow::Ok((client, secret()?)));
     let keys = values("--key").map(|key| {
-        let (who, hash) = key.split_once('=').context("a key is given as NAME=SHA256")?;
+        let (who, hash) = key.split_once('=').context("--key is not valid; write NAME=SHA256")?;
         Ok((who.to_owned(), hash.to_owned()))
     });
     let trusted = Trusted {

@@ -1,13 +1,9 @@
 use antiphon::results::DualResponseServerOptions;
 use antiphon::{
     auth::{ApiKey, AuthBuilder, Proxy},
-    http::{HttpConfig, OperatorConfig},
+    http::OperatorConfig,
 };
 use axum::{Router, routing::get};
-
-async fn read_report(_: &Ctx, _: ()) -> Result<String> {
-    Ok(String::new())
-}
 
 async fn publish_report(_: &Ctx, _: ()) -> Result<String> {
     Ok(String::new())
@@ -20,8 +16,10 @@ async fn export() -> &'static str {
 // ANCHOR: server
 use antiphon::{
     auth::{Auth, Issuer},
+    http::{HttpConfig, shutdown_signal},
     prelude::*,
 };
+use tokio::net::TcpListener;
 
 async fn serve() -> Result<()> {
     let auth = Auth::builder("https://mcp.example.com/mcp") // the public URL, and the audience of tokens
@@ -36,10 +34,20 @@ async fn serve() -> Result<()> {
             Tool::new("publish_report", "Publishes a report", publish_report).with_scopes(["reports:write"]),
         )
         .build()?;
-    server.serve_http("0.0.0.0:8000").await?;
+    let config = HttpConfig::default().with_allowed_hosts(["mcp.example.com"]); // other hosts get 403
+    let listener = TcpListener::bind("0.0.0.0:8000").await?;
+    server.serve_listener(listener, config, shutdown_signal()).await?;
     Ok(())
 }
 // ANCHOR_END: server
+
+// ANCHOR: caller
+async fn read_report(ctx: &Ctx, _: ()) -> Result<String> {
+    let caller = ctx.principal().unwrap_or("anonymous"); // the same in all rounds of a run
+    let publishes = ctx.identity().is_some_and(|identity| identity.has_scope("reports:write"));
+    Ok(format!("the report for {caller}, who can publish it: {publishes}"))
+}
+// ANCHOR_END: caller
 
 // ANCHOR: keys
 fn nightly(auth: AuthBuilder, sha256: &str) -> AuthBuilder {
@@ -61,7 +69,8 @@ fn routes(server: &Server, auth: &Auth) -> Result<Router> {
     let admin = server.operator_router(operators)?;
     // Your own routes can require a scope, too.
     let exports = Router::new().route("/export", get(export)).layer(auth.layer().with_scopes(["export"]));
-    Ok(server.router(HttpConfig::default()).nest("/admin", admin).merge(exports))
+    let config = HttpConfig::default().with_allowed_hosts(["mcp.example.com"]);
+    Ok(server.router(config).nest("/admin", admin).merge(exports))
 }
 
 /// The routes of result sets use the same authentication.

@@ -10,9 +10,10 @@ use axum::Router;
 use tokio::net::TcpListener;
 
 // ANCHOR: seal
-fn trips(secret: [u8; 32]) -> ServerBuilder {
-    let seal = SealConfig::default().with_keys(KeyRing::new(1, secret));
-    Server::builder("trips", "1.0.0").with_seal(seal)
+fn trips() -> Result<ServerBuilder> {
+    let keys: KeyRing = std::env::var("SEAL_KEYS")?.parse()?; // `1=<64 hex digits>`
+    let seal = SealConfig::default().with_keys(keys);
+    Ok(Server::builder("trips", "1.0.0").with_seal(seal))
 }
 // ANCHOR_END: seal
 

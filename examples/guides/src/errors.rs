@@ -63,6 +63,30 @@ async fn send(ctx: &Ctx, _: ()) -> Result<String> {
 }
 // ANCHOR_END: timeout
 
+#[derive(Deserialize, JsonSchema)]
+struct Invoice {
+    /// The number of the invoice.
+    number: String,
+}
+
+/// A placeholder for your storage.
+fn find_invoice(number: &str) -> Option<String> {
+    (number == "7").then(|| "tea, 3 EUR".to_owned())
+}
+
+// ANCHOR: protocol
+use antiphon::ResourceTemplate;
+
+async fn invoice(_: &Ctx, Invoice { number }: Invoice) -> Result<String> {
+    // MCP has a code for a resource that does not exist.
+    find_invoice(&number).ok_or_else(|| Error::protocol(-32002, format!("invoice {number} does not exist")))
+}
+
+fn invoices() -> ResourceTemplate {
+    ResourceTemplate::new("invoice://{number}", "invoice", invoice)
+}
+// ANCHOR_END: protocol
+
 // ANCHOR: retries
 use antiphon::task::RetryPolicy;
 
@@ -76,7 +100,7 @@ fn tools() -> [Tool; 2] {
 // ANCHOR_END: retries
 
 fn shop() -> ServerBuilder {
-    Server::builder("shop", "1.0.0").tools(tools())
+    Server::builder("shop", "1.0.0").tools(tools()).resource_template(invoices())
 }
 
 #[cfg(test)]
@@ -95,6 +119,18 @@ mod tests {
             let talk = client.call("order", json!({"item": "gin"})).await?;
             assert!(talk.is_error());
             assert_eq!(talk.text(), "the stock service is down");
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn missing_resource_is_a_protocol_error() -> Result<()> {
+        for revision in Revision::BOTH {
+            let mut client = Client::connect(&shop().build()?, revision).await?;
+            let read = client.request("resources/read", json!({"uri": "invoice://7"})).await?;
+            assert_eq!(read["contents"][0]["text"], "tea, 3 EUR");
+            let error = client.request("resources/read", json!({"uri": "invoice://8"})).await.err();
+            assert!(error.is_some_and(|error| format!("{error:#}").contains("invoice 8 does not exist")));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod connect;
 mod deploying;
 mod errors;
 mod explore;
+mod forms;
 mod hosting;
 mod limits;
 mod migrating;

@@ -1,6 +1,32 @@
 use antiphon::results::{DualResponseServerOptions, Owner, client::FetchAllOptions};
 use antiphon_host::{Connection, Endpoint, Host};
+use axum::Router;
 use serde_json::json;
+
+// ANCHOR: routes
+use antiphon::{
+    http::{HttpConfig, ServeConfig, shutdown_signal},
+    prelude::*,
+    results::DualResponseServer,
+};
+use tokio::net::TcpListener;
+
+async fn serve(server: Server, results: DualResponseServer, listener: TcpListener) -> Result<()> {
+    let app = server.router(HttpConfig::default()).nest("/resources", results.router());
+    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
+    results.shutdown().await?;
+    Ok(())
+}
+// ANCHOR_END: routes
+
+// ANCHOR: stdio
+async fn serve_stdio(server: Server, results: DualResponseServer, listener: TcpListener) -> Result<()> {
+    let rows = Router::new().nest("/resources", results.router());
+    tokio::spawn(antiphon::http::serve(listener, rows, ServeConfig::default(), std::future::pending()));
+    server.serve_stdio().await?;
+    Ok(())
+}
+// ANCHOR_END: stdio
 
 // ANCHOR: owner
 /// A value that your middleware adds to the request.

@@ -7,6 +7,20 @@ fn my_server() -> ServerBuilder {
     Server::builder("mine", "1.0.0")
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+async fn greet(ctx: &Ctx, _: ()) -> Result<String> {
+    let Name { name } = ctx.elicit("Who are you?").await?.accepted()?;
+    Ok(format!("Hello, {name}!"))
+}
+
+fn greeter() -> ServerBuilder {
+    Server::builder("greeter", "1.0.0").tool(Tool::new("greet", "Greets the user", greet))
+}
+
 fn answers() -> Answers {
     Answers::new()
 }
@@ -25,6 +39,17 @@ async fn both(server: &Server) -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: client
+
+// ANCHOR: decline
+async fn user_does_not_answer(server: &Server) -> Result<()> {
+    for answers in [Answers::new().decline("name"), Answers::new().cancel("name")] {
+        let mut client = Client::connect(server, Revision::V2026_07_28).await?.with_answers(answers);
+        let talk = client.call("greet", json!({})).await?;
+        assert!(talk.is_error(), "`accepted()?` ends the tool");
+    }
+    Ok(())
+}
+// ANCHOR_END: decline
 
 // ANCHOR: replicas
 use antiphon::testing::Replicas;
@@ -46,3 +71,15 @@ async fn model_is_asked_once() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: model
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn user_answers_declines_and_cancels() -> Result<()> {
+        let server = greeter().build()?;
+        both(&server).await?;
+        user_does_not_answer(&server).await
+    }
+}

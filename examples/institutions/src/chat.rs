@@ -56,7 +56,7 @@ pub async fn answer(
         }
         messages.push(Message::user(results));
     }
-    ensure!(false, "the model has not come to an answer in {TURNS} turns");
+    ensure!(false, "the model returned no answer within {TURNS} turns");
     Ok(String::new())
 }
 

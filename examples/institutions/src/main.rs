@@ -20,9 +20,9 @@ async fn main() -> anyhow::Result<()> {
         arguments.get(at + 1).map(String::as_str)
     };
     let database =
-        value("--database").context("say which database: --database postgres://user:password@host/name")?;
-    let pool = PgPoolOptions::new().connect(database).await.context("the database does not answer")?;
-    data::prepare(&pool).await.context("the table of institutions could not be made")?;
+        value("--database").context("--database is missing; pass postgres://user:password@host/name")?;
+    let pool = PgPoolOptions::new().connect(database).await.context("--database cannot be reached")?;
+    data::prepare(&pool).await.context("the table of institutions could not be created")?;
 
     let listener = TcpListener::bind(value("--http").unwrap_or("127.0.0.1:3001")).await?;
     let address = listener.local_addr()?;
@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     if let Some(store) = value("--store") {
         let space = value("--space").unwrap_or("institutions");
         let backend =
-            Backend::connect(store, space, QueueConfig::default()).await.context("there is no store")?;
+            Backend::connect(store, space, QueueConfig::default()).await.context("--store cannot be used")?;
         options = options.with_store(SharedStore::new(backend));
     }
     let results = results(options, pool)?;

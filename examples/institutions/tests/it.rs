@@ -135,8 +135,8 @@ impl Drop for Replica {
 }
 
 /// How many accesses are made at once, and in all.
-const AT_ONCE: usize = 100;
-const ACCESSES: u64 = 10_000;
+const AT_ONCE: usize = 60;
+const ACCESSES: u64 = 3_000;
 
 async fn three_replicas(store: &str) {
     let (Some(database), Some(store)) = (service(DATABASE), service(store)) else { return };

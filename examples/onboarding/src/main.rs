@@ -23,11 +23,12 @@ async fn main() -> anyhow::Result<()> {
         seal = seal.with_keys(keys.parse()?);
     }
     let url = value("--store").unwrap_or("memory:");
-    let backend =
-        Backend::connect(url, "onboarding", QueueConfig::default()).await.context("there is no store")?;
+    let backend = Backend::connect(url, "onboarding", QueueConfig::default())
+        .await
+        .context("--store cannot be used")?;
     let server = onboarding::server().with_backend(backend).with_seal(seal).build()?;
     if let Some(address) = value("--operators") {
-        let token = value("--token").context("operators need a token: pass --token")?;
+        let token = value("--token").context("--operators needs a token; pass --token")?;
         let (listener, router) = (TcpListener::bind(address).await?, server.operator_router(token)?);
         tokio::spawn(antiphon::http::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }

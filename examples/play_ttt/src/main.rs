@@ -27,22 +27,22 @@ async fn main() -> anyhow::Result<()> {
     let mut server = play_ttt::server();
     if let Ok(url) = std::env::var("MODEL_URL") {
         let config = ProviderConfig::local().with_base_url(url).with_model("default");
-        server = server.with_model(OpenAiCompatible::new(config).context("MODEL_URL names no model server")?);
+        server = server.with_model(OpenAiCompatible::new(config).context("MODEL_URL is not a valid URL")?);
     }
     if let Some(keys) = value("--keys") {
         server = server.with_seal(SealConfig::default().with_keys(keys.parse()?));
     }
     if let Some(url) = value("--store") {
-        value("--keys").context("processes that share a store share keys: pass --keys 1=<64 hex digits>")?;
+        value("--keys").context("a shared --store needs shared keys; pass --keys 1=<64 hex digits>")?;
         let backend = Backend::connect(url, "play_ttt", QueueConfig::default());
-        server = server.with_backend(backend.await.context("there is no store")?);
+        server = server.with_backend(backend.await.context("--store cannot be used")?);
     }
     if let Some(name) = value("--replica") {
         server = server.with_replica(name);
     }
     let server = server.build()?;
     if let Some(address) = value("--operators") {
-        let token = value("--token").context("operators need a token: pass --token")?;
+        let token = value("--token").context("--operators needs a token; pass --token")?;
         let (listener, router) = (listen(address).await?, server.operator_router(token)?);
         tokio::spawn(antiphon::http::serve(listener, router, ServeConfig::default(), shutdown_signal()));
     }

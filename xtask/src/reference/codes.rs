@@ -24,7 +24,7 @@ const CODES: [(&[&str], i32, &str); 12] = [
     (
         &["INVALID_PARAMS", "invalid_params"],
         -32602,
-        "The parameters are invalid: an unknown tool, prompt, task or cursor, a `requestState` that cannot be opened, invalid arguments.",
+        "The parameters are invalid: an unknown tool, prompt, task or cursor, a `requestState` that cannot be opened, invalid arguments of a prompt.",
     ),
     (&["INTERNAL_ERROR", "internal_error"], -32603, "An internal error. The server's log has the details."),
     (

@@ -22,10 +22,10 @@ pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
     };
     match serde_json::from_str(&text) {
         Ok(Value::Object(arguments)) => Ok(arguments),
-        Ok(_) => Err(Misused("`--arguments` wants an object: '{\"name\": \"Ada\"}'".into()).into()),
+        Ok(_) => Err(Misused("`--arguments` must be a JSON object: '{\"name\": \"Ada\"}'".into()).into()),
         Err(error) => {
             let message = format!(
-                "`--arguments` wants JSON: {error}; write '{{…}}', @file.json, or - for standard input"
+                "`--arguments` is not JSON: {error}; write '{{…}}', @file.json, or - for standard input"
             );
             Err(Misused(message).into())
         }
@@ -52,7 +52,7 @@ pub(super) async fn complete(
     }
     if !person.is_present() {
         if missing.is_empty() {
-            return Err(Misused("`--form` wants a terminal, and there is none".into()).into());
+            return Err(Misused("`--form` needs a terminal; pass the arguments as flags".into()).into());
         }
         return Err(lacking(tool, &missing).into());
     }
@@ -84,5 +84,5 @@ fn lacking(tool: &str, missing: &[&Flag]) -> Misused {
         })
         .collect();
     let what = if missing.len() == 1 { "an argument" } else { "arguments" };
-    Misused(format!("`{tool}` wants {what} that it was not given:\n{}", written.join("\n")))
+    Misused(format!("`{tool}` needs {what} that you did not pass:\n{}", written.join("\n")))
 }

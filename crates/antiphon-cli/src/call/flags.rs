@@ -73,7 +73,7 @@ impl Flag {
             self.field.is_required().then(|| "required".to_owned()),
             bounded.then(|| kind.describe()),
             default.as_ref().map(|default| clean(&format!("default: {default}"))),
-            matches!(kind, Kind::List { .. }).then(|| "may be given several times".to_owned()),
+            matches!(kind, Kind::List { .. }).then(|| "can be given more than once".to_owned()),
         ]
         .into_iter()
         .flatten()
@@ -199,7 +199,7 @@ fn misused(error: &clap::Error, words: &[String]) -> Misused {
             .any(|word| word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(long)))
     });
     match misplaced.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-        Some(long) => Misused(format!("`--{long}` goes before the server: antiphon call --{long} …")),
+        Some(long) => Misused(format!("`--{long}` must come before the server: antiphon call --{long} …")),
         None => Misused(text.to_owned()),
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
         Some(id) if detach => return Ok(Ended::Detached(id.to_owned())),
         Some(id) if as_task => screen.line(&format!("task {id}")),
         Some(id) => screen.line(&format!("following task {id}")),
-        None if as_task => screen.line("the server answered at once, without a task"),
+        None if as_task => screen.line("the server returned the result directly, without a task"),
         None => {}
     }
     follow(person, server, &handle).await.map(|result| Ended::Result(Box::new(result)))
@@ -99,7 +99,7 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
     Ok(result?)
 }
 
-/// Returns the task support of a tool in the terms of 2025-11-25: `required` or `optional`. The SDK does not read
+/// Returns the task support of a tool in the terms of MCP 2025-11-25: `required` or `optional`. The SDK does not read
 /// that field, so the host copies it to `_meta`.
 pub(crate) fn task_support(tool: &Tool) -> Option<&str> {
     tool.meta.as_ref()?.get("antiphon/execution")?["taskSupport"].as_str()
@@ -139,7 +139,7 @@ impl Drop for Left<'_> {
             let (server, id) = (shell_words::quote(&self.server.server), shell_words::quote(self.id));
             self.person.terminal().screen.finish();
             let (server, id) = (clean(&server), clean(&id));
-            eprintln!("the task goes on; pick it up with: antiphon tasks follow {server} {id}");
+            eprintln!("the task continues; wait for it with: antiphon tasks follow {server} {id}");
         }
     }
 }

@@ -19,8 +19,8 @@ pub(super) fn save_all(folder: &Path, tool: &str, content: &Value) -> Result<Vec
             _ => continue,
         };
         let Some(data) = data.as_str() else { continue };
-        let Some(bytes) = decoded(data) else { bail!("a file of the result is not in base64") };
-        fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+        let Some(bytes) = decoded(data) else { bail!("a file of the result is not valid base64") };
+        fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         saved.push(fresh(folder, &safe(tool), extension(kind.as_str().unwrap_or_default()), &bytes)?);
     }
     Ok(saved)
@@ -30,7 +30,7 @@ pub(super) fn save_all(folder: &Path, tool: &str, content: &Value) -> Result<Vec
 pub(crate) fn save(path: &Path, resource: &Value) -> Result<()> {
     let bytes = match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => text.as_bytes().to_vec(),
-        (None, Some(blob)) => decoded(blob).context("the resource is not in base64")?,
+        (None, Some(blob)) => decoded(blob).context("the resource is not valid base64")?,
         (None, None) => bail!("the resource is empty"),
     };
     fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
@@ -46,10 +46,10 @@ fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<Pat
                 return Ok(path);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("{} cannot be made", path.display())),
+            Err(error) => return Err(error).with_context(|| format!("{} cannot be created", path.display())),
         }
     }
-    bail!("{} is full of files named {name}", folder.display())
+    bail!("{} has too many files named {name}; choose another folder", folder.display())
 }
 
 /// Converts a tool's name to a safe part of a file name, because servers choose these names.

@@ -1,4 +1,4 @@
-//! `antiphon call`.
+//! `antiphon call`: calls a tool and answers its questions.
 
 mod arguments;
 mod duration;
@@ -170,7 +170,7 @@ impl Call {
         };
         let Some(arguments) = arguments::complete(person, name, &flags, arguments, options.form).await?
         else {
-            eprintln!("not called");
+            eprintln!("the call was cancelled");
             return Ok(Outcome::Unanswered);
         };
         let level = options.log_level.unwrap_or(if app.verbose { LogLevel::Debug } else { LogLevel::Info });
@@ -201,7 +201,7 @@ fn hint(error: &anyhow::Error) {
         return;
     };
     if data["requiredCapabilities"].get("sampling").is_some() {
-        eprintln!("hint: the tool wants a model; choose one with `--model` or `--model-url`");
+        eprintln!("hint: the tool needs a model; set one with `--model` or `--model-url`");
     }
 }
 
@@ -216,10 +216,10 @@ pub(crate) async fn find(connection: &Connection, name: &str, server: &str) -> R
     }
     let names: Vec<String> = tools.iter().map(|tool| clean(&tool.name)).collect();
     let known = match names.as_slice() {
-        [] => "it has none".to_owned(),
-        names if names.len() <= 12 => format!("it has {}", names.join(", ")),
+        [] => "the server has no tools".to_owned(),
+        names if names.len() <= 12 => format!("the tools are {}", names.join(", ")),
         _ => format!("`antiphon tools {}` lists them", shell_words::quote(server)),
     };
-    eprintln!("there is no tool `{}`; {known}", clean(name));
+    eprintln!("the tool `{}` does not exist; {known}", clean(name));
     Ok(None)
 }

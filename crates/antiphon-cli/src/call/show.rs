@@ -47,7 +47,7 @@ pub(crate) fn print_result(
         None => text(&value),
     };
     if failed {
-        eprintln!("the tool failed: {}", if text.is_empty() { "it does not say why" } else { &text });
+        eprintln!("the tool failed: {}", if text.is_empty() { "the tool returned no text" } else { &text });
     } else if !text.is_empty() {
         line(&text);
     }
@@ -58,7 +58,7 @@ fn hint(shown: usize, total: u64, url: Result<&str, &str>) -> String {
     let rows = if total == 1 { "row" } else { "rows" };
     let rest = match url {
         Ok(url) => format!("all of them: antiphon results {}", shell_words::quote(url)),
-        Err(uri) => format!("the others are at {uri}, which cannot be reached from here"),
+        Err(uri) => format!("the others are at {uri}, which the CLI cannot fetch"),
     };
     clean(&format!("{shown} of {total} {rows}; {rest}"))
 }

@@ -56,7 +56,7 @@ impl Definition {
             }
             (Some(url), None) => Kind::Http(url),
             (None, Some(program)) => Kind::Program(program),
-            _ => return Err(Misused("a server has either a `url` or a `command`".into()).into()),
+            _ => return Err(Misused("a server needs either a `url` or a `command`, not both".into()).into()),
         })
     }
 
@@ -67,7 +67,7 @@ impl Definition {
             Some(known) if revision::VERSIONS.contains(&known) => Lifecycle::Legacy,
             Some(other) => {
                 let message = format!(
-                    "`{other}` is not a revision of MCP; write {} or {}",
+                    "`{other}` is not a supported protocol revision; write {} or {}",
                     revision::ROUNDS,
                     revision::SESSION
                 );
@@ -119,7 +119,7 @@ fn expand(text: &str) -> Result<String> {
             (Ok(value), _) => out.push_str(&value),
             (Err(_), Some(otherwise)) => out.push_str(otherwise),
             (Err(_), None) => {
-                return Err(Misused(format!("the configuration wants ${name}, which is not set")).into());
+                return Err(Misused(format!("the configuration needs the variable ${name}; set it")).into());
             }
         }
         rest = after;

@@ -79,7 +79,7 @@ impl Config {
     fn read(&mut self, path: &Path) -> Result<()> {
         for (name, definition) in servers(path)? {
             let definition = Definition::deserialize(&definition)
-                .with_context(|| format!("`{name}` in {} is no server", path.display()))?;
+                .with_context(|| format!("the entry `{name}` in {} is not a valid server", path.display()))?;
             self.insert(name, definition, path);
         }
         Ok(())
@@ -89,17 +89,17 @@ impl Config {
     /// not an error. A name that looks like an address or a program is skipped.
     fn read_folder(&mut self, path: &Path) {
         let found = servers(path).unwrap_or_else(|error| {
-            eprintln!("warning: {}", clean(&format!("{error:#}; it is passed over")));
+            eprintln!("warning: {}", clean(&format!("{error:#}; the file is ignored")));
             Map::new()
         });
         for (name, definition) in found {
             let passed_over = |why: &str| {
                 let name = clean(&name);
-                eprintln!("warning: `{name}` in {} is passed over: {why}", path.display());
+                eprintln!("warning: the server `{name}` in {} is ignored: {why}", path.display());
             };
             match Definition::deserialize(&definition) {
                 Err(error) => passed_over(&clean(&error.to_string())),
-                Ok(_) if !is_name(&name) => passed_over("a name has letters, digits, `-`, `_` and `.`"),
+                Ok(_) if !is_name(&name) => passed_over("use letters, digits, `-`, `_` and `.`"),
                 Ok(_) if is_program(&name) => passed_over("a program has this name"),
                 Ok(definition) => self.insert(name, Definition { of_folder: true, ..definition }, path),
             }
@@ -125,7 +125,7 @@ impl Config {
     /// Saves a server under a name, or deletes it if `definition` is `None`. Returns the path of the file.
     pub(crate) fn keep(&self, name: &str, definition: Option<&Definition>) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {
-            bail!("this computer has no folder for configuration; name one with `--config`")
+            bail!("the system has no configuration folder; set one with `--config`")
         };
         let path = folder.join(SERVERS);
         let mut file = match text(&path)? {

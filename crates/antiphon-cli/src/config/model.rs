@@ -56,7 +56,7 @@ impl ModelChoice {
                 _ => {
                     let known: Vec<&str> = PROVIDERS.iter().map(|(name, _)| *name).collect();
                     let message = format!(
-                        "`{model}` does not say whose model it is; write `provider:name`, the provider one of {}",
+                        "`{model}` has no provider; write `provider:name`, with one of the providers {}",
                         known.join(", ")
                     );
                     return Err(Misused(message).into());
@@ -73,7 +73,7 @@ impl ModelChoice {
         match variable.map(|variable| (variable, std::env::var(variable))) {
             Some((_, Ok(key))) => config = config.with_key(key),
             Some((variable, Err(_))) if self.model_key_env.is_some() || self.model_url.is_none() => {
-                return Err(Misused(format!("`{provider}` wants a key: set {variable}")).into());
+                return Err(Misused(format!("`{provider}` needs an API key; set {variable}")).into());
             }
             _ => {}
         }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     config::{Definition, Kind},
+    exit,
     global::App,
     secrets,
     target::{ConnectionArgs, Revision},
@@ -52,7 +53,6 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     let mut report = Report { server: server.to_owned(), ..Report::default() };
     let kind = definition.expanded()?;
     let kind = kind.kind()?;
-    report.program = matches!(kind, Kind::Program(_));
     let url = match kind {
         Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
         Kind::Program(_) => None,
@@ -95,9 +95,12 @@ async fn attempt(
         }
         Ok(Err(error)) => {
             let cause = cause(&error);
-            // Users share reports, so remove secrets from the URL.
-            let cause = url.map_or_else(|| cause.clone(), |url| secrets::in_text(&cause, url));
-            (failed(Failure::Other(cause)), None)
+            // Users share reports, so remove secrets.
+            let cause = match url {
+                Some(url) => secrets::in_text(&cause, url),
+                None => secrets::in_output(&cause),
+            };
+            (failed(Failure::Other { cause, hint: exit::hint(&error) }), None)
         }
         Ok(Ok(connection)) => {
             let info = connection.server().await;
@@ -156,7 +159,7 @@ async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>)
     match timeout(PATIENCE, listing).await {
         Ok(Ok(items)) => Ok(items),
         Ok(Err(error)) => Err(format!("{:#}", anyhow::Error::from(error))),
-        Err(_) => Err(format!("nothing came within {PATIENCE:?}")),
+        Err(_) => Err(format!("no response within {PATIENCE:?}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `antiphon doctor`.
+//! `antiphon doctor`: checks servers and reports problems.
 
 mod checks;
 mod gather;
@@ -23,7 +23,7 @@ Examples:
   antiphon doctor https://mcp.example.com/mcp
   antiphon doctor \"npx -y @modelcontextprotocol/server-everything\" weather
 
-It ends with 0 if every server can be used, and with 1 if not.")]
+The exit code is 0 if every server can be used, and 1 if not.")]
 pub(crate) struct Doctor {
     /// The servers: names from the configuration, URLs, or programs with their arguments, in quotes.
     #[arg(value_name = "SERVER", required = true)]
@@ -63,7 +63,7 @@ impl Doctor {
             print::json(&format!("{:#}", Value::from(values)));
         }
         if !unusable.is_empty() {
-            bail!("{} cannot be used as it is; the problems above say why", unusable.join(", "));
+            bail!("{} cannot be used; the problems above are the reasons", unusable.join(", "));
         }
         Ok(Outcome::Done)
     }
@@ -87,6 +87,9 @@ fn text(report: &Report, findings: &[Finding]) -> String {
     for finding in findings {
         // Findings can contain text of the server, so `first_line` cleans them.
         lines.push(format!("  {:8} {}", finding.level.name(), print::first_line(&finding.message)));
+        lines.extend(
+            finding.message.lines().skip(1).map(|line| format!("  {:8} |{}", "", print::clean(line))),
+        );
         if let Some(hint) = &finding.hint {
             lines.push(format!("  {:8} hint: {}", "", print::first_line(hint)));
         }

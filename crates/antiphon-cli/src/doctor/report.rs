@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 pub(crate) struct Report {
     /// The server, as the user wrote it.
     pub(crate) server: String,
-    /// Whether the server is a program that the CLI starts, not a network service.
-    pub(crate) program: bool,
     pub(crate) attempts: Vec<Attempt>,
     /// The capabilities on the newest revision that the server supports.
     pub(crate) declared: Option<Declared>,
@@ -38,8 +36,8 @@ pub(crate) enum Failure {
     Unauthorized,
     /// The server did not respond within this time.
     TimedOut(Duration),
-    /// Another reason, as text.
-    Other(String),
+    /// Another reason as text, with a hint for the user.
+    Other { cause: String, hint: Option<&'static str> },
 }
 
 /// The name, capabilities and items of a server.
@@ -65,7 +63,7 @@ pub(crate) struct Web {
     pub(crate) loopback: bool,
     /// The HTTP status of the response to a request from another origin.
     pub(crate) foreign_origin: Option<u16>,
-    /// Whether the server starts a session for 2025-11-25.
+    /// Whether the server starts a session for MCP 2025-11-25.
     pub(crate) session: Option<bool>,
 }
 

@@ -47,7 +47,7 @@ impl Counts {
             .filter(|(count, what)| *count > 0 || *what != "resource template")
             .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
             .collect();
-        if words.is_empty() { "nothing that it tells of".to_owned() } else { words.join(", ") }
+        if words.is_empty() { "nothing that it declares".to_owned() } else { words.join(", ") }
     }
 }
 
@@ -66,9 +66,9 @@ pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
     let mut words = Vec::new();
     for (pointer, word) in [
         ("/completions", "completes arguments"),
-        ("/logging", "sends its log"),
-        ("/resources/subscribe", "tells of changed resources"),
-        ("/tools/listChanged", "tells of changed tools"),
+        ("/logging", "sends log messages"),
+        ("/resources/subscribe", "reports resource changes"),
+        ("/tools/listChanged", "reports tool changes"),
         ("/tasks", "tasks"),
     ] {
         if declared(pointer) {
@@ -95,7 +95,7 @@ pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
 /// The extension for tasks.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// The name under which the host reports the tasks of 2025-11-25. The SDK does not support them.
+/// The name under which the host reports the tasks of MCP 2025-11-25. The SDK does not support them.
 pub(crate) const LEGACY_TASKS: &str = "antiphon/tasks";
 
 fn names(object: &Value) -> Vec<String> {
@@ -110,11 +110,11 @@ mod tests {
     fn what_a_server_offers_is_said_in_words() {
         let counts = Counts { tools: Some(11), prompts: Some(1), resources: Some(0), templates: Some(0) };
         assert_eq!(counts.sentence(), "11 tools, 1 prompt, 0 resources");
-        assert_eq!(Counts::default().sentence(), "nothing that it tells of");
+        assert_eq!(Counts::default().sentence(), "nothing that it declares");
         let declared = json!({"tools": {"listChanged": true}, "logging": {}, "experimental": {LEGACY_TASKS: {}}, "extensions": {TASKS: {}, "io.example/x\u{1b}[31m": {}}});
         assert_eq!(
             capabilities(&declared),
-            ["sends its log", "tells of changed tools", "tasks", "the extension io.example/x\u{fffd}[31m"]
+            ["sends log messages", "reports tool changes", "tasks", "the extension io.example/x\u{fffd}[31m"]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `antiphon new`.
+//! `antiphon new`: creates a project.
 
 mod name;
 mod project;
@@ -48,7 +48,7 @@ impl New {
         name::check(&name).map_err(Misused)?;
         let folder = std::path::absolute(&self.folder)?;
         if folder.exists() && fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
-            let message = format!("{} is there and not empty; choose another name", self.folder.display());
+            let message = format!("{} exists and is not empty; choose another name", self.folder.display());
             return Err(Misused(message).into());
         }
         let path = self.path.as_deref().map(|path| source(path, &folder)).transpose()?;
@@ -64,7 +64,7 @@ impl New {
         let buildable = PUBLISHED || self.path.is_some();
         if !buildable {
             eprintln!(
-                "hint: Antiphon is not on crates.io yet, so this does not build; delete it, and make it with `--path FOLDER`, where Antiphon's source is"
+                "hint: Antiphon is not on crates.io yet, so the project does not build; delete it, and create it again with `--path` and the folder of Antiphon's source"
             );
         }
         if app.json {
@@ -74,7 +74,7 @@ impl New {
             return Ok(Outcome::Done);
         }
         let call = if self.http { "cargo run" } else { "antiphon call \"cargo run --quiet\" greet" };
-        eprintln!("made {} in {}", name, self.folder.display());
+        eprintln!("created {} in {}", name, self.folder.display());
         if !buildable {
             return Ok(Outcome::Done);
         }
@@ -90,7 +90,7 @@ fn source(path: &Path, project: &Path) -> Result<PathBuf> {
     let found = path.join("crates/antiphon/Cargo.toml").is_file();
     let source = path.canonicalize().ok().filter(|_| found).ok_or_else(|| {
         let path = path.display();
-        Misused(format!("Antiphon's source is not in {path}: it would have `crates/antiphon` in it"))
+        Misused(format!("{path} does not contain Antiphon's source: the folder `crates/antiphon` is missing"))
     })?;
     // Both paths must be canonical. If only one follows links, they share no prefix.
     let (parent, name) = (project.parent().unwrap_or(project), project.file_name().unwrap_or_default());

@@ -71,22 +71,20 @@ const TAKEN: &[&str] = &[
 /// Returns an error if `name` is not a valid crate name.
 pub(crate) fn check(name: &str) -> Result<(), String> {
     let Some(first) = name.chars().next() else {
-        return Err("give the project a name: `antiphon new hello`".to_owned());
+        return Err("the name of the project is missing; write for example `antiphon new hello`".to_owned());
     };
     if !first.is_ascii_alphabetic() {
-        return Err(format!("`{name}` is no name for a crate: it must begin with a letter"));
+        return Err(format!("`{name}` is not a valid crate name: it must begin with a letter"));
     }
     let bad = |c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_');
     if let Some(bad) = name.chars().find(|c| bad(*c)) {
         return Err(format!(
-            "`{name}` is no name for a crate: it has `{}`; use letters, digits, `-` and `_`",
+            "`{name}` is not a valid crate name: it contains `{}`; use letters, digits, `-` and `_`",
             bad.escape_debug()
         ));
     }
     if TAKEN.contains(&name.replace('-', "_").as_str()) || name.len() > 64 {
-        return Err(format!(
-            "`{name}` is no name for a crate: it means something else to Rust, or is too long"
-        ));
+        return Err(format!("`{name}` is not a valid crate name: it is reserved in Rust, or is too long"));
     }
     Ok(())
 }
@@ -101,10 +99,10 @@ mod tests {
         for (name, part) in [
             ("", "antiphon new hello"),
             ("2fast", "begin with a letter"),
-            ("a b", "it has ` `"),
+            ("a b", "it contains ` `"),
             ("ünder", "begin with a letter"),
-            ("async", "means something else"),
-            ("serde-json", "means something else"),
+            ("async", "reserved in Rust"),
+            ("serde-json", "reserved in Rust"),
         ] {
             let error = check(name).unwrap_err();
             assert!(error.contains(part), "{error}");

@@ -51,7 +51,7 @@ impl Answers {
     }
 
     fn parse(file: &Value) -> Result<Self, String> {
-        let file = file.as_object().ok_or("write an object, with the answers by the keys of their forms")?;
+        let file = file.as_object().ok_or("the file must be a JSON object with answers by question key")?;
         let read = |(key, value): (&String, &Value)| -> Result<_, String> {
             let turns = match value {
                 Value::Array(answers) => Turns::Each(
@@ -108,10 +108,10 @@ pub(super) fn missing(form: &Form, from_file: bool) -> String {
         Some(key) => format!("`{}`", first_line(key)),
         None => "a question without a key".to_owned(),
     };
-    let why = if from_file { "the answers have none, or none left" } else { "nobody is here to answer" };
+    let why = if from_file { "the file has no further answer" } else { "no user is present to answer" };
     let message = form.message.trim().replace('\n', "\n  ");
     clean(&format!(
-        "not answered, so declined: {what}; {why}\n  {message}\nhint: answer with `--answers FILE`, the file holding for example\n  {example}"
+        "not answered, so declined: {what}; {why}\n  {message}\nhint: answer with `--answers FILE`; the file contains for example\n  {example}"
     ))
 }
 

@@ -54,7 +54,7 @@ impl Approval for Approving {
                 Samples::Ask if !person.is_present() => {
                     let (server, model) = (person.server(), clean(&self.model));
                     person.miss(format!(
-                        "not answered, so refused: {server} asks the model `{model}`; nobody is here to look at it\nhint: let samples through with `--samples allow`"
+                        "not answered, so rejected: {server} asks the model `{model}`; no user is present to approve it\nhint: allow sampling requests with `--samples allow`"
                     ));
                     return Err(Refused);
                 }

@@ -23,17 +23,14 @@ impl PageHandler for Opening {
             let url = match openable(&page.url) {
                 Ok(url) => url,
                 Err(why) => {
-                    person
-                        .terminal()
-                        .screen
-                        .line(&format!("declined a page that the server asks for: {why}"));
+                    person.terminal().screen.line(&format!("declined a web page of the server: {why}"));
                     person.decline();
                     return false;
                 }
             };
             if !person.is_present() {
                 person.miss(format!(
-                    "not answered, so declined: the server asks for a page to be visited; nobody is here to agree\n  {message}\n  {url}"
+                    "not answered, so declined: the server asks you to open a web page; no user is present to agree\n  {message}\n  {url}"
                 ));
                 return false;
             }
@@ -43,7 +40,7 @@ impl PageHandler for Opening {
                 pick("Go there?", vec![OPEN, MYSELF, DECLINE]).map(|answer| match answer {
                     OPEN => {
                         if !browse(&url) {
-                            eprintln!("there is no browser to be found; open the address yourself");
+                            eprintln!("no browser was found; open the address yourself");
                         }
                         true
                     }
@@ -65,8 +62,8 @@ fn openable(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is not a valid URL: {error}"))?;
     match (url.scheme(), url.host_str()) {
         ("http" | "https", Some(_)) => Ok(url),
-        ("http" | "https", None) => Err(format!("`{url}` names no host")),
-        (scheme, _) => Err(format!("`{scheme}` is not opened, only http and https: {url}")),
+        ("http" | "https", None) => Err(format!("`{url}` has no host")),
+        (scheme, _) => Err(format!("the URL scheme `{scheme}` is not supported, only http and https: {url}")),
     }
 }
 

@@ -50,7 +50,7 @@ impl Screen {
     pub(crate) fn tell(&self, event: &Event) {
         match event {
             Event::Log { level, logger, data } => self.log(level, logger.as_deref(), data),
-            Event::Reconnected => self.line("the connection was lost, and made again"),
+            Event::Reconnected => self.line("the connection was lost and restored"),
             _ => {}
         }
     }

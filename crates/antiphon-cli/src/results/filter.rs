@@ -40,8 +40,8 @@ const SIGNS: [(&str, FilterOp); 8] = [
     ("~", FilterOp::Contains),
 ];
 
-const HOW: &str = "write it as `amount>=100`; there are = != < <= > >= ~ (contains) ^= (begins with), \
-                   `in (a, b)`, `is null` and `is not null`";
+const HOW: &str = "write it as `amount>=100`; the operators are = != < <= > >= ~ (contains) ^= (begins \
+                   with), `in (a, b)`, `is null` and `is not null`";
 
 impl Filter {
     /// Parses a condition.
@@ -68,7 +68,8 @@ impl Filter {
             FilterOp::Contains | FilterOp::StartsWith => Some(&ColumnType::String),
             _ => kind,
         };
-        let typed = |word: &Word| word.typed(kind).map_err(|what| format!("`{}` is {what}", self.column));
+        let typed =
+            |word: &Word| word.typed(kind).map_err(|what| format!("column `{}` has {what}", self.column));
         let value = match &self.given {
             Given::Nothing => Value::Null,
             Given::One(word) => typed(word)?,
@@ -89,7 +90,7 @@ impl Word {
         let truth = || plain.clone().filter(Value::is_boolean);
         match kind {
             Some(ColumnType::Number | ColumnType::Integer) => {
-                number().ok_or_else(|| format!("a number, and `{}` is none", self.text))
+                number().ok_or_else(|| format!("numbers, and `{}` is not a number", self.text))
             }
             Some(ColumnType::Boolean) => {
                 truth().ok_or_else(|| format!("true or false, and `{}` is neither", self.text))
@@ -106,18 +107,18 @@ impl Word {
 fn column(text: &str) -> Result<(String, &str), String> {
     if let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '`')) {
         let (name, rest) =
-            text[1..].split_once(quote).ok_or_else(|| format!("the name in `{text}` has no end; {HOW}"))?;
+            text[1..].split_once(quote).ok_or_else(|| format!("a quote in `{text}` is not closed; {HOW}"))?;
         return Ok((name.to_owned(), rest.trim_start()));
     }
     let sign = text.find(|char| "!<>^=~".contains(char));
     let word = word_at(text);
     let end = match (sign, word) {
         (Some(sign), Some(word)) => sign.min(word),
-        (end, other) => end.or(other).ok_or_else(|| format!("`{text}` says nothing of a column; {HOW}"))?,
+        (end, other) => end.or(other).ok_or_else(|| format!("`{text}` has no operator; {HOW}"))?,
     };
     let name = text[..end].trim_end();
     if name.is_empty() {
-        return Err(format!("`{text}` names no column; {HOW}"));
+        return Err(format!("`{text}` has no column name; {HOW}"));
     }
     Ok((name.to_owned(), text[end..].trim_start()))
 }
@@ -147,7 +148,7 @@ fn condition(text: &str) -> Result<(FilterOp, Given), String> {
     }
     let list = text.get(..2).filter(|word| word.eq_ignore_ascii_case("in")).map(|_| text[2..].trim());
     let list = list.and_then(|list| list.strip_prefix('(')?.strip_suffix(')'));
-    let list = list.ok_or_else(|| format!("`{text}` is no condition; {HOW}"))?;
+    let list = list.ok_or_else(|| format!("`{text}` is not a valid condition; {HOW}"))?;
     let values: Vec<Word> = apart(list).into_iter().map(word).collect::<Result<_, _>>()?;
     Ok((FilterOp::In, Given::Many(values)))
 }
@@ -235,7 +236,7 @@ mod tests {
         let columns = [ColumnDefinition::number("amount"), ColumnDefinition::boolean("open")];
         let error = |text| Filter::parse(text).unwrap().typed(&columns).unwrap_err();
         assert_eq!(error("amont=1"), "column `amont` does not exist; the columns are amount, open");
-        assert_eq!(error("amount=much"), "`amount` is a number, and `much` is none");
-        assert_eq!(error("open=maybe"), "`open` is true or false, and `maybe` is neither");
+        assert_eq!(error("amount=much"), "column `amount` has numbers, and `much` is not a number");
+        assert_eq!(error("open=maybe"), "column `open` has true or false, and `maybe` is neither");
     }
 }

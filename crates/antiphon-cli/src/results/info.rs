@@ -1,4 +1,4 @@
-//! `antiphon results info`.
+//! `antiphon results info`: shows the metadata of a result set.
 
 use std::fmt::Write as _;
 
@@ -53,7 +53,7 @@ fn told(manifest: &Manifest) -> String {
         _ => {}
     }
     if let Some(limit) = &manifest.truncated {
-        line("cut", &format!("the end is missing: there was more than the server keeps ({limit})"));
+        line("cut", &format!("the set is truncated: the server reached its limit ({limit})"));
     }
     if let Some(bytes) = manifest.bytes.filter(|bytes| *bytes > 0) {
         line("size", &HumanBytes(bytes).to_string());

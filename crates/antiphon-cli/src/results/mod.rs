@@ -1,4 +1,4 @@
-//! `antiphon results`.
+//! `antiphon results`: shows, sorts, filters, queries and exports result sets.
 
 mod csv;
 mod export;
@@ -160,7 +160,7 @@ async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
     } else if changed {
         eprintln!("{what}");
     } else {
-        eprintln!("there is no such result set; it may have expired");
+        eprintln!("the result set does not exist, or has expired");
     }
     Ok(if changed { Outcome::Done } else { Outcome::Nothing })
 }

@@ -1,4 +1,4 @@
-//! `antiphon results open`.
+//! `antiphon results open`: opens a result set in the browser.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
         view.query_pairs_mut().extend_pairs(&query);
     }
     if !page {
-        bail!("this server has no page for its result sets; `antiphon results URL` shows the rows here");
+        bail!("this server has no web page for result sets; `antiphon results URL` shows the rows here");
     }
     Ok(view)
 }
@@ -114,7 +114,7 @@ async fn mint(remote: &Remote) -> Result<Option<String>> {
         }
         Err(error) if status(&error) == Some(501) && !remote.has_headers => Ok(None),
         Err(error) if status(&error) == Some(501) => {
-            Err(error.context("a browser cannot show your token, and this server signs no links"))
+            Err(error.context("a browser cannot send your token, and this server does not sign links"))
         }
         Err(error) => Err(error),
     }

@@ -1,4 +1,4 @@
-//! Parses the responses of servers.
+//! Parses the responses of servers: manifests and pages of rows.
 
 use antiphon_results::{ColumnDefinition, client::DualResponseClientError};
 use anyhow::{Context as _, Result};
@@ -81,7 +81,7 @@ impl Remote {
     ) -> Result<String> {
         self.waiting.says(waiting);
         let bytes = self.set.request(method, path, body).await?;
-        String::from_utf8(bytes.into()).context("the answer is not text")
+        String::from_utf8(bytes.into()).context("the response is not text")
     }
 
     /// Sends a request and parses the JSON.
@@ -93,7 +93,7 @@ impl Remote {
         waiting: &'static str,
     ) -> Result<T> {
         let text = self.text(method, path, body, waiting).await?;
-        serde_json::from_str(&text).context("the answer is not what was asked for")
+        serde_json::from_str(&text).context("the response is not the expected JSON")
     }
 
     /// Returns the manifest of the set, or `None` if the server does not support manifests.

@@ -1,4 +1,4 @@
-//! `antiphon results query`.
+//! `antiphon results query`: queries a result set with SQL.
 
 use std::io::IsTerminal as _;
 
@@ -58,7 +58,7 @@ impl Query {
     pub(crate) async fn run(&self, app: &App) -> Result<Outcome> {
         let sql = match self.sql.as_deref() {
             Some("-") if self.set.is_stdin() => {
-                return Err(Misused("standard input is the set or the question, not both".into()).into());
+                return Err(Misused("standard input can be the set or the query, not both".into()).into());
             }
             Some("-") | None => stdin::read().await?,
             Some(sql) => sql.to_owned(),
@@ -77,7 +77,7 @@ impl Query {
             print::json(&text);
             return Ok(Outcome::Done);
         }
-        let answer: Answer = serde_json::from_str(&text).context("the answer is not what was asked for")?;
+        let answer: Answer = serde_json::from_str(&text).context("the response is not the expected JSON")?;
         answer.show();
         Ok(Outcome::Done)
     }
@@ -97,25 +97,25 @@ impl Answer {
         }
         if let Some(limit) = &self.truncated {
             eprintln!(
-                "warning: the answer is longer than the server keeps ({}); its end is missing",
+                "warning: the answer is truncated: the server reached its limit ({})",
                 print::first_line(limit)
             );
         }
         if !hidden.is_empty() {
-            eprintln!("hint: not shown: {}; ask for fewer", print::clean(&hidden.join(", ")));
+            eprintln!("hint: not shown: {}; select fewer columns", print::clean(&hidden.join(", ")));
         }
         if let Some(url) = &self.url {
-            eprintln!("all of it: {}", print::first_line(url));
+            eprintln!("all rows: {}", print::first_line(url));
         }
     }
 }
 
 /// Parses `name=rs_…` or `name=https://…/rs_…`. Requests identify sets by ID.
 fn other(text: &str) -> Result<(String, String), String> {
-    let how = || format!("`{text}` is no table; write `name=rs_…`, or `name=URL`");
+    let how = || format!("`{text}` is not a valid table; write `name=rs_…`, or `name=URL`");
     let (name, set) = text.split_once('=').ok_or_else(how)?;
     let id = if set.contains("://") {
-        let url = url::Url::parse(set).map_err(|error| format!("`{set}` is no URL: {error}"))?;
+        let url = url::Url::parse(set).map_err(|error| format!("`{set}` is not a URL: {error}"))?;
         let last = url.path_segments().and_then(|mut parts| parts.rfind(|part| !part.is_empty()));
         last.map(str::to_owned).ok_or_else(how)?
     } else {

@@ -1,4 +1,4 @@
-//! Selects a result set.
+//! Selects the result set that a command uses.
 
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ impl Set {
 fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDualResponse> {
     let set = DualResponseClient::new(options)?.parse_strict(answer).map_err(|error| {
         Misused(format!(
-            "{error}; pass what `antiphon call --json` prints for a tool with more rows than it shows"
+            "{error}; pass the output of `antiphon call --json` for a tool that returns a result set"
         ))
     })?;
     if let Err(DualResponseClientError::UrlRefused(why)) = set.resource_url() {
@@ -146,9 +146,9 @@ async fn answer(file: &str) -> Result<Value> {
 }
 
 pub(crate) fn origin_of(url: &str) -> Result<String> {
-    let parsed = url::Url::parse(url).map_err(|error| Misused(format!("`{url}` is no URL: {error}")))?;
+    let parsed = url::Url::parse(url).map_err(|error| Misused(format!("`{url}` is not a URL: {error}")))?;
     if !matches!(parsed.scheme(), "http" | "https") {
-        return Err(Misused(format!("rows come over http or https, not `{}`", parsed.scheme())).into());
+        return Err(Misused(format!("`{}` is not supported; use http or https", parsed.scheme())).into());
     }
     Ok(parsed.origin().ascii_serialization())
 }
@@ -159,7 +159,7 @@ fn refused(answer: &Value, why: &str) -> Misused {
     let url = resource["url"].as_str().or(resource["base_url"].as_str());
     match url.and_then(|url| origin_of(url).ok()) {
         Some(origin) => Misused(format!(
-            "the answer says that its rows are at {origin}; if you trust that, say `--origin {origin}`"
+            "the rows are at {origin}, which is not allowed; if you trust it, add `--origin {origin}`"
         )),
         None => Misused(format!("the rows cannot be fetched: {why}")),
     }
@@ -179,11 +179,11 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     match error.downcast_ref::<DualResponseClientError>() {
         Some(gone @ (DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_))) => {
             eprintln!("error: {gone}");
-            eprintln!("hint: call the tool again; it makes a new one");
+            eprintln!("hint: call the tool again to create a new result set");
             Ok(Outcome::Nothing)
         }
         Some(DualResponseClientError::RedirectRefused { origin, .. }) => Err(Misused(format!(
-            "the server keeps this file at {origin}; if you trust that, say `--origin {origin}`"
+            "the server redirects the export to {origin}; if you trust it, add `--origin {origin}`"
         ))
         .into()),
         Some(DualResponseClientError::Config(text)) => Err(Misused(text.clone()).into()),
@@ -198,7 +198,7 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
             Err(Misused(said.message.clone()).into())
         }
         _ if is_away(&error) => {
-            Err(Unreachable(format!("{error:#}; is the server running, and is this its address?")).into())
+            Err(Unreachable(format!("{error:#}; check that the server is running at this address")).into())
         }
         _ => Err(error),
     }

@@ -1,4 +1,4 @@
-//! `antiphon results stats`.
+//! `antiphon results stats`: shows statistics of the columns of a result set.
 
 use antiphon_results::snapshot::{ColumnStats, StatsBody};
 use anyhow::{Context as _, Result};
@@ -22,7 +22,7 @@ pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
         print::json(&text);
         return Ok(Outcome::Done);
     }
-    let stats: StatsBody = serde_json::from_str(&text).context("the answer is not what was asked for")?;
+    let stats: StatsBody = serde_json::from_str(&text).context("the response is not the expected JSON")?;
     print::line(&shown(&stats.columns, std::env::var_os("NO_COLOR").is_none()));
     Ok(Outcome::Done)
 }

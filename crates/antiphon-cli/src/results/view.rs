@@ -43,7 +43,7 @@ impl View {
     pub(crate) fn check(&self) -> Result<(), Misused> {
         match self.sort.len() {
             0..=MOST_SORTS => Ok(()),
-            _ => Err(Misused(format!("rows can be sorted by {MOST_SORTS} columns at once, not by more"))),
+            _ => Err(Misused(format!("rows can be sorted by {MOST_SORTS} columns at most"))),
         }
     }
 
@@ -101,7 +101,7 @@ fn sort(text: &str) -> Result<Sort, String> {
     match text.rsplit_once(':') {
         Some((field, "desc")) => named(field, Sort::descending),
         Some((field, "asc")) => named(field, Sort::ascending),
-        Some((_, order)) => Err(format!("`{order}` is no order; write `asc` or `desc`")),
+        Some((_, order)) => Err(format!("`{order}` is not a sort order; write `asc` or `desc`")),
         None => match text.strip_prefix('-') {
             Some(field) => named(field, Sort::descending),
             None => named(text, Sort::ascending),

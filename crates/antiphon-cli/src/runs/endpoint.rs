@@ -15,7 +15,7 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(url: &str, token: Option<String>) -> Result<Self> {
         let token =
-            token.context("bring the operators' token: set ANTIPHON_OPERATORS_TOKEN, or pass --token")?;
+            token.context("the operator token is missing; set ANTIPHON_OPERATORS_TOKEN, or pass --token")?;
         Ok(Self { client: Client::new(), base: url.trim_end_matches('/').to_owned(), token })
     }
 
@@ -29,7 +29,7 @@ impl Endpoint {
         query.extend(status.map(|status| ("status", status.to_owned())));
         query.extend(after.map(|after| ("after", after.to_owned())));
         let request = self.request(Method::GET, "runs").query(&query);
-        self.send(request).await?.context("the server has no operators' routes at this address")
+        self.send(request).await?.context("the server has no operator routes at this address")
     }
 
     pub(super) async fn inspect(&self, run: &str) -> Result<Option<Value>> {
@@ -55,14 +55,14 @@ impl Endpoint {
             let Self { base, .. } = self;
             let problem = anyhow::Error::from(error.without_url());
             Unreachable(format!(
-                "{base} cannot be reached; is the server there, with its operators' routes? {problem:#}"
+                "{base} cannot be reached: {problem:#}; check that the operator routes are at this address"
             ))
         })?;
         match response.status() {
             StatusCode::NOT_FOUND => Ok(None),
-            StatusCode::UNAUTHORIZED => Err(Unreachable("the server does not take this token".into()).into()),
+            StatusCode::UNAUTHORIZED => Err(Unreachable("the server rejected the token".into()).into()),
             status if status.is_success() => {
-                Ok(Some(response.json().await.context("the server's answer is not JSON")?))
+                Ok(Some(response.json().await.context("the server's response is not JSON")?))
             }
             status => {
                 let said = response.json::<Value>().await.unwrap_or_default();
@@ -70,7 +70,7 @@ impl Endpoint {
                     "{}",
                     said["error"]
                         .as_str()
-                        .map_or_else(|| format!("the server said {status}"), ToOwned::to_owned)
+                        .map_or_else(|| format!("the server returned {status}"), ToOwned::to_owned)
                 )
             }
         }

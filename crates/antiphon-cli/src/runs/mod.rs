@@ -153,7 +153,7 @@ async fn list(endpoint: &Endpoint, status: Option<Status>, dead: bool, limit: us
 }
 
 fn unknown(run: &str) -> Outcome {
-    eprintln!("there is no run `{run}`; `antiphon runs list` names them");
+    eprintln!("the run `{run}` does not exist; `antiphon runs list` lists the runs");
     Outcome::Nothing
 }
 
@@ -165,7 +165,7 @@ fn changed(run: &str, result: Option<&str>, done: &str) -> Outcome {
             Outcome::Done
         }
         Some(_) => {
-            eprintln!("{run} is as it was: there was nothing to do");
+            eprintln!("{run} was not changed: there was nothing to do");
             Outcome::Nothing
         }
     }

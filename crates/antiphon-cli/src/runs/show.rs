@@ -9,7 +9,7 @@ use crate::print::{table, trimmed};
 /// Formats runs as a table.
 pub(super) fn list(runs: &[Value]) -> String {
     if runs.is_empty() {
-        return "there are no such runs".to_owned();
+        return "no runs match".to_owned();
     }
     let mut table = table(["RUN", "TOOL", "STATUS", "LEGS", "UPDATED", "WAITS FOR"]);
     for run in runs {

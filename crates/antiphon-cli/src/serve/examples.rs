@@ -59,11 +59,12 @@ pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
     let Some(name) = &serve.example else { return Ok(list(app)) };
     let Some(example) = EXAMPLES.iter().find(|example| example.name == name) else {
         let names: Vec<&str> = EXAMPLES.iter().map(|example| example.name).collect();
-        return Err(Misused(format!("there is no example `{name}`; there are {}", names.join(", "))).into());
+        let names = names.join(", ");
+        return Err(Misused(format!("the example `{name}` does not exist; the examples are {names}")).into());
     };
     if example.server.is_none() && (serve.http.is_none() || serve.database.is_none()) {
         return Err(Misused(format!(
-            "`{name}` wants `--http 127.0.0.1:8000` for its rows and `--database postgres://…` to take them from"
+            "`{name}` needs `--http 127.0.0.1:8000` to serve its rows, and `--database postgres://…` to read them"
         ))
         .into());
     }
@@ -78,13 +79,13 @@ pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
         (Some(keys), _) => keys.parse::<KeyRing>()?,
         (None, "memory:") => KeyRing::random(),
         (None, _) => {
-            let message = "processes that share a store share encryption keys: pass `--keys 1=<64 hex digits>`, for example from `openssl rand -hex 32`";
+            let message = "a shared store needs the same encryption keys in all processes; pass `--keys 1=<64 hex digits>`, for example from `openssl rand -hex 32`";
             return Err(Misused(message.into()).into());
         }
     };
     let backend = Backend::connect(&serve.store, example.name, QueueConfig::default())
         .await
-        .context("the store of `--store` does not answer")?;
+        .context("the store of `--store` cannot be reached")?;
     let model = serve.model.or(&app.config.model).open()?;
     let build = |server: fn() -> ServerBuilder| {
         let seal = SealConfig::default().with_keys(keys.clone());
@@ -119,8 +120,8 @@ async fn institutions(
     listener: TcpListener,
 ) -> Result<()> {
     let database = serve.database.as_deref().unwrap_or_default();
-    let pool = sqlx::PgPool::connect(database).await.context("the database does not answer")?;
-    institutions::data::prepare(&pool).await.context("the table of institutions could not be made")?;
+    let pool = sqlx::PgPool::connect(database).await.context("the database cannot be reached")?;
+    institutions::data::prepare(&pool).await.context("the table of institutions could not be created")?;
     let options = DualResponseServerOptions::new(format!("http://{}/resources", listener.local_addr()?))
         .with_store(antiphon_results::SharedStore::new(backend));
     let results = institutions::results(options, pool)?;

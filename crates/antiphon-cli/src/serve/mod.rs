@@ -1,4 +1,4 @@
-//! `antiphon serve`.
+//! `antiphon serve`: serves an example.
 
 #[cfg(feature = "examples")]
 mod examples;

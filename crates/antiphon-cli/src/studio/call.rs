@@ -1,4 +1,4 @@
-//! Runs a call of the web page until its result.
+//! Runs a tool call that the web page started, until it has a result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -146,7 +146,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::PagesRequired(_) => "Call again, and open the page it asks for.",
         // The method does not exist, or the client did not declare sampling.
         Error::Server { code: -32601 | -32021, .. } => {
-            "Perhaps the tool wants a model. Start `antiphon studio` with `--model` or `--model-url`."
+            "If the tool needs a model, start `antiphon studio` with `--model` or `--model-url`."
         }
         _ => return None,
     })

@@ -80,7 +80,7 @@ async fn comes_from_here(State(guard): State<Guard>, request: Request, next: Nex
     if guard.is_ours(request.headers()) {
         return next.run(request).await;
     }
-    Refusal::new(StatusCode::FORBIDDEN, "this is not the page's own address").into_response()
+    Refusal::new(StatusCode::FORBIDDEN, "the Host or Origin header is not allowed").into_response()
 }
 
 async fn knows_token(State(guard): State<Guard>, request: Request, next: Next) -> Response {

@@ -1,4 +1,4 @@
-//! `antiphon studio`: a local web page that is an MCP host.
+//! `antiphon studio`: serves a local web page that acts as an MCP host.
 
 mod api;
 mod asks;
@@ -62,9 +62,9 @@ impl Studio {
             crate::config::Definition::find(server, &app.config)?;
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let listener = TcpListener::bind(address).await.with_context(|| {
-            format!("cannot listen on {address}; leave `--port` out to take a port that is free")
-        })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}; omit `--port` to use a free port"))?;
         let address = listener.local_addr()?;
         let token = token()?;
         let url = format!("http://{address}/?token={token}");
@@ -94,7 +94,7 @@ impl Studio {
 /// Returns 256 random bits as hex digits.
 fn token() -> Result<String> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).context("this system gives no random numbers")?;
+    getrandom::fill(&mut bytes).context("the operating system returned no random numbers")?;
     Ok(hex(&bytes))
 }
 

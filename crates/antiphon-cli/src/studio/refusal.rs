@@ -1,4 +1,4 @@
-//! Error responses for the web page.
+//! HTTP error responses that the web page shows.
 
 use antiphon_host::Error as HostError;
 use axum::{
@@ -8,6 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
+
+use crate::exit;
 
 /// An error response with a message for the user.
 #[derive(Debug)]
@@ -22,7 +24,7 @@ impl Refusal {
     }
 
     pub(super) fn unknown(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, format!("there is no such {what}, or no more"))
+        Self::new(StatusCode::NOT_FOUND, format!("the {what} does not exist, or has ended"))
     }
 
     pub(super) fn busy(message: &str) -> Self {
@@ -39,12 +41,10 @@ impl IntoResponse for Refusal {
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Self {
         let message = match error.downcast_ref::<HostError>() {
-            // The causes name transports and types. A hint is more useful to the user.
-            Some(HostError::Connect { .. }) => {
-                format!(
-                    "{error}. Is it running, and is this its address? `antiphon doctor` looks more closely."
-                )
-            }
+            Some(failed @ HostError::Connect { .. }) => match exit::hint(failed) {
+                Some(hint) => format!("{}. Hint: {hint}.", exit::told(&error)),
+                None => exit::told(&error),
+            },
             Some(HostError::Unauthorized { .. }) => {
                 format!("{error}. Start `antiphon studio` with this server and `--token`.")
             }

@@ -1,4 +1,4 @@
-//! A connection of the web page to a server.
+//! A session: the connection of the web page to one MCP server.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -44,7 +44,7 @@ pub(super) struct Wanted {
     pub(super) tool: String,
     #[serde(default)]
     pub(super) arguments: Value,
-    /// Whether to run the call as a task on 2025-11-25. On 2026-07-28 the server decides.
+    /// Whether to run the call as a task on MCP 2025-11-25. On MCP 2026-07-28 the server decides.
     #[serde(default)]
     pub(super) task: bool,
 }
@@ -109,7 +109,7 @@ impl Session {
     pub(super) fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<String, Refusal> {
         let mut running = self.lock();
         if running.is_some() {
-            return Err(Refusal::busy("a call is under way; wait for it, or cancel it"));
+            return Err(Refusal::busy("a call is already running; wait for it, or cancel it"));
         }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let call = format!("{}-{number}", self.id);

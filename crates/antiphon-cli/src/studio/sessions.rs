@@ -1,4 +1,4 @@
-//! The connections of the web page.
+//! All sessions of the web page, one for each connection to an MCP server.
 
 use std::{
     collections::BTreeMap,
@@ -86,7 +86,7 @@ impl Sessions {
             Some(revision::ROUNDS) => Some(Revision::Modern),
             Some(revision::SESSION) => Some(Revision::Legacy),
             Some(other) => {
-                let message = format!("`{other}` is no revision of MCP; 2026-07-28 and 2025-11-25 are");
+                let message = format!("`{other}` is not supported; use 2026-07-28 or 2025-11-25");
                 return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
             }
         };
@@ -101,7 +101,7 @@ impl Sessions {
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
                 let message =
-                    format!("it has not answered for {} s; is it an MCP server?", PATIENCE.as_secs());
+                    format!("no response for {} s; check that it is an MCP server", PATIENCE.as_secs());
                 return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, message));
             }
         };
@@ -162,7 +162,7 @@ fn least_missed<'a>(unheard: impl Iterator<Item = Unheard<'a>>) -> Option<&'a st
 
 fn new_id() -> Result<String, Refusal> {
     let mut bytes = [0; 8];
-    let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "this system gives no random numbers");
+    let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no random numbers are available");
     getrandom::fill(&mut bytes).map_err(failed)?;
     Ok(super::hex(&bytes))
 }

@@ -13,19 +13,19 @@ async fn server_is_looked_at_and_kept_under_a_name() {
     exit 0
     --- out
     school 1.2.3
-      speaks    2026-07-28
+      supports  2026-07-28
       offers    2 tools, 0 resources, 1 resource template
-      also      sends its log, tells of changed resources, tells of changed tools, dual responses
+      also      sends log messages, reports resource changes, reports tool changes, dual responses
     --- err
     ");
     assert_eq!(
         folder.run(&["connect"]).await.err,
-        "no servers are kept yet\nnext: antiphon connect NAME URL\n"
+        "no servers are saved yet\nnext: antiphon connect NAME URL\n"
     );
 
     let kept = folder.run(&["connect", "school", &served.mcp]).await;
     assert_snapshot!(kept.err, @"
-    kept as `school` in [folder]/config/servers.json
+    saved as `school` in [folder]/config/servers.json
     next: antiphon tools school
     ");
     let listed = folder.run(&["connect", "--json"]).await.json();
@@ -46,9 +46,9 @@ async fn name_that_is_taken_is_not_given_away_silently() {
     assert!(taken.err.contains("is taken") && taken.err.contains("--replace"), "{}", taken.err);
     let replaced =
         folder.run(&["connect", "school", &served.mcp, "--replace", "--revision", "2025-11-25"]).await;
-    assert!(replaced.out.contains("speaks    2025-11-25"), "{replaced:?}");
+    assert!(replaced.out.contains("supports  2025-11-25"), "{replaced:?}");
     let removed = folder.run(&["connect", "--remove", "school"]).await;
-    assert_eq!(removed.err, "`school` is no longer in [folder]/config/servers.json\n");
+    assert_eq!(removed.err, "deleted `school` from [folder]/config/servers.json\n");
     assert_eq!(folder.run(&["connect", "--remove", "school"]).await.code, Some(3));
 }
 
@@ -59,7 +59,7 @@ async fn secrets_are_kept_and_not_shown() {
     let url = format!("{}?key=sesame", served.mcp);
     let kept = folder.run(&["connect", "school", &url, "--header", header, "--token", "sesame"]).await;
     assert_eq!(kept.code, Some(0), "{kept:?}");
-    assert!(kept.err.contains("the token is not kept"), "{kept:?}");
+    assert!(kept.err.contains("the token was not saved"), "{kept:?}");
     let listed = folder.run(&["connect"]).await;
     assert!(!format!("{kept:?}{listed:?}").contains("sesame"), "{kept:?}{listed:?}");
     assert!(listed.out.contains("key=***"), "{listed:?}");
@@ -73,7 +73,7 @@ async fn secrets_are_kept_and_not_shown() {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     let wrong = folder.run(&["connect", "x", &url, "--header", "sesame"]).await;
-    assert_eq!(wrong.err, "error: write it as `Name: value`\n");
+    assert_eq!(wrong.err, "error: a header or variable is not valid; write it as `Name: value`\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -97,7 +97,7 @@ async fn wrong_use_says_what_to_do() {
     let folder = Folder::new();
     for (arguments, part) in [
         (&["connect", "alone"][..], "required"),
-        (&["connect", "a b", "http://127.0.0.1:1/mcp"], "is no name for a server"),
+        (&["connect", "a b", "http://127.0.0.1:1/mcp"], "is not a valid server name"),
         (&["connect", "x", "http://127.0.0.1:1/mcp", "--env", "A=b"], "`--env` is for programs"),
         (&["connect", "x", "--header", "A: b", "--", "cat", "-"], "`--header` is for URLs"),
         (&["connect", "x", "nine"], "antiphon connect NAME URL"),
@@ -123,7 +123,7 @@ async fn file_of_the_working_folder_cannot_stand_for_what_a_person_types() {
     folder.run(&["tools", "true yes"]).await;
     folder.run(&["tools", "true"]).await;
     assert!(!folder.path().join("trapped").exists(), "its program was run");
-    assert!(tools.err.contains("`true` in .mcp.json is passed over: a program has this name"), "{tools:?}");
+    assert!(tools.err.contains("`true` in .mcp.json is ignored: a program has this name"), "{tools:?}");
     assert_eq!(folder.run(&["tools", "fine"]).await.code, Some(0));
 }
 

@@ -43,17 +43,17 @@ async fn server_that_is_well_is_described_with_what_works() {
     --- out
     [server]
       school 1.2.3
-      ok       speaks 2026-07-28 and 2025-11-25
+      ok       supports 2026-07-28 and 2025-11-25
       ok       offers 3 tools, 0 resources, 1 resource template
-      ok       declares: sends its log, tells of changed resources, tells of changed tools, tasks, dual responses
-      ok       says how to use it: Ask for schools.
+      ok       declares: sends log messages, reports resource changes, reports tool changes, tasks, dual responses
+      ok       has instructions: Ask for schools.
       ok       runs tasks on 2026-07-28 and 2025-11-25
-               hint: a call goes on when you leave; `antiphon tasks` finds it again
-      ok       answers with more rows than it shows (dual responses)
+               hint: a call continues after you disconnect; `antiphon tasks` shows it
+      ok       returns result sets (dual responses)
                hint: `antiphon results` pages, sorts and exports them
-      ok       1 of 3 tools say what their answers look like (output schemas)
-      ok       web pages of others are refused (403)
-      ok       keeps sessions for hosts of 2025-11-25
+      ok       1 of 3 tools have an output schema
+      ok       rejects requests from other web pages (status 403)
+      ok       supports sessions of 2025-11-25
 
     --- err
     ");
@@ -69,7 +69,7 @@ async fn server_that_cannot_be_used_ends_with_one_and_says_what_to_do() {
     let away = folder.run(&["doctor", "http://127.0.0.1:1/mcp"]).await;
     assert_eq!(away.code, Some(1));
     assert!(away.out.contains("problem  the connection failed"), "{away:?}");
-    assert!(away.out.contains("hint: is it running"), "{away:?}");
+    assert!(away.out.contains("hint: no server listens at this address"), "{away:?}");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -82,7 +82,66 @@ async fn server_that_cannot_be_used_ends_with_one_and_says_what_to_do() {
 
     let program = tokio::time::timeout(Duration::from_secs(30), folder.run(&["doctor", "false"])).await;
     let program = program.unwrap();
-    assert!(program.out.contains("start it by hand"), "{program:?}");
+    assert!(program.out.contains("(exit status: 1)"), "{program:?}");
+    assert!(program.out.contains("hint: run the program in a terminal"), "{program:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_that_stops_is_shown_with_its_exit_status_and_standard_error() {
+    let folder = Folder::new();
+    let broken = "sh -c 'echo error: could not compile >&2; echo 3 errors >&2; exit 101'";
+    let doctor = folder.run(&["doctor", broken]).await;
+    assert!(doctor.out.contains("(exit status: 101); its standard error ends with:"), "{doctor:?}");
+    assert!(doctor.out.contains("|    error: could not compile\n"), "{doctor:?}");
+    assert!(doctor.out.contains("|    3 errors\n"), "{doctor:?}");
+    for command in ["tools", "prompts", "resources"] {
+        let said = folder.run(&[command, broken]).await;
+        assert_eq!(said.code, Some(6), "{said:?}");
+        assert!(said.err.contains("(exit status: 101); its standard error ends with:\n"), "{said:?}");
+        assert!(said.err.ends_with("    error: could not compile\n    3 errors\n"), "{said:?}");
+    }
+    // Reports are shared, so passwords and tokens of the program are hidden.
+    let secret =
+        "sh -c 'echo cannot reach \"postgres://u:sesame@h/db\": refused, --api-key=sesame >&2; exit 1'";
+    for command in ["doctor", "tools"] {
+        let said = folder.run(&[command, secret]).await;
+        let text = format!("{}{}", said.out, said.err);
+        assert!(text.contains("cannot reach") && text.contains("refused"), "{text}");
+        let shown = text.lines().filter(|line| !line.contains("sh -c"));
+        assert!(!shown.collect::<String>().contains("sesame"), "{text}");
+    }
+    // A program can stop without a reason.
+    let silent = folder.run(&["tools", "sh -c 'exit 3'"]).await;
+    assert!(silent.err.contains("(exit status: 3)\nhint: run the program in a terminal"), "{silent:?}");
+    // Only the end of a long text is shown.
+    let long = folder.run(&["tools", "sh -c 'seq 100000 >&2; exit 1'"]).await;
+    assert!(long.err.contains("\n    99981\n") && long.err.ends_with("    100000\n"), "{long:?}");
+    assert!(!long.err.contains("99980\n"), "{long:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connection_error_names_its_cause_and_what_to_do() {
+    let (folder, served) = (Folder::new(), Served::start().await);
+    let with = |from: &str, to: &str| served.mcp.replace(from, to);
+    let (tls, path) = (with("http://", "https://"), with("/mcp", "/mpc"));
+    for (url, cause, hint) in [
+        ("http://127.0.0.1:1/mcp", "Connection refused", "no server listens"),
+        ("http://no-such-host.invalid/mcp", "failed to lookup address", "the host name cannot be resolved"),
+        (&tls, "InvalidContentType", "Try `http://`"),
+        (&path, "HTTP 404 Not Found", "check the path of the URL"),
+    ] {
+        for command in ["tools", "doctor"] {
+            let said = folder.run(&[command, url]).await;
+            let text = format!("{}{}", said.out, said.err);
+            assert!(text.contains(cause) && text.contains(hint), "{command} {url}: {text}");
+        }
+    }
+    let said = folder.run(&["tools", &served.mcp, "--header", "Host: mcp.example.com"]).await;
+    assert!(said.err.contains("with_allowed_hosts"), "{said:?}");
+    let address = served.mcp.trim_start_matches("http://");
+    let said = folder.run(&["tools", address]).await;
+    assert!(said.err.contains(&format!("write `http://{address}`")), "{said:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +149,7 @@ async fn several_servers_are_looked_at_and_one_that_is_not_well_is_named() {
     let (folder, served) = (Folder::new(), Served::start().await);
     let both = folder.run(&["doctor", &served.mcp, "http://127.0.0.1:1/mcp"]).await;
     assert_eq!(both.code, Some(1));
-    assert!(both.out.contains("ok       speaks 2026-07-28 and 2025-11-25"), "{both:?}");
+    assert!(both.out.contains("ok       supports 2026-07-28 and 2025-11-25"), "{both:?}");
     assert!(both.err.starts_with("error: `http://127.0.0.1:1/mcp` cannot be used"), "{both:?}");
     let unknown = folder.run(&["doctor", &served.mcp, "nosuch", "--json"]).await;
     assert_eq!(unknown.code, Some(1), "{unknown:?}");

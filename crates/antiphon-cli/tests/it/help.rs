@@ -89,10 +89,10 @@ async fn command_alone_lists_what_it_can_do() {
     Exit codes:
       0    done
       1    failed
-      2    misused: the error says how to use it
-      3    there is no such thing, or there was nothing to do
-      4    the tool answered with an error
-      5    a question was declined, or nobody was there to answer it
+      2    the command line is not valid
+      3    the requested item does not exist, or there was nothing to do
+      4    the tool returned an error
+      5    a question was declined, or no user was present to answer it
       6    the server cannot be reached, or rejects the credentials
       130  interrupted
     ");
@@ -436,7 +436,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
       antiphon doctor https://mcp.example.com/mcp
       antiphon doctor "npx -y @modelcontextprotocol/server-everything" weather
 
-    It ends with 0 if every server can be used, and with 1 if not.
+    The exit code is 0 if every server can be used, and 1 if not.
     "#);
     assert_snapshot!(folder.help(&["new"]).await, @"
     Create a project: a server, a test and a Dockerfile
@@ -529,7 +529,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
       ANTIPHON_KEYS=1=<64 hex digits> antiphon seal inspect "$STATE" --server shop --tool checkout
       --arguments '{"item": "tea"}'
 
-    A seal is bound to its call, so all of the call must be given as it was made.
+    The encrypted state is bound to its call. Pass the same values as in the original call.
     "#);
     assert_snapshot!(folder.help(&["completions"]).await, @"
     Print a completion script for a shell
@@ -578,20 +578,20 @@ async fn wrong_use_says_what_to_do() {
     exit 2
     --- out
     --- err
-    error: `ftp` is not spoken; use http, https, ws or wss
+    error: `ftp` is not supported; use http, https, ws or wss
     ");
     assert_snapshot!(folder.run(&["connect", "x", "http://127.0.0.1:1/mcp"]).await.whole(), @"
     exit 6
     --- out
     --- err
-    error: could not connect to http://127.0.0.1:1/mcp: Client error: error sending request for url (http://127.0.0.1:1/mcp)
-    hint: is the server running, and is this its address? `antiphon doctor` looks more closely
+    error: could not connect to http://127.0.0.1:1/mcp: Connection refused (os error 111)
+    hint: no server listens at this address. Start it, or check the port
     ");
     assert_snapshot!(folder.run(&["connect", "--remove", "x"]).await.whole(), @"
     exit 3
     --- out
     --- err
-    there is no server `x`
+    the server `x` does not exist
     ");
     assert_snapshot!(folder.run(&["doctor"]).await.whole(), @"
     exit 2
@@ -639,7 +639,7 @@ async fn wrong_use_says_what_to_do() {
     exit 1
     --- out
     --- err
-    error: `a` in [folder]/servers.json is no server: invalid type: integer `5`, expected a string
+    error: the entry `a` in [folder]/servers.json is not a valid server: invalid type: integer `5`, expected a string
     ");
 }
 

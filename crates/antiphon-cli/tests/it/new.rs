@@ -19,8 +19,8 @@ async fn project_is_rendered_for_its_transport() {
     exit 0
     --- out
     --- err
-    hint: Antiphon is not on crates.io yet, so this does not build; delete it, and make it with `--path FOLDER`, where Antiphon's source is
-    made my-hello in my-hello
+    hint: Antiphon is not on crates.io yet, so the project does not build; delete it, and create it again with `--path` and the folder of Antiphon's source
+    created my-hello in my-hello
     "#);
     let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
     assert_snapshot!(read("my-hello/Cargo.toml"), @r#"
@@ -50,7 +50,7 @@ async fn project_is_rendered_for_its_transport() {
 
     let made = folder.run(&["new", "built", "--path", workspace().to_str().unwrap()]).await;
     assert_snapshot!(made.err, @r#"
-    made built in built
+    created built in built
     next: cd built
           cargo test
           antiphon call "cargo run --quiet" greet
@@ -72,8 +72,8 @@ async fn folder_with_something_in_it_and_names_of_no_crate_are_refused() {
     for (arguments, part) in [
         (&["new", "full"][..], "not empty"),
         (&["new", "2fast"], "must begin with a letter"),
-        (&["new", "async"], "means something else to Rust"),
-        (&["new", "hello", "--path", "."], "it would have `crates/antiphon` in it"),
+        (&["new", "async"], "is reserved in Rust"),
+        (&["new", "hello", "--path", "."], "the folder `crates/antiphon` is missing"),
     ] {
         let refused = folder.run(arguments).await;
         assert_eq!(refused.code, Some(2), "{refused:?}");

@@ -34,7 +34,7 @@ async fn rows_are_paged_and_sorted_in_a_table() {
     assert!(beyond.err.contains("no rows from 9,000 on; there are 2,500"), "{beyond:?}");
     for (arguments, part) in [
         (&["--columns", "zebra"][..], "column `zebra` does not exist; the columns are id, name, size"),
-        (&["--sort", "id:up"], "`up` is no order"),
+        (&["--sort", "id:up"], "`up` is not a sort order"),
     ] {
         let wrong = folder.run(&[&["results", &url], arguments].concat()).await;
         assert_eq!(wrong.code, Some(2), "{wrong:?}");
@@ -49,7 +49,7 @@ async fn address_that_a_server_chose_is_gone_to_only_with_leave() {
     let file = folder.write("answer.json", &answer.to_string());
     let refused = folder.run(&["results", file.to_str().unwrap()]).await;
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains(&format!("say `--origin {}`", served.origin)), "{refused:?}");
+    assert!(refused.err.contains(&format!("add `--origin {}`", served.origin)), "{refused:?}");
     let arguments = ["results", "-", "--origin", &served.origin, "--limit", "1"];
     let shown = folder.run_with(&arguments, &[], &answer.to_string()).await;
     assert!(shown.err.contains("rows 1 to 1 of 2,500"), "{shown:?}");
@@ -64,7 +64,7 @@ async fn server_that_is_away_or_lets_nobody_in_ends_with_six() {
     let folder = Folder::new();
     let away = folder.run(&["results", "http://127.0.0.1:1/resources/abc"]).await;
     assert_eq!(away.code, Some(6), "{away:?}");
-    assert!(away.err.contains("is the server running, and is this its address?"), "{away:?}");
+    assert!(away.err.contains("check that the server is running at this address"), "{away:?}");
     let closed = axum::Router::new().fallback(|| async { axum::http::StatusCode::UNAUTHORIZED });
     let origin = crate::support::serve_router(closed).await;
     let closed = folder.run(&["results", "export", &format!("{origin}/resources/abc")]).await;

@@ -68,7 +68,7 @@ async fn question_in_sql_is_answered_with_a_set_of_its_own() {
     let answer = folder.run(&["results", "query", &explore.url, sql, "--name", "By state"]).await;
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.out.trim_start().starts_with("state") && answer.out.contains("CA"), "{answer:?}");
-    let url = answer.err.lines().find_map(|line| line.strip_prefix("all of it: ")).unwrap().to_owned();
+    let url = answer.err.lines().find_map(|line| line.strip_prefix("all rows: ")).unwrap().to_owned();
     let info = folder.run(&["results", "info", &url]).await.out;
     assert!(info.contains("made of  result = ") && info.contains("by       SELECT"), "{info}");
 

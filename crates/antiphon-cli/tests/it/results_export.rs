@@ -174,7 +174,7 @@ async fn broken_export_is_the_same_on_standard_output_and_as_an_array() {
     assert_eq!((rows.len(), &rows[39_999]["name"]), (40_000, &json!("School 39999")));
     let (url, _asked) = serve(&[Fault::Cut(333_333), Fault::Changed]).await;
     let mixed = folder.run(&["results", "export", &url]).await;
-    assert!(mixed.code == Some(1) && mixed.err.contains("something else now"), "{}", mixed.err);
+    assert!(mixed.code == Some(1) && mixed.err.contains("has changed; export again"), "{}", mixed.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,7 +218,7 @@ async fn part_of_something_else_is_not_gone_on_with() {
     folder.write("all.ndjson.part.json", &note.to_string());
     let resumed = folder.run(&["results", "export", &url, "-o", "all.ndjson", "--resume"]).await;
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
-    assert!(resumed.err.contains("begins again"), "{resumed:?}");
+    assert!(resumed.err.contains("starts again"), "{resumed:?}");
     assert_eq!(read(&folder, "all.ndjson"), b"{\"id\":1}\n");
     assert_eq!(ranges(&mut asked), ["bytes=14-"]);
     // Without anything to go on with, it begins.
@@ -255,7 +255,7 @@ async fn file_kept_elsewhere_is_fetched_with_leave_and_without_our_token() {
     let refused = folder.run(&arguments).await;
     let origin = elsewhere.strip_suffix("/r/rs_1").unwrap();
     assert!(
-        refused.code == Some(2) && refused.err.contains(&format!("say `--origin {origin}`")),
+        refused.code == Some(2) && refused.err.contains(&format!("add `--origin {origin}`")),
         "{refused:?}"
     );
     assert!(stored.try_recv().is_err(), "it was gone to");
@@ -285,9 +285,9 @@ async fn what_is_wanted_is_said_as_the_server_understands_it() {
         json!([{"column": "name", "op": "contains", "value": "bern"}, {"column": "id", "op": "in", "value": [1, 2]}])
     );
     for (arguments, part) in [
-        (&["--format", "xlsx"][..], "not written as xlsx; there are ndjson, csv, parquet"),
+        (&["--format", "xlsx"][..], "cannot write xlsx; use one of ndjson, csv, parquet"),
         (&["--columns", "zebra"], "column `zebra` does not exist; the columns are id, name"),
-        (&["--filter", "id=many"], "`id` is a number, and `many` is none"),
+        (&["--filter", "id=many"], "column `id` has numbers, and `many` is not a number"),
         (&["--filter", "id"], "is not null"),
         (&["--sort", "a,b,c,d,e"], "by 4 columns"),
         (&["--resume"], "--output"),

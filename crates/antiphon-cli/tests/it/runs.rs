@@ -146,6 +146,6 @@ async fn who_is_no_operator_sees_nothing() {
     served.begin("fail", json!({}), "failed").await;
     let output = served.runs_with("a-token-of-somebody-elses-altogether", &["list"]).await;
     assert_eq!(output.status.code(), Some(6));
-    assert_eq!(text(&output), "error: the server does not take this token\n");
+    assert_eq!(text(&output), "error: the server rejected the token\n");
     assert!(served.server.operator_router("short").is_err());
 }

@@ -74,7 +74,7 @@ async fn seal_that_does_not_open_says_what_to_check() {
     assert_eq!(other.code, Some(1));
     assert!(other.err.contains("`--arguments` are those of the call"), "{other:?}");
     let unknown = folder.run(&[&call[..], &["--keys", &KEYS.replacen('3', "4", 1)]].concat()).await;
-    assert!(unknown.err.contains("sealed with key 3"), "{unknown:?}");
+    assert!(unknown.err.contains("encrypted with key 3"), "{unknown:?}");
     let bad = folder.run(&[&call[..], &["--keys", "secret"]].concat()).await;
     assert!(bad.code == Some(2) && !bad.err.contains("secret"), "{bad:?}");
 }

@@ -23,7 +23,7 @@ async fn examples_are_listed_and_wrong_ones_refused() {
     ");
     let unknown = folder.run(&["serve", "zebra"]).await;
     assert_eq!(unknown.code, Some(2));
-    assert!(unknown.err.contains("there are checkout, institutions, onboarding, play_ttt"), "{unknown:?}");
+    assert!(unknown.err.contains("are checkout, institutions, onboarding, play_ttt"), "{unknown:?}");
     let bare = folder.run(&["serve", "institutions"]).await;
     assert!(bare.code == Some(2) && bare.err.contains("--database"), "{bare:?}");
 }

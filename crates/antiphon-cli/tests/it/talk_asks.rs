@@ -25,11 +25,7 @@ async fn answers_come_from_a_file_by_key_and_in_turn_in_both_revisions() {
         let said = call(revision, json!({"order": "decline"})).await.ended(5);
         assert!(said.err.contains("the tool failed"), "{revision}: {}", said.err);
         let said = call(revision, json!({"order": [order], "sure": []})).await.ended(5);
-        assert!(
-            said.err.contains("`sure`; the answers have none, or none left\n  Are you sure?"),
-            "{}",
-            said.err
-        );
+        assert!(said.err.contains("`sure`; the file has no further answer\n  Are you sure?"), "{}", said.err);
         assert!(said.err.contains(r#"{"sure":{"sure":true}}"#), "{revision}: {}", said.err);
     }
     let said = call(BOTH[0], json!({"order": 3})).await.ended(2);
@@ -43,9 +39,9 @@ async fn with_nobody_there_questions_are_declined_and_said() {
         let said = antiphon(&["call", "--revision", revision, &url, "order"]).await.ended(5);
         insta::allow_duplicates! { insta::assert_snapshot!(said.err, @r#"
         the tool failed: the question `order` was declined
-        not answered, so declined: `order`; nobody is here to answer
+        not answered, so declined: `order`; no user is present to answer
           What shall it be?
-        hint: answer with `--answers FILE`, the file holding for example
+        hint: answer with `--answers FILE`; the file contains for example
           {"order":{"size":"small","count":1,"note":"text"}}
         "#); }
         assert_eq!(said.out, "");
@@ -71,7 +67,7 @@ async fn samples_go_to_the_model_if_they_may() {
         assert_eq!(call("allow").await.ended(0).out, "word\n", "{revision}");
         call("refuse").await.ended(5);
         let asked = call("ask").await.ended(5);
-        assert!(asked.err.contains("hint: let samples through with `--samples allow`"), "{}", asked.err);
+        assert!(asked.err.contains("hint: allow sampling requests with `--samples allow`"), "{}", asked.err);
         // Without a model, sampling is not offered.
         let without = antiphon(&["call", "--revision", revision, &url, "say"]).await;
         assert!(matches!(without.code, Some(1 | 4)), "{}", without.err);
@@ -132,12 +128,12 @@ async fn a_task_is_followed_or_left_and_picked_up_again() {
     let asked = antiphon(&["call", "--revision", "2025-11-25", "--task", &url, "long"]).await.ended(0);
     assert!(asked.out == "read\n" && asked.err.contains("task "), "{}", asked.err);
     let asked = antiphon(&["call", "--revision", "2026-07-28", &url, "long", "--task"]).await.ended(0);
-    assert!(asked.err.contains("the server answered at once, without a task"), "{}", asked.err);
+    assert!(asked.err.contains("the server returned the result directly, without a task"), "{}", asked.err);
     // Nobody is known to this server, so it lists nothing; and 2026-07-28 has no list at all.
     for (revision, why) in
         [("2025-11-25", "the server does not list its tasks"), ("2026-07-28", "have no list of tasks")]
     {
         let list = antiphon(&["tasks", "list", "--revision", revision, &url]).await.ended(3);
-        assert!(list.err.contains(why) && list.err.contains("hint: keep the ids"), "{}", list.err);
+        assert!(list.err.contains(why) && list.err.contains("hint: note the IDs"), "{}", list.err);
     }
 }

@@ -57,7 +57,7 @@ async fn arguments_are_json_from_the_line_a_file_or_standard_input_and_flags_go_
         assert_eq!(said.json(), json!({"name": "Eve", "address": {"city": "Bern"}, "odd name": "yes"}));
     }
     let wrong = antiphon(&["call", &url, "echo", "--arguments", "[1]"]).await.ended(2);
-    insta::assert_snapshot!(wrong.err, @r#"error: `--arguments` wants an object: '{"name": "Ada"}'"#);
+    insta::assert_snapshot!(wrong.err, @r#"error: `--arguments` must be a JSON object: '{"name": "Ada"}'"#);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +68,7 @@ async fn wrong_use_says_what_is_wanted() {
         plain(&antiphon(&words).await.ended(2).err, &url)
     };
     insta::assert_snapshot!(error(&["echo"]).await, @"
-    error: `echo` wants arguments that it was not given:
+    error: `echo` needs arguments that you did not pass:
       --name <TEXT>
       --address.city <TEXT>
     ");
@@ -99,7 +99,7 @@ async fn wrong_use_says_what_is_wanted() {
 
     For more information, try '--help'.
     ");
-    insta::assert_snapshot!(error(&["echo", "--samples", "allow"]).await, @"error: `--samples` goes before the server: antiphon call --samples …");
+    insta::assert_snapshot!(error(&["echo", "--samples", "allow"]).await, @"error: `--samples` must come before the server: antiphon call --samples …");
     insta::assert_snapshot!(error(&["echo", "--name=a", "--address.city=b", "--tag=1", "--tag=2", "--tag=3", "--tag=4"]).await, @"error: `tag`: at most 3 are wanted");
     let help = antiphon(&["call", &url, "echo", "--help"]).await.ended(0);
     insta::assert_snapshot!(plain(&help.out, &url), @"
@@ -111,7 +111,7 @@ async fn wrong_use_says_what_is_wanted() {
           --name <TEXT>             Who it is [required]
           --count <INTEGER>         How often [whole number, 1 to 9]
           --dry-run [<true|false>]  [yes or no]
-          --tag <TEXT>              [may be given several times]
+          --tag <TEXT>              [can be given more than once]
           --mood <CHOICE>           [possible values: glad, sad]
           --task <TEXT>             A flag we have as well
           --address.city <TEXT>     [required]
@@ -158,11 +158,11 @@ async fn limits_end_a_call_and_say_what_to_do() {
     let answers = json!({"order": {"size": "small", "count": 1}, "sure": {"sure": true}});
     let answers = folder.file("answers.json", &answers.to_string());
     let said = antiphon(&["call", "--rounds", "2", "--answers", &answers, &url, "order"]).await.ended(1);
-    assert!(said.err.contains("hint: the tool asks more often than `--rounds` allows"), "{}", said.err);
+    assert!(said.err.contains("more rounds of questions than `--rounds` allows"), "{}", said.err);
     let said = antiphon(&["call", &url, "sleep", "--timeout", "50ms"]).await.ended(1);
     assert!(said.err.contains("within 50ms"), "{}", said.err);
     let said = antiphon(&["call", "http://127.0.0.1:1/mcp", "sleep"]).await.ended(6);
-    assert!(said.err.contains("hint: is the server running"), "{}", said.err);
+    assert!(said.err.contains("hint: no server listens at this address"), "{}", said.err);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,7 +170,7 @@ async fn tool_that_wants_a_model_where_there_is_none_says_how_to_choose_one() {
     let url = serve(&server()).await;
     let said = antiphon(&["call", &url, "say"]).await.ended(1);
     insta::assert_snapshot!(said.err, @"
-    hint: the tool wants a model; choose one with `--model` or `--model-url`
+    hint: the tool needs a model; set one with `--model` or `--model-url`
     error: the server answered with error -32021: the client has not declared `sampling`, and the server has no model; add one with `ServerBuilder::with_model`
     ");
 }

@@ -51,7 +51,7 @@ async fn tools_are_listed_and_shown_without_what_would_move_the_cursor() {
         legacy.out
     );
     let unknown = antiphon(&["tools", &url, "ecko"]).await.ended(3);
-    assert!(unknown.err.contains("there is no tool `ecko`; it has echo"), "{}", unknown.err);
+    assert!(unknown.err.contains("the tool `ecko` does not exist; the tools are echo"), "{}", unknown.err);
     let json = antiphon(&["tools", &url, "--json"]).await.ended(0).json();
     assert_eq!(json[0]["name"], "echo");
 }
@@ -66,7 +66,7 @@ async fn prompts_and_resources_are_listed_and_read() {
     let got = antiphon(&["prompts", &url, "review", "--arg", "code=1+1"]).await.ended(0);
     assert_eq!(got.out, "user: Review this: 1+1\n");
     let lacking = antiphon(&["prompts", &url, "review"]).await.ended(2);
-    assert_eq!(lacking.err, "error: `review` wants `code`: add `--arg code=…`\n");
+    assert_eq!(lacking.err, "error: the prompt `review` needs `code`; add `--arg code=…`\n");
     antiphon(&["prompts", &url, "preview"]).await.ended(3);
     insta::assert_snapshot!(antiphon(&["resources", &url]).await.ended(0).out, @"
     URI           NAME   KIND        ABOUT

@@ -143,7 +143,7 @@ async fn progress_is_a_bar_and_a_task_that_is_left_goes_on() {
     pane.wait_for("following task ");
     pane.press(&["C-c"]);
     let screen = pane.wait_for("[ended 130]");
-    let (_, line) = screen.split_once("pick it up with: antiphon ").unwrap();
+    let (_, line) = screen.split_once("wait for it with: antiphon ").unwrap();
     let line = line.split("[ended").next().unwrap().replace('\n', "");
     let id = line.trim().strip_prefix(&format!("tasks follow {url} ")).unwrap();
     let shown = crate::support::antiphon(&["tasks", "show", &url, id]).await.ended(0);

@@ -48,21 +48,21 @@ struct Known {
 pub(crate) enum Failure {
     #[error(transparent)]
     OAuth(#[from] AuthError),
-    #[error("the authorization page did not return a code in time")]
+    #[error("the user did not complete the authorization")]
     Person(#[source] BoxError),
-    #[error("the authorization server said no: {0}")]
+    #[error("the authorization server denied the request: {0}")]
     Denied(String),
-    #[error("the server sends people to `{found}` to authorize; only `{expected}` is trusted with this")]
+    #[error("the server uses the authorization server `{found}`, but only `{expected}` is allowed")]
     OtherIssuer { expected: String, found: String },
     #[cfg(feature = "auth-enterprise")]
-    #[error("the identity provider did not vouch for the person")]
+    #[error("the user's ID token could not be exchanged for an access token")]
     Identity(#[source] BoxError),
     #[cfg(feature = "auth-enterprise")]
-    #[error("the authorization server does not say who it is")]
+    #[error("the metadata of the authorization server has no `issuer`")]
     NoIssuer,
     #[error("`{0}` is not a valid URL")]
     BadUrl(String),
-    #[error("`{0}` must be an `https` address with a path to be a client's id")]
+    #[error("`{0}` is not a valid client ID: it must be an https URL with a path")]
     BadClientMetadata(String),
 }
 
@@ -286,7 +286,7 @@ fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthC
 /// Returns the error that the authorization server put into its redirect, or `None`.
 fn denial(back: &str) -> Result<Option<String>, Failure> {
     // The URL can contain a code, so the error does not repeat it.
-    let url = Url::parse(back).map_err(|_| Failure::BadUrl("what the person was sent back to".into()))?;
+    let url = Url::parse(back).map_err(|_| Failure::BadUrl("the redirect URL".into()))?;
     let value = |name: &str| {
         let found = url.query_pairs().find(|(key, _)| key == name);
         found.map(|(_, value)| value.into_owned())

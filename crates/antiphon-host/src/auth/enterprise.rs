@@ -18,10 +18,11 @@ use serde_json::json;
 use super::{BoxError, authority::Failure};
 use crate::form::BoxFuture;
 
-/// The identity provider of an enterprise, and the host's clients there and at the authorization server.
+/// The configuration for authorization by the identity provider of an enterprise.
 ///
-/// The host sends the user's ID token to the identity provider. If its policy allows it, the identity provider issues
-/// an identity assertion for the server's authorization server.
+/// The host sends the user's ID token to the identity provider. If the enterprise's policy allows access, the identity
+/// provider issues an identity assertion. With this assertion, the host requests a token from the authorization server
+/// of the MCP server.
 #[derive(Clone)]
 pub struct Enterprise {
     issuer: String,
@@ -32,7 +33,7 @@ pub struct Enterprise {
 }
 
 impl Enterprise {
-    /// Creates the settings for an identity provider, from its issuer and its token endpoint. The host calls
+    /// Creates the configuration. `issuer` and `token_endpoint` belong to the identity provider. The host calls
     /// `id_token` each time it needs the ID token of the user who is signed in.
     pub fn new(issuer: impl Into<String>, token_endpoint: impl Into<String>, id_token: impl IdToken) -> Self {
         Self {
@@ -54,8 +55,8 @@ impl Enterprise {
     /// Sets the host's client ID and secret at the server's authorization server. Default: an empty ID without a
     /// secret.
     ///
-    /// The host sends the secret to the authorization server that the server names. To allow only one, set
-    /// [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer).
+    /// The host sends the secret to the authorization server that the MCP server names. To allow only one authorization
+    /// server, set [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer).
     #[must_use]
     pub fn with_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         self.client = (id.into(), secret.into());
@@ -114,10 +115,10 @@ impl fmt::Debug for Enterprise {
     }
 }
 
-/// A source of ID tokens for the user who is signed in at the identity provider. All closures
-/// `Fn() -> impl Future<Output = Result<String, _>>` implement it.
+/// A source of ID tokens for the user who is signed in at the identity provider. Every closure
+/// `Fn() -> impl Future<Output = Result<String, _>>` implements this trait.
 pub trait IdToken: Send + Sync + 'static {
-    /// Returns a token that is still valid.
+    /// Returns an ID token that has not expired.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! OAuth for servers over streamable HTTP: who authorizes, and with which client.
+//! OAuth for servers over streamable HTTP: whether a user or the host authorizes, and as which OAuth client.
 
 mod authority;
 #[cfg(feature = "auth-enterprise")]
@@ -20,12 +20,13 @@ use crate::form::BoxFuture;
 /// An error of a handler that the application provides.
 pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How a host authorizes at a server.
+/// The configuration with which a host gets OAuth tokens for a server.
 ///
-/// The host does nothing until the server requires authorization. Then it finds the authorization server (RFC 9728,
-/// RFC 8414) and becomes its client. With [`person`](Self::person), a user authorizes on a web page. With
-/// [`client_secret`](Self::client_secret), the client authorizes itself. The host refreshes tokens without the user
-/// where possible. If a call needs further scopes, the host requests them and retries the call.
+/// The host requests no token until the server requires authorization. When the server requires authorization, the host
+/// finds the authorization server (RFC 9728, RFC 8414) and requests a token as an OAuth client. With
+/// [`person`](Self::person), a user authorizes the host on a web page. With [`client_secret`](Self::client_secret), the
+/// host authorizes itself. If possible, the host refreshes tokens without asking the user. If a call needs further
+/// scopes, the host requests these scopes and retries the call.
 ///
 /// ```no_run
 /// use antiphon_host::{AuthConfig, Host, HttpEndpoint};
@@ -42,7 +43,7 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 /// # }
 /// ```
 ///
-/// Its `Debug` output contains no secrets.
+/// The `Debug` output of `AuthConfig` contains no secrets.
 #[derive(Clone)]
 pub struct AuthConfig {
     pub(crate) grant: Grant,
@@ -94,7 +95,7 @@ pub(crate) enum ClientKey {
     },
 }
 
-/// The algorithm that a client signs with.
+/// The algorithm with which a host signs its requests to the authorization server.
 #[cfg(feature = "auth-key")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,12 +113,12 @@ pub enum SigningAlgorithm {
 }
 
 impl AuthConfig {
-    /// Creates a configuration for users who authorize on a web page. `authorize` opens the page and returns the URL
-    /// that it redirects to, which starts with `redirect_uri`.
+    /// Creates a configuration for users who authorize the host on a web page. `authorize` opens the page, and returns
+    /// the URL to which the page redirects the user. This URL starts with `redirect_uri`.
     ///
-    /// The host uses a [registered client](Self::with_client) if it has one. Otherwise it uses its
-    /// [metadata](Self::with_client_metadata) if the authorization server can fetch it. Otherwise it registers a
-    /// client.
+    /// As its OAuth client, the host uses the [registered client](Self::with_client), if you set one. Without a
+    /// registered client, the host uses its [client metadata](Self::with_client_metadata), if the authorization server
+    /// can fetch this document. Without both, the host registers a new client.
     pub fn person(redirect_uri: impl Into<String>, authorize: impl Authorize) -> Self {
         Self::new(Grant::Person(Person {
             redirect_uri: redirect_uri.into(),
@@ -128,19 +129,21 @@ impl AuthConfig {
         }))
     }
 
-    /// Creates a configuration for a host that authorizes itself with a secret. Use it for programs without a user.
+    /// Creates a configuration for a host that authorizes itself with a client secret. Use this configuration for
+    /// programs without a user.
     pub fn client_secret(id: impl Into<String>, secret: impl Into<String>) -> Self {
         Self::new(Grant::Client(ClientKey::Secret { id: id.into(), secret: secret.into() }))
     }
 
-    /// Creates a configuration for a host that authorizes itself with a private key in PEM format. Use it for
-    /// programs without a user.
+    /// Creates a configuration for a host that authorizes itself with a private key in PEM format. Use this
+    /// configuration for programs without a user.
     #[cfg(feature = "auth-key")]
     pub fn client_key(id: impl Into<String>, pem: impl Into<Vec<u8>>, algorithm: SigningAlgorithm) -> Self {
         Self::new(Grant::Client(ClientKey::Private { id: id.into(), pem: pem.into(), algorithm }))
     }
 
-    /// Creates a configuration for users whom the identity provider of an enterprise authorizes. Users are not asked.
+    /// Creates a configuration in which the identity provider of an enterprise authorizes users. The host shows no
+    /// authorization page to the user.
     #[cfg(feature = "auth-enterprise")]
     pub fn enterprise(enterprise: Enterprise) -> Self {
         Self::new(Grant::Enterprise(enterprise))
@@ -157,8 +160,8 @@ impl AuthConfig {
         }
     }
 
-    /// Sets the client name for the registration of the host. Users can see it. Default: `Antiphon`. It applies only
-    /// to [`person`](Self::person).
+    /// Sets the name with which the host registers itself as a client. Users can see this name. Default: `Antiphon`.
+    /// This setting applies only to [`person`](Self::person).
     #[must_use]
     pub fn with_client_name(mut self, name: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -167,8 +170,9 @@ impl AuthConfig {
         self
     }
 
-    /// Sets the URL of the host's client metadata document. The `https` URL is the client ID at authorization servers
-    /// that fetch such documents. Default: none. It applies only to [`person`](Self::person).
+    /// Sets the URL of the host's client metadata document. The URL must start with `https`. Authorization servers that
+    /// fetch such documents use the URL as the client ID. Default: none. This setting applies only to
+    /// [`person`](Self::person).
     #[must_use]
     pub fn with_client_metadata(mut self, url: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -177,11 +181,12 @@ impl AuthConfig {
         self
     }
 
-    /// Sets a client that is already registered at the authorization server. Default: none. It applies only to
-    /// [`person`](Self::person).
+    /// Sets the ID and the secret of a client that is already registered at the authorization server. Default: none.
+    /// This setting applies only to [`person`](Self::person).
     ///
-    /// Such a client belongs to one authorization server. Set it with [`with_issuer`](Self::with_issuer). Without
-    /// that, the host accepts only the first one that the server names.
+    /// A registered client belongs to one authorization server. Set this authorization server with
+    /// [`with_issuer`](Self::with_issuer). Without `with_issuer`, the host accepts only the first authorization server
+    /// that the MCP server names.
     #[must_use]
     pub fn with_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -190,39 +195,39 @@ impl AuthConfig {
         self
     }
 
-    /// Accepts only this authorization server. Default: the one that the server names. Set it if the host has a
-    /// client secret, so that the secret is not sent to another one.
+    /// Accepts only this authorization server. Default: the authorization server that the MCP server names. If the host
+    /// has a client secret, set the issuer, so that the secret is not sent to another authorization server.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Requests these scopes. Default: the scopes that the server names. If a call needs further scopes, the host
-    /// requests them too.
+    /// Sets the scopes that the host requests first. If a call needs further scopes, the host requests these scopes
+    /// too. Default: the scopes that the server names.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets how often one call can request further scopes. Default: 2.
+    /// Sets how often the host can request further scopes during one call. Default: 2.
     #[must_use]
     pub fn with_step_ups(mut self, step_ups: u32) -> Self {
         self.step_ups = step_ups;
         self
     }
 
-    /// Allows a server on a public address to name an authorization server on a private address. Default: not
-    /// allowed. A malicious server could otherwise make the host send requests behind a firewall.
+    /// Allows that a server on a public address names an authorization server on a private address. Default: not
+    /// allowed, because a malicious server could make the host send requests behind a firewall.
     #[must_use]
     pub fn with_private_addresses(mut self) -> Self {
         self.private_addresses = true;
         self
     }
 
-    /// Stores tokens in `store`. Use a separate store for each server. Default: in memory, until the endpoint is
-    /// dropped.
+    /// Sets the store for tokens. Use a separate store for each server. Default: the host keeps tokens in memory until
+    /// the endpoint is dropped.
     #[must_use]
     pub fn with_store(mut self, store: impl CredentialStore + 'static) -> Self {
         self.store = Arc::new(store);
@@ -246,15 +251,16 @@ impl fmt::Debug for AuthConfig {
     }
 }
 
-/// A handler that sends the user to the authorization page. All closures
-/// `Fn(String) -> impl Future<Output = Result<String, _>>` implement it.
+/// A handler that opens the authorization page for the user. Every closure
+/// `Fn(String) -> impl Future<Output = Result<String, _>>` implements this trait.
 pub trait Authorize: Send + Sync + 'static {
-    /// Shows the page at `url` to the user and returns the complete URL that it redirects to. Its query contains the
-    /// authorization code and the `state` of this request.
+    /// Shows the page at `url` to the user, and returns the complete URL to which the page redirects. The query of that
+    /// URL contains the authorization code and the `state` of this request.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user declines or does not come back. The connection or the call fails with it.
+    /// Returns an error if the user declines or does not finish the authorization. The connection or the call then
+    /// fails with this error.
     fn authorize(&self, url: String) -> BoxFuture<'_, Result<String, Box<dyn StdError + Send + Sync>>>;
 }
 
@@ -270,8 +276,8 @@ where
     }
 }
 
-/// An [`Authorize`] handler that requests the page and returns its redirect, without a user. Use it for tests, and
-/// for authorization servers that show no page.
+/// An [`Authorize`] handler that requests the page itself and returns its redirect, without a user. Use this handler
+/// for tests, and for authorization servers that show no page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unattended;
 
@@ -281,7 +287,7 @@ impl Authorize for Unattended {
             let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
             let answer = client.get(&url).send().await?;
             let location = answer.headers().get(http::header::LOCATION).ok_or_else(|| {
-                format!("the authorization page answered {} and sent nobody back", answer.status())
+                format!("the authorization page returned the status {} without a redirect", answer.status())
             })?;
             Ok(location.to_str()?.to_owned())
         })

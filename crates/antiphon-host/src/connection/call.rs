@@ -12,7 +12,8 @@ use crate::{
     form::BoxFuture,
 };
 
-/// A tool call that is not yet sent. `.await` sends it, and [`as_task`](Self::as_task) runs it as a task.
+/// A tool call that is not sent yet. `.await` sends the call and waits for the result. [`as_task`](Self::as_task) runs
+/// the call as a task.
 #[must_use = "a tool is called when the call is awaited"]
 pub struct Call<'a> {
     pub(crate) connection: &'a Connection,
@@ -22,26 +23,27 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Calls `listener` with the progress of the call.
+    /// Sets a function that is called with the progress of the call. Default: none.
     pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.options.progress = Some(Arc::new(listener));
         self
     }
 
-    /// Calls `listener` after each round of the call.
+    /// Sets a function that is called after each round of the call. Default: none.
     pub fn rounds(mut self, listener: impl Fn(Round) + Send + Sync + 'static) -> Self {
         self.options.rounds = Some(Arc::new(listener));
         self
     }
 
-    /// Sets the maximum time for each response. Default: the timeout of [`HostLimits`](crate::HostLimits).
+    /// Sets the maximum time to wait for each response of the server. Default: the timeout of
+    /// [`HostLimits`](crate::HostLimits).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
     }
 
-    /// Requests the log of a 2026-07-28 server during the call, from this level: `debug` to `emergency`. Default:
-    /// none.
+    /// Requests log messages from an MCP 2026-07-28 server during the call. `level` is the minimum level, from `debug`
+    /// to `emergency`. Default: no log messages.
     pub fn log_level(mut self, level: impl Into<String>) -> Self {
         self.options.log_level = Some(level.into());
         self

@@ -33,8 +33,9 @@ use crate::{
 /// A connection to a server. A clone is a handle to the same connection. The connection closes when the last handle
 /// is dropped.
 ///
-/// If the connection is lost, in-flight requests fail with [`Error::Lost`], because it is unknown whether the server
-/// executed them. Requests that only read are sent again. The next request reconnects.
+/// If the connection is lost, requests in flight fail with [`Error::Lost`], because the host cannot determine whether
+/// the server executed these requests. If a request only reads data, the host sends the request again instead. The next
+/// request opens the connection again.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -59,15 +60,15 @@ struct Live {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name, if the server sends it.
+    /// The name of the server, if the server sends it.
     pub name: Option<String>,
-    /// The version, if the server sends it.
+    /// The version of the server, if the server sends it.
     pub version: Option<String>,
-    /// The instructions for using the server.
+    /// The instructions that tell a model how to use the server, if the server sends them.
     pub instructions: Option<String>,
-    /// The negotiated protocol revision.
+    /// The protocol revision that host and server use.
     pub revision: String,
-    /// The capabilities, as the server sends them.
+    /// The capabilities of the server, as the server sent them.
     pub capabilities: Value,
 }
 
@@ -115,32 +116,33 @@ impl Connection {
         }
     }
 
-    /// Lists the tools of the server, from all pages.
+    /// Lists all tools of the server. The host requests all pages of the list.
     pub async fn tools(&self) -> Result<Vec<Tool>> {
         let tools = self.list("tools/list", "tools").await?;
         self.inner.answering.events.tasks().learn(&tools);
         Ok(tools)
     }
 
-    /// Lists the prompts of the server, from all pages.
+    /// Lists all prompts of the server. The host requests all pages of the list.
     pub async fn prompts(&self) -> Result<Vec<Prompt>> {
         self.list("prompts/list", "prompts").await
     }
 
-    /// Lists the resources of the server, from all pages.
+    /// Lists all resources of the server. The host requests all pages of the list.
     pub async fn resources(&self) -> Result<Vec<Resource>> {
         self.list("resources/list", "resources").await
     }
 
-    /// Lists the resource templates of the server, from all pages.
+    /// Lists all resource templates of the server. The host requests all pages of the list.
     pub async fn resource_templates(&self) -> Result<Vec<ResourceTemplate>> {
         self.list("resources/templates/list", "resourceTemplates").await
     }
 
-    /// Calls a tool and answers its questions. If the tool failed, `is_error` of the result is set.
+    /// Calls a tool. The host answers the questions of the tool with its handlers. If the tool fails, `is_error` of the
+    /// result is set.
     ///
-    /// If the server turns the call into a task, the host waits for the result of the task. To get a handle to the
-    /// task instead, use [`Call::as_task`].
+    /// If the server runs the call as a task, the host waits for the result of the task. To get a handle to the task
+    /// instead, use [`Call::as_task`].
     ///
     /// # Cancel safety
     ///
@@ -151,37 +153,38 @@ impl Connection {
         Call { connection: self, tool: tool.to_owned(), arguments, options: Options::default() }
     }
 
-    /// Gets a prompt and answers its questions.
+    /// Gets the messages of a prompt. The host answers the questions of the prompt with its handlers.
     pub async fn prompt(&self, name: &str, arguments: Value) -> Result<GetPromptResult> {
         let params = json!({"name": name, "arguments": arguments});
         self.converse("prompts/get", params, &Options::default()).await
     }
 
-    /// Reads a resource and answers its questions.
+    /// Reads a resource. The host answers the questions of the resource with its handlers.
     pub async fn read(&self, uri: &str) -> Result<ReadResourceResult> {
         self.converse("resources/read", json!({"uri": uri}), &Options::default()).await
     }
 
-    /// Completes an argument of a prompt or of a resource template. `reference` names it in the format of MCP:
-    /// `{"type": "ref/prompt", "name": "…"}`.
+    /// Requests suggestions for an argument of a prompt or of a resource template. `reference` names the prompt or the
+    /// template in the format of MCP: `{"type": "ref/prompt", "name": "…"}`.
     pub async fn complete(&self, reference: Value, argument: &str, value: &str) -> Result<CompleteResult> {
         let params = json!({"ref": reference, "argument": {"name": argument, "value": value}});
         parse("completion/complete", self.send_again("completion/complete", params).await?)
     }
 
-    /// Calls `listener` when the resource changes, until [`unsubscribe`](Self::unsubscribe).
+    /// Subscribes to a resource, and calls `listener` whenever the resource changes, until you call
+    /// [`unsubscribe`](Self::unsubscribe).
     pub async fn subscribe(&self, uri: &str, listener: impl Fn(&str) + Send + Sync + 'static) -> Result<()> {
         self.inner.answering.events.watch(uri, Arc::new(listener));
         self.watch_again("resources/subscribe", uri).await
     }
 
-    /// Ends a subscription.
+    /// Ends the subscription to a resource.
     pub async fn unsubscribe(&self, uri: &str) -> Result<()> {
         self.inner.answering.events.unwatch(uri);
         self.watch_again("resources/unsubscribe", uri).await
     }
 
-    /// Sends the subscriptions to the server: all of them on 2026-07-28, and only this change with `method` before.
+    /// Sends the subscriptions to the server: all of them on MCP 2026-07-28, and only this change with `method` before.
     async fn watch_again(&self, method: &str, uri: &str) -> Result<()> {
         let running = self.running().await?;
         if is_modern(running.peer()) {
@@ -192,7 +195,7 @@ impl Connection {
         self.send(method, json!({"uri": uri}), &Options::default()).await.map(drop)
     }
 
-    /// Sets the minimum level of the log messages that a 2025-11-25 server sends: `debug` to `emergency`. On
+    /// Sets the minimum level of the log messages that an MCP 2025-11-25 server sends: `debug` to `emergency`. On MCP
     /// 2026-07-28, use [`Call::log_level`].
     pub async fn set_log_level(&self, level: &str) -> Result<()> {
         self.send("logging/setLevel", json!({"level": level}), &Options::default()).await.map(drop)
@@ -203,7 +206,8 @@ impl Connection {
         self.send_again("ping", json!({})).await.map(drop)
     }
 
-    /// Sends a request that is not part of MCP, and returns its result unchanged.
+    /// Sends a request with any method, for example a method that is not part of MCP. Returns the result of the request
+    /// unchanged.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         self.send(method, params, &Options::default()).await
     }

@@ -66,7 +66,7 @@ async fn exchange(
     };
     let typed: ClientRequest =
         serde_json::from_value(json!({"method": method, "params": params})).map_err(|error| {
-            Error::Misuse(format!("`{}` cannot be asked like this: {error}", official(method)))
+            Error::Misuse(format!("the parameters of `{}` are not valid: {error}", official(method)))
         })?;
     let timeout = options.timeout.or(inner.limits.timeout).filter(|_| !options.patient);
     let sent = match timeout {
@@ -122,7 +122,7 @@ impl Drop for Abandoned {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
         let peer = self.peer.clone();
         runtime.spawn(async move {
-            let reason = Some("the caller gave up".to_owned());
+            let reason = Some("the caller cancelled the request".to_owned());
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
         });
     }

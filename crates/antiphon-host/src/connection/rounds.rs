@@ -72,7 +72,9 @@ impl Connection {
             if requests.is_empty() && state.is_none() {
                 return Err(Error::Malformed {
                     method: method.to_owned(),
-                    problem: "the server wants input, and says neither which nor from where to go on".into(),
+                    problem:
+                        "the result is `input_required`, but has neither `inputRequests` nor `requestState`"
+                            .into(),
                 });
             }
             retry = params.clone();

@@ -1,4 +1,4 @@
-//! Subscribes to changes on 2026-07-28, where a client must request them.
+//! Subscribes to changes on MCP 2026-07-28, where a client must request them.
 
 use rmcp::{
     model::{ServerNotification, ServerPeerInfo, SubscriptionFilter},
@@ -29,7 +29,7 @@ impl Watching {
                 Self(Some(tokio::spawn(forward(subscription, answering)).abort_handle()))
             }
             Err(error) => {
-                tracing::info!(%error, "the server does not tell of changes");
+                tracing::info!(%error, "the subscription to change notifications of the server failed");
                 Self(None)
             }
         }

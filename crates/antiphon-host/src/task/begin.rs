@@ -21,16 +21,17 @@ use crate::{
 const METHOD_NOT_FOUND: i32 = -32601;
 
 impl<'a> Call<'a> {
-    /// Runs the call as a task. `.await` returns a handle as soon as the task exists.
+    /// Runs the call as a task. `.await` returns a handle as soon as the server has created the task.
     ///
-    /// On 2025-11-25 the host requests a task if the tool supports it. On 2026-07-28 the server decides. If the
-    /// server creates no task, the call runs as usual, and the handle contains its result.
+    /// On MCP 2025-11-25 the host requests a task if the tool supports it. On MCP 2026-07-28 the server decides whether
+    /// it creates a task. If the server creates no task, `.await` waits for the result of the call, and the handle
+    /// contains this result.
     pub fn as_task(self) -> TaskCall<'a> {
         TaskCall { call: self, ttl: None }
     }
 }
 
-/// A call that runs as a task. `.await` sends it.
+/// A tool call that runs as a task. `.await` sends the call and returns a handle to the task.
 #[must_use = "a tool is called when the call is awaited"]
 pub struct TaskCall<'a> {
     call: Call<'a>,
@@ -38,8 +39,9 @@ pub struct TaskCall<'a> {
 }
 
 impl TaskCall<'_> {
-    /// Requests a 2025-11-25 server to keep the task for this long after its creation. The server can choose another
-    /// time, which is in [`TaskInfo::ttl`]. On 2026-07-28 the server decides.
+    /// Sets how long an MCP 2025-11-25 server should keep the task, counted from its creation. The server can choose
+    /// another time, which is in [`TaskInfo::ttl`]. On MCP 2026-07-28 this setting has no effect. Default: the server
+    /// decides how long it keeps the task.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -132,7 +134,7 @@ async fn make(
         // The SDK parses every response with `_meta` as a tool's result, and drops unknown fields.
         None if is_hollow(&answer.value) => Err(Error::Malformed {
             method: "tools/call".into(),
-            problem: "there is neither a task nor a result in it".into(),
+            problem: "it contains neither a task nor a result".into(),
         }),
         // A server can ignore the request for a task.
         None => finished(connection, answer.value),

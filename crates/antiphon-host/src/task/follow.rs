@@ -31,7 +31,7 @@ pub(super) struct Follow<'a> {
 /// The state of a task at one poll.
 pub(super) struct Seen {
     pub(super) info: TaskInfo,
-    /// The complete response. On 2026-07-28 it also contains the questions and the result.
+    /// The complete response. On MCP 2026-07-28 it also contains the questions and the result.
     detail: Value,
     modern: bool,
 }
@@ -204,7 +204,7 @@ fn field(detail: &Value, name: &str) -> Value {
     unwrapped(detail).get(name).cloned().unwrap_or_default()
 }
 
-/// Returns the error of a failed task on 2026-07-28.
+/// Returns the error of a failed task on MCP 2026-07-28.
 fn failure(seen: &Seen) -> Error {
     let error = &unwrapped(&seen.detail)["error"];
     let message = error["message"].as_str().or(seen.info.message.as_deref()).unwrap_or("the task failed");

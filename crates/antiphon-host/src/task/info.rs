@@ -10,20 +10,21 @@ use crate::event::trace_in;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// The task is running.
+    /// The task has not ended, and does not wait for input.
     Working,
-    /// The task waits for input. [`TaskHandle::wait`](crate::TaskHandle::wait) answers it.
+    /// The task waits for answers to its questions. [`TaskHandle::wait`](crate::TaskHandle::wait) answers the
+    /// questions.
     InputRequired,
-    /// The task has a result. The result can be an error of the tool.
+    /// The task has a result. If the tool failed, the result contains the tool's error.
     Completed,
-    /// The task failed.
+    /// The task ended with a JSON-RPC error.
     Failed,
     /// The task was cancelled.
     Cancelled,
 }
 
 impl TaskStatus {
-    /// Returns whether the status is final.
+    /// Returns whether the task has ended, so that its status no longer changes.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -40,26 +41,26 @@ impl TaskStatus {
     }
 }
 
-/// The state of a task, as the server sends it.
+/// The state of a task, as received from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The ID of the task. Empty if the server returned the result without a task.
+    /// The ID of the task. Empty if the server returned the result without creating a task.
     pub id: String,
-    /// The status.
+    /// The status of the task.
     pub status: TaskStatus,
-    /// The status as text for users.
+    /// The text that describes the status to the user, if the server sends it.
     pub message: Option<String>,
     /// The time of creation in ISO 8601, if the server sends it.
     pub created: Option<String>,
     /// The time of the last change in ISO 8601, if the server sends it.
     pub last_updated: Option<String>,
-    /// How long the server keeps the task after its creation. `None` if it never expires, or if the server
-    /// sends no time.
+    /// How long the server keeps the task, counted from its creation. `None` if the task never expires, or if the
+    /// server sends no time.
     pub ttl: Option<Duration>,
-    /// The interval between polls that the server suggests.
+    /// The interval between polls that the server recommends.
     pub poll_interval: Option<Duration>,
-    /// The actions of the run so far, if the server sends them. See [`Round::trace`](crate::Round::trace).
+    /// The actions of the run so far, as JSON, if the server sends them. See [`Round::trace`](crate::Round::trace).
     pub trace: Option<Value>,
 }
 

@@ -205,8 +205,8 @@ impl Tasks {
     }
 }
 
-/// The registration of a listener for a task. Drop ends it.
-#[must_use = "nothing is heard any more when this is dropped"]
+/// The registration of a listener for a task. Dropping this value removes the listener.
+#[must_use = "the listener is removed when this guard is dropped"]
 pub struct TaskListening {
     tasks: Tasks,
     id: String,

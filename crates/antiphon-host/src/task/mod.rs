@@ -1,7 +1,7 @@
 //! Tasks: calls that outlive their connection, on both revisions.
 //!
-//! The tasks of 2025-11-25 and of 2026-07-28 have the same name, but different protocols. This module has one API for
-//! both: [`begin`] creates tasks, and [`follow`] drives them to their end.
+//! The tasks of MCP 2025-11-25 and of MCP 2026-07-28 have the same name, but different protocols. This module has one
+//! API for both protocols: [`begin`] creates tasks, and [`follow`] drives them to their end.
 
 mod begin;
 mod follow;
@@ -35,8 +35,8 @@ pub(crate) const INVALID_PARAMS: i32 = -32602;
 
 /// A handle to a task. A clone is a handle to the same task.
 ///
-/// A task runs at its server, and continues if the handle is dropped or the connection is lost. The ID is enough to
-/// get another handle, also in another process.
+/// A task runs on its server. The task continues if you drop the handle or lose the connection. With the ID of the
+/// task, you can get another handle, even in another process.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -74,8 +74,8 @@ impl TaskHandle {
         Self { connection: connection.clone(), held, timeout: None, _listening: None }
     }
 
-    /// Returns the ID of the task. Store it if you need another handle later. Returns `None` if the server returned
-    /// the result without a task. Then [`wait`](Self::wait) returns it.
+    /// Returns the ID of the task. Store the ID if you need another handle later. Returns `None` if the server returned
+    /// the result without creating a task. In that case, [`wait`](Self::wait) returns the result.
     pub fn id(&self) -> Option<&str> {
         match &self.held {
             Held::Task(task) => Some(&task.id),
@@ -95,22 +95,24 @@ impl TaskHandle {
         }
     }
 
-    /// Waits for the result, and answers the questions of the task with the handlers of the host.
+    /// Waits for the result of the task. Until the task ends, the host answers the questions of the task with its
+    /// handlers.
     ///
-    /// It polls the task at the interval that the server suggests, and earlier after a notification. It reconnects
-    /// after a lost connection. Each question is asked once, even if several handles wait. An answer that the server
-    /// has received is not sent again.
+    /// The host polls the task at the interval that the server recommends, and earlier after a notification. If the
+    /// connection is lost, the host reconnects. Each question is asked once, even if several handles wait for the task.
+    /// After the server has received an answer, the host does not send this answer again.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the task continues. The next call asks a question again that was open.
+    /// If the future is dropped, the task continues. If a question was open, the next call of `wait` asks the question
+    /// again.
     ///
     /// # Errors
     ///
     /// - Returns [`Error::Server`] if the task failed, or asks for input that this host cannot provide.
     /// - Returns [`Error::TaskCancelled`] if the task was cancelled, and [`Error::TaskUnknown`] if it does not exist.
-    /// - Returns [`Error::TaskUnfinished`] or [`Error::TaskStuck`] if a limit is reached. The task continues, and you
-    ///   can wait for it again.
+    /// - Returns [`Error::TaskUnfinished`] or [`Error::TaskStuck`] if a limit of the host is reached. The task
+    ///   continues, and you can wait for the task again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {
             // The future is large, so it is boxed. The future of the caller then stays small.
@@ -119,10 +121,10 @@ impl TaskHandle {
         }
     }
 
-    /// Requests the cancellation of the task, and returns its state.
+    /// Requests the cancellation of the task, and returns the state of the task.
     ///
-    /// A task that has already ended keeps its status. On 2026-07-28 the server receives only a request, so the task
-    /// can still be running, and can even complete.
+    /// If the task has already ended, its status does not change. On MCP 2026-07-28 the server does not have to cancel
+    /// the task immediately. The task can therefore still be running after this call, and can even complete.
     pub async fn cancel(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.follow(task).cancel().await,
@@ -130,10 +132,11 @@ impl TaskHandle {
         }
     }
 
-    /// Returns a stream of the task's states: the current one, then every change, until the task has ended or an
-    /// error occurs. It answers no questions. [`wait`](Self::wait) does, and can run at the same time.
+    /// Returns a stream of the states of the task. The stream contains the current state, then every change, until the
+    /// task has ended or an error occurs. The stream does not answer questions. [`wait`](Self::wait) answers the
+    /// questions, and can run at the same time as the stream.
     ///
-    /// Changes that are close together can be returned as one.
+    /// If several changes happen within a short time, the stream can return only the last state.
     pub fn updates(&self) -> impl Stream<Item = Result<TaskInfo>> + Send + use<> {
         updates::updates(self.clone())
     }
@@ -144,27 +147,31 @@ impl TaskHandle {
 }
 
 impl Connection {
-    /// Returns a handle to a task by its ID: after a restart, in another process, or over another connection. This
-    /// sends no request. If the server does not have the task, the first use of the handle fails.
+    /// Returns a handle to the task with this ID. Use this method after a restart, in another process, or over another
+    /// connection. This method sends no request. If the server does not have the task, the first use of the handle
+    /// fails.
     pub fn task(&self, id: &str) -> TaskHandle {
         TaskHandle::new(self, Held::Task(self.answering().events.tasks().pick_up(id)))
     }
 
-    /// Lists the tasks of this host at the server, from all pages.
+    /// Lists all tasks of this host on the server. The host requests all pages of the list.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Misuse`] on 2026-07-28, which has no such list. Store the IDs instead.
+    /// Returns [`Error::Misuse`] on MCP 2026-07-28, because MCP 2026-07-28 has no list of tasks. Store the IDs of your
+    /// tasks instead.
     pub async fn tasks(&self) -> Result<Vec<TaskInfo>> {
         if self.speaks_modern().await? {
-            return Err(Error::Misuse("2026-07-28 has no list of tasks; keep their ids".into()));
+            return Err(Error::Misuse(
+                "protocol revision 2026-07-28 has no list of tasks; store the task IDs instead".into(),
+            ));
         }
         let tasks: Vec<Value> = self.list("antiphon/tasks/list", "tasks").await?;
         tasks.iter().map(|task| read("tasks/list", task)).collect()
     }
 
-    /// Calls `listener` with the notifications about a task, until the guard is dropped. Servers do not have to send
-    /// any. [`TaskHandle::updates`] also polls.
+    /// Calls `listener` for each notification about the task, until the returned value is dropped. MCP does not require
+    /// a server to send these notifications. [`TaskHandle::updates`] also polls the task.
     pub fn on_task(&self, id: &str, listener: impl Fn(&TaskInfo) + Send + Sync + 'static) -> TaskListening {
         self.answering().events.tasks().listen(id, Arc::new(listener))
     }
@@ -173,7 +180,7 @@ impl Connection {
 fn read(method: &str, value: &Value) -> Result<TaskInfo> {
     TaskInfo::read(value).ok_or_else(|| Error::Malformed {
         method: method.to_owned(),
-        problem: format!("`{}` is no task", shortened(value)),
+        problem: format!("`{}` is not a task", shortened(value)),
     })
 }
 

@@ -19,11 +19,11 @@ const OPERATION: &str = "mcp.client.operation.duration";
 /// The bucket bounds of the conventions, in seconds.
 const SECONDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// The telemetry of a host: metrics and spans.
+/// The telemetry settings of a host, for metrics and spans.
 ///
-/// Metrics are sent to a meter provider of OpenTelemetry. Spans are `tracing` spans with the target `antiphon`. With
-/// a layer of `tracing-opentelemetry`, they become OpenTelemetry spans, and the host sends their trace context to
-/// servers in `_meta`. Neither contains the contents of requests and responses.
+/// The host records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target `antiphon`.
+/// If your program has a `tracing-opentelemetry` layer, these spans become OpenTelemetry spans, and the host sends
+/// their trace context to servers in `_meta`. Metrics and spans do not contain the content of requests and responses.
 ///
 /// ```
 /// use antiphon_host::{Host, Telemetry};
@@ -37,12 +37,13 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Creates telemetry that uses this meter provider.
+    /// Creates telemetry that records metrics with your meter provider.
     pub fn new(meters: &impl MeterProvider) -> Self {
         Self { meter: meters.meter_with_scope(scope()) }
     }
 
-    /// Creates telemetry that uses the global meter provider. A provider that is set later is not used.
+    /// Creates telemetry that records metrics with the global meter provider. Set the global provider before you call
+    /// this method, because a provider that is set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()) }
     }
@@ -72,7 +73,7 @@ impl Telling {
         let Telemetry { meter } = telemetry;
         let operation = meter
             .f64_histogram(OPERATION)
-            .with_description("how long requests took, from when they were sent to when they were answered")
+            .with_description("duration of requests, from sending to the response")
             .with_unit("s")
             .with_boundaries(SECONDS.to_vec())
             .build();

@@ -302,7 +302,7 @@ async fn a_person_who_would_rather_not_is_the_error() {
 
     guarded.seen().denies = true;
     let error = host(Lifecycle::Auto).connect(guarded.endpoint(person())).await.unwrap_err();
-    assert_eq!(causes(&error).last().unwrap(), "the authorization server said no: access_denied");
+    assert_eq!(causes(&error).last().unwrap(), "the authorization server denied the request: access_denied");
 }
 
 #[tokio::test]

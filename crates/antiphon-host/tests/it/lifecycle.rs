@@ -112,4 +112,5 @@ async fn nobody_at_the_other_end_is_an_error_that_names_the_end() {
     let error = host.connect(nowhere).await.unwrap_err();
     assert!(matches!(&error, HostError::Connect { endpoint, .. } if endpoint == "nowhere"), "{error}");
     assert_eq!(error.to_string(), "could not connect to nowhere");
+    assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such server");
 }

@@ -6,11 +6,12 @@ use subtle::ConstantTimeEq as _;
 use super::Identity;
 use crate::MIN_SECRET_BYTES;
 
-/// An API key: a secret that identifies its bearer. Use it for deployments that are too small for an
+/// An API key: a secret by which the server identifies a caller. Use API keys if your deployment is too small for an
 /// authorization server.
 ///
-/// Clients send it as `Authorization: Bearer <key>`, which every MCP client supports. The server stores only
-/// its SHA-256 digest. That is enough for a random secret, so create one with `openssl rand -hex 32`.
+/// Clients send the key as `Authorization: Bearer <key>`, which every MCP client supports. The server stores only the
+/// SHA-256 digest of the key. A plain digest is secure only for random keys, so create the key with
+/// `openssl rand -hex 32`.
 ///
 /// ```
 /// use antiphon_http::auth::ApiKey;
@@ -22,7 +23,7 @@ use crate::MIN_SECRET_BYTES;
 /// # let _ = (ada, nightly);
 /// ```
 #[derive(Clone)]
-#[must_use = "a key opens nothing until it is given to an `AuthBuilder`"]
+#[must_use = "an API key does nothing until you pass it to an `AuthBuilder`"]
 pub struct ApiKey {
     digest: [u8; 32],
     identity: Identity,
@@ -30,27 +31,32 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Creates a key: callers that send `secret` are authenticated as `principal`.
+    /// Creates an API key. The server authenticates callers that send `secret` as `principal`.
     pub fn new(principal: impl Into<String>, secret: &str) -> Self {
         let principal = principal.into();
         let problem = (secret.len() < MIN_SECRET_BYTES).then(|| {
-            format!("the key of `{principal}` must have {MIN_SECRET_BYTES} bytes or more; make one with `openssl rand -hex 32`")
+            format!("the API key of `{principal}` is shorter than {MIN_SECRET_BYTES} bytes; create one with `openssl rand -hex 32`")
         });
         Self { digest: Sha256::digest(secret).into(), identity: Identity::new(principal), problem }
     }
 
-    /// Creates a key from the SHA-256 digest of its secret, in 64 hex digits. Callers that send the secret
-    /// are authenticated as `principal`.
+    /// Creates an API key from the SHA-256 digest of its secret, as 64 hexadecimal digits. The server authenticates
+    /// callers that send the secret as `principal`.
     pub fn hashed(principal: impl Into<String>, sha256: &str) -> Self {
         let principal = principal.into();
         let (digest, problem) = match hex(sha256) {
             Some(digest) => (digest, None),
-            None => ([0; 32], Some(format!("the hash of the key of `{principal}` is not 64 hex digits"))),
+            None => (
+                [0; 32],
+                Some(format!(
+                    "the hash of the API key of `{principal}` is not valid; use the SHA-256 digest of the key, in 64 hex digits"
+                )),
+            ),
         };
         Self { digest, identity: Identity::new(principal), problem }
     }
 
-    /// Sets the scopes of the key. Default: none.
+    /// Sets the scopes of callers with this API key. Default: none.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.identity = self.identity.with_scopes(scopes);
         self

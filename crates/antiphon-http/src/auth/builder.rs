@@ -12,7 +12,7 @@ use super::{
     refusal::Challenge,
 };
 
-/// The error of [`AuthBuilder::build`].
+/// The error of [`AuthBuilder::build`], with all configuration problems.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     problems: Vec<String>,
@@ -44,7 +44,7 @@ impl fmt::Debug for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// A builder for an [`Auth`]. [`build`](Self::build) reports all problems at once.
+/// A builder for an [`Auth`]. [`build`](Self::build) returns all configuration problems together.
 #[must_use = "a builder does nothing until it is built"]
 pub struct AuthBuilder {
     resource: String,
@@ -89,44 +89,46 @@ impl AuthBuilder {
         }
     }
 
-    /// Accepts the signed tokens of this authorization server. You can add several.
+    /// Accepts the signed tokens of this authorization server. Call this method again to accept several authorization
+    /// servers.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
         self.issuers.push(issuer);
         self
     }
 
-    /// Checks opaque tokens with this authorization server. Default: none.
+    /// Sets the authorization server that checks opaque tokens (tokens that this server cannot read itself). Default:
+    /// none.
     pub fn with_introspection(mut self, introspection: Introspection) -> Self {
         self.introspection = Some(introspection);
         self
     }
 
-    /// Accepts these API keys.
+    /// Accepts callers that send one of these API keys.
     pub fn with_api_keys(mut self, keys: impl IntoIterator<Item = ApiKey>) -> Self {
         self.keys.extend(keys);
         self
     }
 
-    /// Also accepts API keys in this header, for example `x-api-key`. Default: only in `Authorization`.
+    /// Also accepts API keys in this HTTP header, for example `x-api-key`. Default: only in `Authorization`.
     pub fn with_api_key_header(mut self, header: impl Into<String>) -> Self {
         self.key_header = Some(header.into());
         self
     }
 
-    /// Accepts the identity of a client certificate that this proxy has checked. Default: no proxy.
+    /// Accepts callers whose client certificate this proxy has checked. Default: no proxy.
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = Some(proxy);
         self
     }
 
-    /// Sets the scopes that every request needs. Default: none, but callers must authenticate.
+    /// Sets the scopes that every request needs. Default: none. Without scopes, callers must still authenticate.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets additional scopes for the requests of one MCP method, such as `resources/read`, `prompts/get` or
-    /// `tasks/cancel`. For the scopes of a tool, use `Tool::with_scopes` of `antiphon`.
+    /// Sets additional scopes that the requests of one MCP method need, such as `resources/read`, `prompts/get` or
+    /// `tasks/cancel`. For the scopes of a single tool, use `Tool::with_scopes` of `antiphon`.
     pub fn with_operation_scopes(
         mut self,
         method: impl Into<String>,
@@ -136,18 +138,19 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the scopes in the metadata. A client requests them if the challenge names no scopes. Default: the
-    /// scopes that every request needs. Clients request more scopes when a call needs them.
+    /// Sets the scopes that the resource metadata lists as supported. A client requests these scopes if the server's
+    /// challenge names none. If a call needs further scopes, clients request them later. Default: the scopes that every
+    /// request needs.
     pub fn with_supported_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.supported = Some(scopes.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets a function that returns the principal of a caller, for example from a claim of the token. If it
-    /// returns `None`, the request is rejected. Default: `<issuer>#<subject>`.
+    /// Sets a function that returns the principal (the caller's name in this server), for example from a claim of the
+    /// token. If the function returns `None`, the server rejects the request. Default: `<issuer>#<subject>`.
     ///
-    /// The server binds all data of a caller to this name. Two users must never have the same name, and a
-    /// user must not be able to choose it.
+    /// All data of a caller belongs to its principal. Two users must never have the same principal, and a user must not
+    /// be able to choose the principal.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
@@ -156,55 +159,54 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the resource name that users see in the metadata. Default: none.
+    /// Sets the name of this server in the resource metadata, which users can see. Default: none.
     pub fn with_resource_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the URL of the developer documentation in the metadata. Default: none.
+    /// Sets the URL of the developer documentation in the resource metadata. Default: none.
     pub fn with_documentation(mut self, url: impl Into<String>) -> Self {
         self.documentation = Some(url.into());
         self
     }
 
-    /// Sets whether the metadata are also served at `/.well-known/oauth-protected-resource` itself, and not
-    /// only with the path of the resource appended. Default: yes. If a host has several resources, only one
-    /// of them can use that address.
+    /// Sets whether the server also serves its resource metadata at `/.well-known/oauth-protected-resource`, without
+    /// the path of the resource. Default: yes. If a host has several resources, only one resource can use that address.
     pub fn with_root_metadata(mut self, root: bool) -> Self {
         self.root_metadata = root;
         self
     }
 
-    /// Sets the HTTP client for authorization servers. Use it if you need special certificates or proxies.
-    /// Default: a client with a timeout of 5 seconds that follows no redirects.
+    /// Sets the HTTP client for requests to authorization servers. Use this method if you need special certificates or
+    /// an HTTP proxy. Default: a client with a timeout of 5 seconds that follows no redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the longest accepted token or key, in bytes. Default: 16 KiB.
+    /// Sets the maximum length of a token or API key, in bytes. Default: 16 KiB.
     pub fn with_max_token_bytes(mut self, bytes: usize) -> Self {
         self.max_token_bytes = bytes;
         self
     }
 
-    /// Sets how often the credentials of an open WebSocket or event stream are checked again. They are also
-    /// checked when the token expires. If they have become invalid, or grant other scopes, the server closes
-    /// the connection. Default: 30 seconds.
+    /// Sets how often the server checks the credentials of an open WebSocket or event stream again. The server also
+    /// checks the credentials when the token expires. If the credentials have become invalid, or if their scopes have
+    /// changed, the server closes the connection. Default: 30 seconds.
     pub fn with_recheck(mut self, interval: Duration) -> Self {
         self.recheck = interval.max(Duration::from_millis(10));
         self
     }
 
-    /// Sets how long a WebSocket or an event stream can stay open, regardless of its credentials. The client
-    /// must then connect again. `None` sets no limit. Default: 12 hours.
+    /// Sets how long a WebSocket or an event stream can stay open, even if its credentials stay valid. After that time,
+    /// the client must connect again. `None` sets no limit. Default: 12 hours.
     pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_connection = limit.into();
         self
     }
 
-    /// Builds the [`Auth`]. Nothing is fetched before the first token arrives.
+    /// Builds the [`Auth`]. No request is sent to an authorization server before the first token arrives.
     ///
     /// # Errors
     ///
@@ -215,9 +217,9 @@ impl AuthBuilder {
         let key_header = self.key_header.as_deref().map(str::parse::<HeaderName>).transpose().ok().flatten();
         let asks = !self.issuers.is_empty() || self.introspection.is_some();
         let http = match self.http {
-            None if asks => {
-                fetch::client().map_err(|error| problems.push(format!("there is no HTTP: {error}"))).ok()
-            }
+            None if asks => fetch::client()
+                .map_err(|error| problems.push(format!("the HTTP client cannot be created: {error}")))
+                .ok(),
             given => given,
         };
         let (Some(url), true) = (url, problems.is_empty()) else { return Err(BuildError { problems }) };
@@ -269,7 +271,7 @@ impl AuthBuilder {
         let resource = &self.resource;
         if !is_private(resource) || resource.contains(['?', '#']) {
             problems.push(format!(
-                "`{resource}` is no resource: it must be an https address (http on loopback) without query and fragment"
+                "the resource URL `{resource}` is not valid; use an https URL (http on loopback) without query and fragment"
             ));
         }
         if self.issuers.is_empty()
@@ -278,7 +280,7 @@ impl AuthBuilder {
             && self.proxy.is_none()
         {
             problems.push(
-                "nobody can show who they are: give an issuer, an introspection, API keys or a proxy".into(),
+                "no authentication method is configured; add an issuer, an introspection, API keys or a proxy".into(),
             );
         }
         for (at, issuer) in self.issuers.iter().enumerate() {
@@ -292,7 +294,8 @@ impl AuthBuilder {
         problems.extend(self.proxy.iter().flat_map(Proxy::problems).cloned());
         if let Some(header) = self.key_header.as_ref().filter(|header| header.parse::<HeaderName>().is_err())
         {
-            problems.push(format!("`{header}` is no header's name"));
+            problems
+                .push(format!("`AuthBuilder::with_api_key_header`: `{header}` is not a valid header name"));
         }
         let operations = self.operations.values().flatten();
         let of_proxy = self.proxy.iter().flat_map(Proxy::scopes);

@@ -36,12 +36,12 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
         return Ok(None);
     }
     if !status.is_success() {
-        return Err(format!("{} answered {status}", response.url()).into());
+        return Err(format!("`{}` returned the status {status}", response.url()).into());
     }
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > MAX_BYTES {
-            return Err(format!("{} answered with more than {MAX_BYTES} bytes", response.url()).into());
+            return Err(format!("`{}` returned more than {MAX_BYTES} bytes", response.url()).into());
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -50,13 +50,15 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
 
 /// Fetches the metadata of an authorization server (RFC 8414, or `OpenID` Connect Discovery).
 pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Value, Failed> {
-    let mut last: Failed = format!("{issuer} has no metadata").into();
+    let mut last: Failed =
+        format!("the metadata of the issuer `{issuer}` was not found; check the issuer URL").into();
     for address in places(issuer)? {
         match json::<Value>(http.get(address.clone())).await {
             // Metadata of another issuer must not be used (RFC 8414, section 3.3).
             Ok(Some(metadata)) if metadata["issuer"] == *issuer => return Ok(metadata),
             Ok(Some(metadata)) => {
-                last = format!("{address} is about another issuer: {}", metadata["issuer"]).into();
+                last = format!("the metadata at `{address}` is for another issuer: {}", metadata["issuer"])
+                    .into();
             }
             Ok(None) => {}
             Err(error) => last = error,

@@ -46,8 +46,8 @@ const BAD: Duration = Duration::from_secs(5);
 
 /// Token introspection: an authorization server that checks opaque tokens (RFC 7662).
 ///
-/// Its result is cached for [a short time](Self::with_cache), under the token's digest. A revoked token stays
-/// valid for that time.
+/// The server caches the result of each check for [a short time](Self::with_cache). A revoked token can stay valid
+/// while its result is cached. The cache contains only the digest of the token.
 ///
 /// The `Debug` output contains no secret.
 ///
@@ -59,7 +59,7 @@ const BAD: Duration = Duration::from_secs(5);
 /// # let _ = introspection;
 /// ```
 #[derive(Clone)]
-#[must_use = "it is asked nothing until it is given to an `AuthBuilder`"]
+#[must_use = "an introspection does nothing until you pass it to an `AuthBuilder`"]
 pub struct Introspection {
     pub(super) issuer: String,
     endpoint: Option<String>,
@@ -74,8 +74,9 @@ pub struct Introspection {
 }
 
 impl Introspection {
-    /// Checks tokens at the authorization server with this identifier, with these client credentials. The
-    /// server's metadata contain the endpoint.
+    /// Creates the settings for an authorization server that checks tokens. `issuer` is the identifier of the
+    /// authorization server. `client` and `secret` are this server's credentials at the authorization server. The
+    /// introspection endpoint comes from the authorization server's metadata.
     pub fn new(issuer: impl Into<String>, client: impl Into<String>, secret: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),
@@ -91,47 +92,48 @@ impl Introspection {
         }
     }
 
-    /// Sets the introspection endpoint, for an authorization server without metadata. Default: from the
-    /// metadata.
+    /// Sets the URL of the introspection endpoint. Use this method if the authorization server has no metadata.
+    /// Default: the URL in the metadata.
     pub fn with_endpoint(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// Sets whether the client secret is sent in the body, for an authorization server that does not accept
-    /// it in a header. Default: no.
+    /// Sets whether the client secret is sent in the request body instead of a header. Use this setting if the
+    /// authorization server does not accept the header. Default: no.
     pub fn with_secret_in_body(mut self, in_body: bool) -> Self {
         self.in_body = in_body;
         self
     }
 
-    /// Also accepts tokens for this audience.
+    /// Also accepts tokens that were issued for this audience.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Sets whether tokens for any audience are accepted. Default: no. A token for another service is then
-    /// valid here too. Use it only if the authorization server reports no audiences and issues tokens only to
-    /// clients of this server.
+    /// Sets whether the server accepts tokens for any audience. Default: no. If you turn this setting on, a token for
+    /// another service is also valid for this server. Turn it on only if the authorization server reports no audiences
+    /// and issues tokens only to clients of this server.
     pub fn with_any_audience(mut self, any: bool) -> Self {
         self.any_audience = any;
         self
     }
 
-    /// Sets the tolerated clock difference. Default: 1 minute.
+    /// Sets by how much the clocks of this server and the authorization server can differ. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Sets how long a result is cached. Default: 30 seconds, and never longer than the token is valid.
+    /// Sets how long the result of a check is cached. A result is never cached longer than the token is valid. Default:
+    /// 30 seconds.
     pub fn with_cache(mut self, cache: Duration) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Sets how many results are cached. Default: 10,000.
+    /// Sets how many results of checks are cached. Default: 10,000.
     pub fn with_cached_tokens(mut self, tokens: u64) -> Self {
         self.cached = tokens;
         self
@@ -141,11 +143,12 @@ impl Introspection {
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.issuer;
         let bad = (!is_issuer(issuer)).then(|| {
-            format!("`{issuer}` is no issuer: it must be an https address (http on loopback) without query and fragment")
+            format!("the issuer URL `{issuer}` is not valid; use an https URL (http on loopback) without query and fragment")
         });
         let endpoint = self.endpoint.as_ref().filter(|url| !is_private(url));
-        let endpoint =
-            endpoint.map(|url| format!("tokens cannot be asked about at `{url}`: it is not https"));
+        let endpoint = endpoint.map(|url| {
+            format!("the introspection endpoint `{url}` is not valid; use an https URL (http on loopback)")
+        });
         bad.into_iter().chain(endpoint)
     }
 }
@@ -262,7 +265,7 @@ impl Inquirer {
         let digest: Digest = Sha256::digest(token).into();
         let answered = self.known.try_get_with(digest, self.ask(token, digest, peer)).await;
         let answer = answered.map_err(|error| {
-            tracing::warn!(%error, issuer = self.config.issuer, "an authorization server cannot be asked");
+            tracing::warn!(%error, issuer = self.config.issuer, "the introspection of a token failed");
             Refusal::Unavailable
         })?;
         let ended = answer.end.is_some_and(|end| end.saturating_add(self.config.leeway.as_secs()) < now());
@@ -272,14 +275,14 @@ impl Inquirer {
     async fn ask(&self, token: &str, digest: Digest, peer: Option<IpAddr>) -> Result<Arc<Answer>, Failed> {
         let _turn = tokio::time::timeout(PATIENCE, self.turns.take(&digest, peer))
             .await
-            .map_err(|_| "too many tokens wait to be asked about")??;
+            .map_err(|_| "too many tokens wait for their introspection")??;
         let Introspection { issuer, client, secret, in_body, .. } = &self.config;
         let find = async {
             let metadata = fetch::metadata(&self.http, issuer).await?;
             let endpoint = metadata["introspection_endpoint"].as_str();
             let endpoint = endpoint.filter(|endpoint| is_private(endpoint));
             Ok::<_, Failed>(
-                endpoint.ok_or("the issuer's metadata have no `introspection_endpoint` on https")?.to_owned(),
+                endpoint.ok_or("the issuer's metadata has no `introspection_endpoint` with https; set it with `Introspection::with_endpoint`")?.to_owned(),
             )
         };
         let endpoint = match &self.config.endpoint {
@@ -332,7 +335,10 @@ impl Inquirer {
         // The server does not check proof of possession, so it rejects tokens that are bound to a client's
         // key (`cnf`).
         if !is_ours || !began || !self.is_for_us(said.get("aud")) || said.contains_key("cnf") {
-            tracing::debug!(issuer = self.config.issuer, "a token was refused that is not for us");
+            tracing::debug!(
+                issuer = self.config.issuer,
+                "a token was rejected: it has another issuer or audience, is not valid yet, or is bound to a client key (`cnf`)"
+            );
             return refuse(NOT_VALID);
         }
         let left = end.map_or(Duration::MAX, |end| Duration::from_secs(end.saturating_sub(now)));

@@ -11,15 +11,15 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// An authorization server whose signed tokens (JSON Web Tokens, RFC 9068) are accepted.
+/// An authorization server whose signed tokens (JSON Web Tokens, RFC 9068) this server accepts.
 ///
-/// The server fetches the keys when the first token arrives, and caches them. It fetches them again after [a
-/// while](Self::with_refresh), and when a token names an unknown key. So the issuer can rotate its keys at
-/// any time.
+/// The server fetches the issuer's public keys when the first token arrives, and caches them. The server fetches the
+/// keys again after [some time](Self::with_refresh), and when a token names an unknown key. So the issuer can rotate
+/// its keys at any time.
 ///
-/// A token is valid if one of these keys has signed it with a public-key algorithm. It must name this issuer,
-/// and this resource as its audience, and its validity period must include the current time. It must not be
-/// bound to a key of the client (`cnf`), because the server does not check proof of possession.
+/// The server accepts a token only if one of the issuer's keys has signed it with a public-key algorithm. The token
+/// must name this issuer, and this resource as its audience. The token must already be valid and must not be expired.
+/// The token must not be bound to a key of the client (`cnf`), because the server does not check proof of possession.
 ///
 /// ```
 /// use antiphon_http::auth::Issuer;
@@ -28,7 +28,7 @@ use super::{
 /// # let _ = issuer;
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "an issuer is nobody's until it is given to an `AuthBuilder`"]
+#[must_use = "an issuer does nothing until you pass it to an `AuthBuilder`"]
 pub struct Issuer {
     pub(super) name: String,
     source: Source,
@@ -40,8 +40,9 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Accepts tokens of the authorization server with this identifier. It must be exactly equal to `iss` in
-    /// the tokens. The server's metadata contain the address of its keys.
+    /// Creates the settings for an authorization server. `issuer` is the identifier of the authorization server, which
+    /// must be exactly equal to `iss` in its tokens. The address of the public keys comes from the authorization
+    /// server's metadata.
     pub fn new(issuer: impl Into<String>) -> Self {
         let issuer = issuer.into();
         Self {
@@ -55,47 +56,50 @@ impl Issuer {
         }
     }
 
-    /// Sets the address of the keys, for an issuer without metadata. Default: from the metadata.
+    /// Sets the URL of the issuer's public keys (JWKS). Use this method if the issuer has no metadata. Default: the URL
+    /// in the metadata.
     pub fn with_jwks_url(mut self, url: impl Into<String>) -> Self {
         self.source = Source::At(url.into());
         self
     }
 
-    /// Sets the keys, for a server without network access to the issuer. They are never refreshed.
+    /// Sets the issuer's public keys as a JSON Web Key Set. Use this method if this server cannot reach the issuer over
+    /// the network. The keys are never refreshed. Default: none.
     pub fn with_jwks(mut self, jwks: Value) -> Self {
         self.source = Source::Given(jwks);
         self
     }
 
-    /// Also accepts tokens for this audience. Use it for an issuer that does not support resource indicators
-    /// (RFC 8707) and uses another name for the resource.
+    /// Also accepts tokens for this audience. Use this method if the issuer does not support RFC 8707 (resource
+    /// indicators) and puts another name for this resource into its tokens.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Sets the tolerated clock difference. Default: 1 minute.
+    /// Sets by how much the clocks of this server and the issuer can differ. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Sets whether only tokens with the type `at+jwt` are accepted, as RFC 9068 requires. Default: no, so
-    /// tokens without a type or with `JWT` are accepted too.
+    /// Sets whether the server accepts only tokens with the type `at+jwt`, as RFC 9068 requires. Default: no. By
+    /// default, the server also accepts tokens without a type, or with the type `JWT`.
     pub fn with_typed_tokens(mut self, typed: bool) -> Self {
         self.typed = typed;
         self
     }
 
-    /// Sets after how long keys are fetched again. Default: 10 minutes. A key that the issuer has removed
-    /// stays valid for that long. If the keys cannot be fetched, it stays valid for six times as long.
+    /// Sets after how long the server fetches the issuer's keys again. Default: 10 minutes. If the issuer removes a
+    /// key, the server can accept this key until the next fetch. If the server cannot fetch the keys, it accepts the
+    /// old keys for six times the refresh time.
     pub fn with_refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// Sets how long the server waits after a fetch that failed, or that an unknown key caused. Senders of
-    /// invented tokens then cannot cause frequent fetches. Default: 10 seconds.
+    /// Sets the minimum time between two fetches of keys, if the first fetch failed or was caused by an unknown key. So
+    /// callers with forged tokens cannot cause frequent fetches. Default: 10 seconds.
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
@@ -105,15 +109,15 @@ impl Issuer {
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.name;
         let bad = (!is_issuer(issuer)).then(|| {
-            format!("`{issuer}` is no issuer: it must be an https address (http on loopback) without query and fragment")
+            format!("the issuer URL `{issuer}` is not valid; use an https URL (http on loopback) without query and fragment")
         });
         let keys = match &self.source {
-            Source::At(url) if !is_private(url) => {
-                Some(format!("the keys of `{issuer}` cannot be fetched from `{url}`: it is not https"))
-            }
-            Source::Given(set) if !set["keys"].is_array() => {
-                Some(format!("the keys of `{issuer}` are no JSON Web Key Set: they have no list `keys`"))
-            }
+            Source::At(url) if !is_private(url) => Some(format!(
+                "the JWKS URL `{url}` of the issuer `{issuer}` is not valid; use an https URL (http on loopback)"
+            )),
+            Source::Given(set) if !set["keys"].is_array() => Some(format!(
+                "the keys of the issuer `{issuer}` are not a JSON Web Key Set: the list `keys` is missing"
+            )),
             _ => None,
         };
         bad.into_iter().chain(keys)
@@ -164,13 +168,13 @@ impl Judge {
         let key = self.keys.find(header.kid.as_deref(), header.alg).await?.ok_or(NOT_VALID)?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let decoded = decode::<Map<String, Value>>(token, &key, &validation).map_err(|error| {
-            tracing::debug!(issuer = self.issuer, %error, "a token was refused");
+            tracing::debug!(issuer = self.issuer, %error, "a token was rejected");
             if *error.kind() == ErrorKind::ExpiredSignature { EXPIRED } else { NOT_VALID }
         })?;
         if decoded.claims.contains_key("cnf") {
             tracing::debug!(
                 issuer = self.issuer,
-                "a token was refused that is bound to a key of the client's"
+                "a token was rejected: it is bound to a client key (`cnf`), which is not supported"
             );
             return Err(NOT_VALID);
         }

@@ -131,10 +131,10 @@ impl Keys {
             match fetched {
                 Ok(set) => {
                     let loaded = Loaded { keys: read(&set), at: Instant::now() };
-                    tracing::debug!(keys = loaded.keys.len(), "the keys of an issuer were fetched");
+                    tracing::debug!(keys = loaded.keys.len(), "the signing keys of an issuer were fetched");
                     *keys.loaded.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(loaded));
                 }
-                Err(error) => tracing::warn!(%error, "the keys of an issuer cannot be fetched"),
+                Err(error) => tracing::warn!(%error, "the signing keys of an issuer cannot be fetched"),
             }
         });
         // This fails only if the task panics. Then the keys stay unchanged, and `find` reports the result.
@@ -148,9 +148,12 @@ impl Keys {
             Source::Discovered(issuer) => {
                 let metadata = fetch::metadata(&self.http, issuer).await?;
                 let address =
-                    metadata["jwks_uri"].as_str().ok_or("the issuer's metadata have no `jwks_uri`")?;
+                    metadata["jwks_uri"].as_str().ok_or("the issuer's metadata has no `jwks_uri`")?;
                 if !fetch::is_private(address) {
-                    return Err(format!("keys are not fetched from {address}: it is not https").into());
+                    return Err(format!(
+                        "the `jwks_uri` of the issuer is not valid: `{address}` is not an https URL"
+                    )
+                    .into());
                 }
                 address.to_owned()
             }
@@ -190,7 +193,7 @@ struct Set {
 /// Returns the usable keys of a set. Other keys in the set are ignored.
 fn read(set: &Value) -> Vec<Key> {
     let Ok(Set { keys }) = Set::deserialize(set) else {
-        tracing::warn!("an issuer's keys are no JSON Web Key Set");
+        tracing::warn!("the signing keys of an issuer are not a JSON Web Key Set; its tokens are rejected");
         return Vec::new();
     };
     let keys = keys.into_iter().take(MAX_KEYS).filter_map(|key| {

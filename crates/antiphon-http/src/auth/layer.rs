@@ -14,8 +14,9 @@ use super::{
     lease::{Credentials, Opens},
 };
 
-/// A tower layer that authenticates requests. It adds an [`Identity`](super::Identity) to the extensions of
-/// each accepted request, and answers all others with a challenge. Created by [`Auth::layer`].
+/// A tower layer that authenticates requests. The layer adds an [`Identity`](super::Identity) to the extensions of each
+/// accepted request. The layer answers rejected requests with an authentication challenge. [`Auth::layer`] creates this
+/// layer.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     auth: Auth,
@@ -27,7 +28,7 @@ impl AuthLayer {
         Self { auth, scopes: Arc::default() }
     }
 
-    /// Requires these scopes in addition. Default: none.
+    /// Requires these scopes, in addition to the scopes that every request needs. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
@@ -43,7 +44,7 @@ impl<S> Layer<S> for AuthLayer {
     }
 }
 
-/// A service behind an [`AuthLayer`].
+/// The tower service that an [`AuthLayer`] creates.
 #[derive(Clone, Debug)]
 pub struct AuthService<S> {
     inner: S,

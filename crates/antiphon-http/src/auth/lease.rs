@@ -86,7 +86,9 @@ impl Credentials {
                 () = tokio::time::sleep_until(limit.map_or(next, |limit| limit.min(next))) => {}
             }
             if limit.is_some_and(|limit| limit <= Instant::now()) {
-                tracing::debug!("a connection is closed: it was open for `with_max_connection`");
+                tracing::debug!(
+                    "a connection is closed: it reached the limit of `AuthBuilder::with_max_connection`"
+                );
                 return watch.end();
             }
             match self.auth.admit(&self.parts, &self.scopes).await {
@@ -94,7 +96,7 @@ impl Credentials {
                 // The check is not available, so the last result stays valid until the credentials expire.
                 Err(Refusal::Unavailable) if !identity.is_over() => {}
                 _ => {
-                    tracing::debug!("a connection is closed: its credentials are no longer good");
+                    tracing::debug!("a connection is closed: its credentials are no longer valid");
                     return watch.end();
                 }
             }

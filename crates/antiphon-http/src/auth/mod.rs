@@ -1,11 +1,12 @@
 //! Authentication and scopes over HTTP.
 //!
-//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. It publishes where
-//! clients get tokens for it (RFC 9728), and accepts only tokens that were issued for it. If a call lacks
-//! scopes, it reports them. It never issues tokens.
+//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. The application publishes the
+//! authorization servers that issue its tokens (RFC 9728), and accepts only tokens that were issued for this
+//! application. If a token lacks scopes that a call needs, the error lists these scopes. The application never issues
+//! tokens.
 //!
-//! [`Auth::layer`] works with any axum router. It answers requests without valid credentials, and adds an
-//! [`Identity`] to the extensions of all others:
+//! [`Auth::layer`] works with any axum router. The layer rejects requests without valid credentials, and adds an
+//! [`Identity`] to the extensions of all other requests:
 //!
 //! ```no_run
 //! use antiphon_http::{
@@ -31,17 +32,17 @@
 //! # }
 //! ```
 //!
-//! A server of `antiphon` uses it with `ServerBuilder::with_auth`, which also checks the scopes of tools.
+//! For a server of the crate `antiphon`, use `ServerBuilder::with_auth`, which also checks the scopes of tools.
 //!
 //! Callers can authenticate in four ways, which you can combine:
 //!
-//! - with a signed token of an [`Issuer`]
-//! - with an opaque token that [`Introspection`] checks
-//! - with an [`ApiKey`]
-//! - through a [`Proxy`] that has checked a client certificate
+//! - The caller sends a signed token of an [`Issuer`].
+//! - The caller sends an opaque token that [`Introspection`] checks.
+//! - The caller sends an [`ApiKey`].
+//! - The caller sends a client certificate, which a [`Proxy`] checks.
 //!
-//! Each of them results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links are bound
-//! to its [`principal`](Identity::principal).
+//! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
+//! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
 //!
 //! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
 
@@ -88,9 +89,9 @@ use self::{
 };
 pub use antiphon_transport::identity::{Identity, Refusal};
 
-/// Authenticates callers. Cloning it clones the handle.
+/// Authenticates the callers of an HTTP application. A clone is a handle to the same configuration.
 ///
-/// The [module](self) has an example.
+/// The [module documentation](self) has an example.
 #[derive(Clone)]
 pub struct Auth {
     inner: Arc<Inner>,
@@ -127,33 +128,34 @@ struct Admitted {
 type PrincipalHook = Box<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 
 impl Auth {
-    /// Creates a builder. `resource` is the public address of the MCP endpoint, for which clients request
-    /// tokens (RFC 8707).
+    /// Creates a builder. `resource` is the public URL of the MCP endpoint. Clients request tokens for this URL (RFC
+    /// 8707).
     pub fn builder(resource: impl Into<String>) -> AuthBuilder {
         AuthBuilder::new(resource.into())
     }
 
-    /// Returns the resource that tokens must be issued for.
+    /// Returns the URL of the resource that tokens must be issued for.
     pub fn resource(&self) -> &str {
         &self.inner.resource
     }
 
-    /// Returns a tower layer that rejects unauthenticated requests, for your own routes.
+    /// Returns a tower layer that rejects unauthenticated requests. Use this layer for your own routes.
     ///
-    /// `Server::router` of `antiphon` already has it. The WebSocket and HTTP+SSE endpoints of
-    /// `antiphon-transport` need it.
+    /// `Server::router` of `antiphon` already has this layer. Add the layer to the WebSocket and HTTP+SSE endpoints of
+    /// `antiphon-transport`.
     pub fn layer(&self) -> AuthLayer {
         AuthLayer::new(self.clone())
     }
 
-    /// Returns the routes of the resource's metadata (RFC 9728), for your own application. `Server::router`
-    /// of `antiphon` already has them. The router is empty if the [`Auth`] has no authorization server.
+    /// Returns the routes that serve the metadata of the resource (RFC 9728). Merge these routes into your application.
+    /// `Server::router` of `antiphon` already has these routes. The returned router is empty if the [`Auth`] has no
+    /// authorization server.
     pub fn router(&self) -> Router {
         self.metadata(None)
     }
 
-    /// Returns the metadata routes like [`router`](Self::router), and also serves them for the mount path
-    /// `path`.
+    /// Returns the metadata routes of [`router`](Self::router), and also serves the metadata for an endpoint that is
+    /// mounted at `path`.
     pub fn router_at(&self, path: &str) -> Router {
         self.metadata(Some(path))
     }
@@ -162,7 +164,7 @@ impl Auth {
         self.inner.metadata.as_ref().map_or_else(Router::new, |metadata| metadata.router(mounted))
     }
 
-    /// Returns the identity of the caller, without a check of scopes.
+    /// Authenticates the caller of a request and returns its identity. This method does not check scopes.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl Auth {
         Ok(identity)
     }
 
-    /// Returns the response to a rejected request.
+    /// Converts a rejection into an HTTP response.
     pub fn respond(&self, refusal: &Refusal) -> Response {
         self.inner.challenge.respond(refusal)
     }
@@ -216,10 +218,10 @@ impl Auth {
         };
         let Some(token) = bearer.or(key) else { return Ok(None) };
         if token.len() > self.inner.max_token_bytes {
-            return Err(Refusal::Malformed("the credential is too long"));
+            return Err(Refusal::Malformed("the access token or API key is too long"));
         }
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Refusal::Malformed("the credential has characters that none has"));
+            return Err(Refusal::Malformed("the access token or API key is empty or has invalid characters"));
         }
         Ok(Some(token))
     }
@@ -266,9 +268,12 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Refusal::Malformed("there is more than one credential"));
+        return Err(Refusal::Malformed("the request has a credential header more than once"));
     }
-    value.to_str().map(Some).map_err(|_| Refusal::Malformed("the credential has characters that none has"))
+    value
+        .to_str()
+        .map(Some)
+        .map_err(|_| Refusal::Malformed("the access token or API key has invalid characters"))
 }
 
 /// Returns the token after `Bearer`. Other schemes are ignored.

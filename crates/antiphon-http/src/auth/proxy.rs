@@ -13,16 +13,16 @@ use super::Identity;
 /// The longest name that a proxy can send, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// A proxy that terminates TLS, checks client certificates, and sends the name of the certificate in a
-/// header.
+/// A proxy that terminates TLS, checks client certificates, and sends the name in the certificate to the server in an
+/// HTTP header.
 ///
-/// The header counts only if the connection comes from one of the proxy's networks. From other addresses, it
-/// is ignored. So the proxy must remove the header from client requests, and no client in these networks may
-/// reach the server without the proxy.
+/// The server uses the header only if the connection comes from one of the proxy's networks. From other addresses, the
+/// server ignores the header. The proxy must remove this header from client requests. Clients in the proxy's networks
+/// must not be able to reach the server without the proxy.
 ///
-/// The principal of a client with a certificate is `proxy#<name>`. [`serve`](crate::serve) and the HTTP
-/// methods of `antiphon::Server` provide the address of a connection. If you serve an application in another
-/// way, use `into_make_service_with_connect_info::<SocketAddr>()`.
+/// The principal of a client with a certificate is `proxy#<name>`. The check needs the address of each connection,
+/// which [`serve`](crate::serve) and the HTTP methods of `antiphon::Server` provide. If you serve an application in
+/// another way, use `into_make_service_with_connect_info::<SocketAddr>()`.
 ///
 /// ```
 /// use antiphon_http::auth::Proxy;
@@ -33,7 +33,7 @@ const MAX_NAME: usize = 1024;
 /// # let _ = proxy;
 /// ```
 #[derive(Clone)]
-#[must_use = "a proxy is believed nothing until it is given to an `AuthBuilder`"]
+#[must_use = "a proxy does nothing until you pass it to an `AuthBuilder`"]
 pub struct Proxy {
     header: Option<HeaderName>,
     networks: Vec<IpNet>,
@@ -46,8 +46,8 @@ pub struct Proxy {
 type NameHook = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Proxy {
-    /// Creates a proxy in one of `networks` (`10.1.0.0/16`, `::1`) that sends the name of the client in
-    /// `header`.
+    /// Creates the settings for a proxy. `header` is the HTTP header with the name of the client. `networks` are the
+    /// addresses of the proxy, for example `10.1.0.0/16` or `::1`.
     pub fn new(header: &str, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut problems = Vec::new();
         let mut read = Vec::new();
@@ -57,13 +57,13 @@ impl Proxy {
                 Ok(network) => read.push(network),
                 Err(_) => {
                     problems
-                        .push(format!("`{network}` is no network: `10.1.0.0/16` is one, and so is `::1`"));
+                        .push(format!("`{network}` is not a valid network; write a network or an address, like `10.1.0.0/16` or `::1`"));
                 }
             }
         }
         if read.is_empty() && problems.is_empty() {
             problems
-                .push("a proxy must be in some network: without one its header is believed of nobody".into());
+                .push("the proxy has no network, so its header would never be accepted; pass a network to `Proxy::new`".into());
         }
         let mut proxy =
             Self { header: None, networks: read, verified: None, name: None, scopes: Vec::new(), problems };
@@ -71,21 +71,21 @@ impl Proxy {
         proxy
     }
 
-    /// Accepts the name only if this header has this value. Use it for proxies that also forward certificates
-    /// that they have not verified. Default: no such check.
+    /// Accepts the name of a client only if the HTTP header `header` has the value `value`. Use this method if the
+    /// proxy also forwards requests with certificates that it could not verify. Default: no such check.
     pub fn with_verified(mut self, header: &str, value: impl Into<String>) -> Self {
         self.verified = self.header_named(header).map(|header| (header, value.into()));
         self
     }
 
-    /// Sets a function that extracts the name from the header value. If it returns `None`, the caller is not
-    /// authenticated. Default: the whole value, trimmed.
+    /// Sets a function that extracts the client's name from the header value. If the function returns `None`, the
+    /// caller is not authenticated. Default: the whole value, trimmed.
     pub fn with_name(mut self, name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.name = Some(Arc::new(name));
         self
     }
 
-    /// Sets the scopes of clients with a certificate. Default: none.
+    /// Sets the scopes of all clients with a certificate. Default: none.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
@@ -94,7 +94,7 @@ impl Proxy {
     fn header_named(&mut self, name: &str) -> Option<HeaderName> {
         let header = name.parse().ok();
         if header.is_none() {
-            self.problems.push(format!("`{name}` is no header's name"));
+            self.problems.push(format!("`{name}` is not a valid header name for a proxy"));
         }
         header
     }
@@ -119,7 +119,10 @@ impl Proxy {
         // An IPv4 address can arrive in its IPv6-mapped form.
         let peer = peer.map(|peer| peer.to_canonical());
         if !peer.is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer))) {
-            tracing::info!(?peer, "a proxy's header came from somewhere else, and counts for nothing");
+            tracing::info!(
+                ?peer,
+                "a proxy's header was ignored: the connection does not come from a network of the proxy"
+            );
             return None;
         }
         if let Some((header, value)) = &self.verified

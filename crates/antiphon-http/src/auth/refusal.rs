@@ -65,7 +65,7 @@ impl Challenge {
             say("resource_metadata", metadata);
         }
         if is_step_up {
-            say("error_description", "this needs more than was granted");
+            say("error_description", "the request needs scopes that were not granted");
         } else if !scopes.is_empty() {
             say("scope", &scopes.join(" "));
         }

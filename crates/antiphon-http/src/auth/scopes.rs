@@ -33,12 +33,12 @@ impl Inner {
 }
 
 impl Auth {
-    /// Checks that an authenticated caller can send a request of an MCP method that needs `scopes`. It also
-    /// checks the scopes of every request and of the method
+    /// Checks that an authenticated caller has all scopes for a request. The required scopes are `scopes`, the scopes
+    /// of every request, and the scopes of the MCP method
     /// ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes)).
     ///
-    /// `known` returns all scopes that the application uses. The challenge repeats the ones that the caller
-    /// has, because some clients request exactly the scopes of a challenge and would lose the others.
+    /// `known` returns all scopes that the application uses. Some clients request exactly the scopes that a challenge
+    /// names, and would lose their other scopes. So the challenge also names the scopes that the caller already has.
     ///
     /// # Errors
     ///
@@ -64,7 +64,8 @@ impl Auth {
         hold(identity, inner.needs(method, scopes), &known)
     }
 
-    /// Returns whether any MCP method needs additional scopes.
+    /// Returns whether any MCP method needs additional scopes
+    /// ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes)).
     pub fn has_operation_scopes(&self) -> bool {
         !self.inner.operations.is_empty()
     }

@@ -214,7 +214,7 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
     /// Rejects a request that uses a session of another caller.
     async fn admit(&self, parts: Parts, said: Said) -> Result<(Parts, Option<String>), Refused> {
         let failed = |error: antiphon_store::Error| {
-            tracing::error!(%error, "what replicas share cannot be reached");
+            tracing::error!(%error, "the backend that replicas share cannot be reached");
             (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: try again later")
         };
         let (parts, session) = session_of(parts, said);

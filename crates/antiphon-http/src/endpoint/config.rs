@@ -4,7 +4,7 @@ use antiphon_transport::weight::{MAX_PARSED_BYTES, MemoryBudget};
 
 use crate::ServeConfig;
 
-/// Configuration of the HTTP endpoint.
+/// The configuration of an MCP endpoint over HTTP: its path, accepted hosts, limits and sessions.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
     pub(crate) path: String,
@@ -60,58 +60,58 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the accepted `Host` headers. Default: loopback.
+    /// Sets the accepted `Host` headers. Default: the loopback hosts.
     ///
-    /// Requests to other hosts are rejected, so that no web page can reach a local server under its own host
-    /// name. For a public server, list its host names.
+    /// The endpoint rejects requests with another `Host`. This check prevents attacks in which a web page reaches a
+    /// local server under the page's own host name (DNS rebinding). For a public server, list its host names.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the accepted `Origin` headers. Default: loopback, any port.
+    /// Sets the accepted `Origin` headers. Default: loopback origins with any port.
     ///
-    /// Requests without this header are always accepted.
+    /// Requests without an `Origin` header are always accepted.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the longest request body, in bytes. Default: 4 MiB.
+    /// Sets the maximum length of a request body, in bytes. Default: 4 MiB.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// Sets the most memory that parsing one request body can use, in bytes. Default: 8 MiB, which is about
-    /// 17,000 values.
+    /// Sets the maximum memory for parsing one request body, in bytes. Default: 8 MiB, which is enough for about 17,000
+    /// JSON values.
     ///
-    /// The server estimates it from the number of JSON values in the body. A body can always use 8 times its
-    /// own length. A body that needs more is answered with 413.
+    /// The server estimates the memory from the number of JSON values in the body. A body can always use 8 times its
+    /// length, even if that is more than the maximum. If a body needs more memory, the server answers with 413.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets the most memory that all requests to this endpoint can use together, in bytes. Default: a budget
-    /// of 64 MiB for all endpoints of the process.
+    /// Sets the maximum memory for the bodies of all requests to this endpoint together, in bytes. Default: the
+    /// endpoint shares a memory budget of 64 MiB with all other endpoints of the process.
     ///
-    /// A request that exceeds it is answered with 503. A quarter is reserved for requests that need up to 64
-    /// KiB.
+    /// If a request would exceed the maximum, the server answers with 503. A quarter of the memory is reserved for
+    /// requests that need up to 64 KiB.
     #[must_use]
     pub fn with_body_memory(mut self, bytes: usize) -> Self {
         self.bodies = MemoryBudget::new(bytes);
         self
     }
 
-    /// Sets the memory budget that this endpoint shares with others. Default: one budget of 64 MiB for the
-    /// process.
+    /// Sets a memory budget for request bodies that this endpoint shares with other endpoints. Default: one budget of
+    /// 64 MiB for the whole process.
     ///
-    /// WebSocket and HTTP+SSE endpoints use the same type.
+    /// WebSocket and HTTP+SSE endpoints can use the same budget.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
@@ -125,82 +125,83 @@ impl HttpConfig {
         self
     }
 
-    /// Sets how many 2025-11-25 sessions this process can have. Further ones are answered with 503. Default:
-    /// 4096.
+    /// Sets how many MCP 2025-11-25 sessions this process can have. If the limit is reached, the server answers
+    /// requests for a new session with 503. Default: 4096.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets the limits of connections. Default: those of [`ServeConfig`].
+    /// Sets the limits of HTTP connections. Default: the limits of [`ServeConfig::default`].
     ///
-    /// They apply if the server itself serves connections (`Server::serve_http`, `Server::serve_listener`).
+    /// These limits apply only if the server itself accepts connections (`Server::serve_http`,
+    /// `Server::serve_listener`).
     #[must_use]
     pub fn with_serve(mut self, serve: ServeConfig) -> Self {
         self.serve = serve;
         self
     }
 
-    /// Sets whether 2025-11-25 clients get sessions. Default: yes.
+    /// Sets whether MCP 2025-11-25 clients get sessions. Default: yes.
     ///
-    /// Tools cannot ask a client without a session any questions.
+    /// If an MCP 2025-11-25 client has no session, tools cannot ask it questions.
     #[must_use]
     pub fn with_sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
         self
     }
 
-    /// Sets after how long an idle session is closed. Default: 5 minutes. `None` disables this.
+    /// Sets after how long the server closes an idle session. Default: 5 minutes. With `None`, idle sessions stay open.
     ///
-    /// A session in which a question waits for its answer is not idle.
+    /// A session is not idle while a question in it waits for an answer.
     #[must_use]
     pub fn with_session_idle(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.session_idle = idle.into();
         self
     }
 
-    /// Sets whether plain responses are sent as JSON instead of an event stream, if the client allows it.
-    /// Default: yes.
+    /// Sets whether a single response is sent as JSON instead of an event stream, if the client accepts JSON. Default:
+    /// yes.
     ///
-    /// It applies to requests outside of a session.
+    /// This setting applies only to requests outside of a session.
     #[must_use]
     pub fn with_json_response(mut self, json_response: bool) -> Self {
         self.json_response = json_response;
         self
     }
 
-    /// Sets the interval of keep-alive comments on an open event stream. Default: 15 seconds. `None` disables
-    /// them.
+    /// Sets the interval at which the server sends comments on an open event stream, so that proxies keep it open.
+    /// Default: 15 seconds. `None` disables these comments.
     #[must_use]
     pub fn with_sse_keep_alive(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.sse_keep_alive = interval.into();
         self
     }
 
-    /// Sets how long a client can listen on one stream. Default: 1 hour.
+    /// Sets how long a client can listen on one event stream before the server ends it. Default: 1 hour.
     ///
-    /// This applies to streams that were opened with GET, and to 2026-07-28 subscriptions. The client then
-    /// opens a new stream, perhaps at another replica. Each stream ends at a random time in the last quarter,
-    /// so that they do not end together. With `None`, they stay open.
+    /// This setting applies to streams that were opened with GET, and to MCP 2026-07-28 subscriptions. When a stream
+    /// ends, the client opens a new one, perhaps at another replica. Each stream ends at a random time in the last
+    /// quarter of the duration, so that not all streams end together. With `None`, streams stay open.
     #[must_use]
     pub fn with_max_stream_age(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.max_stream_age = age.into();
         self
     }
 
-    /// Sets how many events of one stream the backend keeps, so that any replica can resume it. Default:
-    /// 1000.
+    /// Sets how many events of one stream the backend stores. With the stored events, any replica can resume the stream
+    /// after a disconnect. Default: 1000.
     ///
-    /// Further notifications reach only a connected client. A client that reconnects receives a message that
-    /// some are missing. Questions and responses are always kept.
+    /// Beyond this number, a client receives notifications only while it is connected. If the client reconnects, it
+    /// receives a message that some notifications are missing. Questions and responses are always stored.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
         self.stream_events = events;
         self
     }
 
-    /// Sets how many bytes of one stream the backend keeps. The same rules as for
+    /// Sets how many bytes of one stream the backend stores. Beyond this number, the rules of
     /// [`with_stream_events`](Self::with_stream_events) apply. Default: 1 MiB.
     #[must_use]
     pub fn with_stream_bytes(mut self, bytes: usize) -> Self {
@@ -213,12 +214,12 @@ impl HttpConfig {
         &self.path
     }
 
-    /// Returns the limits of connections.
+    /// Returns the limits of HTTP connections.
     pub fn serve(&self) -> &ServeConfig {
         &self.serve
     }
 
-    /// Returns after how long an idle session is closed.
+    /// Returns after how long the server closes an idle session, or `None` if idle sessions stay open.
     pub fn session_idle(&self) -> Option<Duration> {
         self.session_idle
     }

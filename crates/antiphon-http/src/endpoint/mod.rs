@@ -22,52 +22,56 @@ use rmcp::{ServerHandler, model::Extensions};
 use self::{answer::Endpoint, shared::Sessions};
 pub use self::{config::HttpConfig, request::Received, shared::SharedSessions};
 
-/// The server that an endpoint belongs to: the information that the SDK's handler does not provide.
+/// The server that an MCP endpoint belongs to. The server provides the endpoint with information that the SDK's handler
+/// does not have.
 pub trait Application: Send + Sync + 'static {
-    /// Returns the shutdown phases of the server.
+    /// Returns the shutdown state of the server.
     fn drain(&self) -> &Drain;
 
-    /// Starts background work, unless it has started. Called with every request. Default: does nothing.
+    /// Starts the background work of the server, unless it has already started. The endpoint calls this method with
+    /// every request. Default: does nothing.
     fn begin(&self) {}
 
-    /// Returns whether [`principal`](Self::principal) can identify callers. If so, a session belongs to the
-    /// caller that began it. Default: `false`.
+    /// Returns whether [`principal`](Self::principal) can identify callers. If callers can be identified, only the
+    /// caller that opened a session can use it. Default: `false`.
     fn has_principals(&self) -> bool {
         false
     }
 
-    /// Returns the principal of a request. Default: `None`.
+    /// Returns the principal (the caller's name) of a request. Default: `None`.
     fn principal(&self, parts: &Parts) -> Option<String> {
         let _ = parts;
         None
     }
 
-    /// Checks whether the caller can send a request, and returns the response if not. `None` means that no
-    /// check is necessary. `is_legacy` is true for requests of 2025-11-25 or earlier. Default: `None`.
+    /// Checks whether the caller is allowed to send a request. The future returns the HTTP response if the caller is
+    /// not allowed. Returns `None` if no check is necessary. `is_legacy` is true for requests of MCP 2025-11-25 or
+    /// earlier. Default: `None`.
     fn challenge(&self, request: &Received, is_legacy: bool) -> Option<BoxFuture<'static, Option<Response>>> {
         let _ = (request, is_legacy);
         None
     }
 
-    /// Returns the lists of the server that can change: `tools`, `prompts`, `resources`. If a replica stops,
-    /// its clients receive notifications that these lists may have changed. Default: none.
+    /// Returns the names of the lists that can change: `tools`, `prompts`, `resources`. If a replica stops, its clients
+    /// are notified that these lists may have changed. Default: none.
     fn lists(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Waits until the server receives the changes of other replicas. Default: returns immediately.
+    /// Waits until the server is connected to the change notifications of other replicas. Default: returns immediately.
     fn hear_changes(&self) -> BoxFuture<'_, antiphon_store::Result<()>> {
         Box::pin(ready(Ok(())))
     }
 }
 
-/// Creates the route of an MCP endpoint.
+/// Creates an axum route that serves MCP over streamable HTTP.
 ///
-/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`,
-/// replicas share the 2025-11-25 sessions. Without it, each session stays in the process where it began.
+/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`, replicas
+/// share the MCP 2025-11-25 sessions. Without `sessions`, all requests of a session must arrive at the process that
+/// opened the session.
 ///
-/// A server of `antiphon` already has this route: `Server::router`. Use this function for a handler of the
-/// SDK:
+/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for your
+/// own handler of the SDK:
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Request bodies over streamable HTTP: reads them within limits, and translates the tasks of 2025-11-25 for
+//! Request bodies over streamable HTTP: reads them within limits, and translates the tasks of MCP 2025-11-25 for
 //! the SDK.
 //!
 //! `antiphon_transport::legacy_tasks` translates the messages. This module handles the bodies that contain
@@ -56,7 +56,7 @@ impl Bodies {
     }
 }
 
-/// A request whose body was read, if it contains a readable message.
+/// An HTTP request whose body the endpoint has read, if the body contains an MCP message.
 #[derive(Debug)]
 pub struct Received(Content);
 
@@ -98,7 +98,8 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, 
         }
         Err(_) => {
             let close = [(header::CONNECTION, "close")];
-            Err((StatusCode::REQUEST_TIMEOUT, close, "the body took too long to arrive").into_response())
+            Err((StatusCode::REQUEST_TIMEOUT, close, "the request body took too long to arrive")
+                .into_response())
         }
     }
 }
@@ -128,8 +129,8 @@ impl Received {
         }
     }
 
-    /// Returns the HTTP request and its message. Returns `None` if it has no message, or one that cannot be
-    /// read.
+    /// Returns the HTTP request and the MCP message in its body. Returns `None` if the body contains no message, or if
+    /// the endpoint cannot read the body.
     pub fn message(&self) -> Option<(&Parts, &Bytes)> {
         match &self.0 {
             Content::Whole { parts, bytes, .. } => Some((parts, bytes)),

@@ -28,7 +28,7 @@ use self::{
 };
 use crate::body::Held;
 
-/// The limits of connections to a server.
+/// The limits of HTTP connections to a server.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     header_timeout: Duration,
@@ -54,31 +54,32 @@ impl ServeConfig {
     /// Sets how long a client can take to send the headers of a request, and how long a connection can stay
     /// idle. Default: 75 seconds.
     ///
-    /// This is longer than the 60 seconds for which proxies typically keep a connection for reuse.
+    /// The default is longer than the 60 seconds for which proxies typically keep a connection for reuse.
     #[must_use]
     pub fn with_header_timeout(mut self, header_timeout: Duration) -> Self {
         self.header_timeout = header_timeout;
         self
     }
 
-    /// Sets the longest request headers, in bytes. Longer ones are answered with 431. Default: 64 KiB.
+    /// Sets the maximum length of the headers of a request, in bytes. The server answers longer headers with 431.
+    /// Default: 64 KiB.
     #[must_use]
     pub fn with_max_header_bytes(mut self, max_header_bytes: usize) -> Self {
         self.max_header_bytes = max_header_bytes;
         self
     }
 
-    /// Sets how long a client can stop reading before the connection is closed. Default: 60 seconds.
+    /// Sets how long a client can stop reading before the server closes the connection. Default: 60 seconds.
     #[must_use]
     pub fn with_write_timeout(mut self, write_timeout: Duration) -> Self {
         self.write_timeout = write_timeout;
         self
     }
 
-    /// Sets the largest number of concurrent connections, at least 1. Default: 4096.
+    /// Sets the maximum number of concurrent connections. The minimum is 1. Default: 4096.
     ///
-    /// A new connection beyond that replaces the oldest one without a request in flight. If all have one, the
-    /// new connection is answered with 503.
+    /// If the limit is reached, the server closes the oldest connection that has no request in flight, and accepts the
+    /// new connection. If all connections have requests in flight, the server answers the new connection with 503.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
@@ -98,15 +99,15 @@ impl ServeConfig {
     }
 }
 
-/// Serves a router over HTTP/1.1 until `shutdown` completes. Then requests in flight can finish within
+/// Serves a router over HTTP/1.1 until `shutdown` completes. Then requests in flight can finish within the time of
 /// [`ServeConfig::with_drain`].
 ///
-/// Use it for routers without an MCP endpoint, for example for operators, for probes, or for any other
-/// application. For a router with an MCP endpoint, use `Server::serve_router` of `antiphon`, which also
-/// drains the server.
+/// Use this function for routers without an MCP endpoint, for example for operator routes or health probes. For a
+/// router with an MCP endpoint, use `Server::serve_router` of `antiphon`, which also shuts down the MCP server
+/// gracefully.
 ///
-/// It enforces the limits of a [`ServeConfig`]: it disconnects clients that send their headers too slowly,
-/// read nothing, or open too many connections. Handlers find the client's address as axum's
+/// The function enforces the limits of a [`ServeConfig`]: it disconnects clients that send their headers too slowly,
+/// stop reading, or open too many connections. Handlers can read the client's address with axum's
 /// `ConnectInfo<SocketAddr>`.
 ///
 /// ```no_run
@@ -200,7 +201,7 @@ async fn attend(
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, %peer, "a connection ended badly");
+                    tracing::debug!(%error, %peer, "a connection failed");
                 }
                 return;
             }

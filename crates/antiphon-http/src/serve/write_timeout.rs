@@ -37,7 +37,7 @@ impl<S> WriteTimeoutIo<S> {
         match deadline.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(Error::new(
                 ErrorKind::TimedOut,
-                "the peer takes nothing of what is sent to it",
+                "the peer did not read within the write timeout (`ServeConfig::with_write_timeout`)",
             ))),
             Poll::Pending => Poll::Pending,
         }

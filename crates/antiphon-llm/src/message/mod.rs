@@ -11,7 +11,7 @@ pub use self::openai::{Conversation, OpenAiHistoryError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The user, or a program for the user.
+    /// The user, or a program that acts for the user.
     User,
     /// The model.
     Assistant,
@@ -19,8 +19,9 @@ pub enum Role {
 
 /// One message of a conversation with a model.
 ///
-/// In JSON, `content` is one block or a list of blocks. Both are accepted. A single text, image or audio block is
-/// written as one block, for clients before 2025-11-25. All other content is written as a list.
+/// In JSON, `content` is one block or a list of blocks. When a message is read, both forms are accepted. When a message
+/// is written, a single text, image or audio block is written without a list, for clients before MCP 2025-11-25. All
+/// other content is written as a list.
 ///
 /// ```
 /// # use antiphon_llm::{Block, Message};
@@ -33,7 +34,7 @@ pub enum Role {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// The author.
+    /// The author of the message.
     pub role: Role,
     /// The content blocks.
     #[serde(with = "one_or_many")]
@@ -44,33 +45,33 @@ pub struct Message {
 }
 
 impl Message {
-    /// Creates a message of the user.
+    /// Creates a message whose author is the user.
     pub fn user(content: impl IntoBlocks) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// Creates a message of the model.
+    /// Creates a message whose author is the model.
     pub fn assistant(content: impl IntoBlocks) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// Creates a message.
+    /// Creates a message of the author `role`.
     pub fn new(role: Role, content: impl IntoBlocks) -> Self {
         Self { role, content: content.into_blocks(), meta: Map::new() }
     }
 
-    /// Returns the text blocks, joined by line breaks.
+    /// Returns the text of all text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
     }
 
-    /// Returns the tool calls, in order.
+    /// Returns the tool calls in the message, in order.
     pub fn tool_calls(&self) -> impl Iterator<Item = ToolCall> + '_ {
         self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into())
     }
 
-    /// Returns the tool results, in order.
+    /// Returns the tool results in the message, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResultBlock> {
         self.content.iter().filter_map(|block| match block {
             Block::ToolResult(result) => Some(result),
@@ -79,9 +80,9 @@ impl Message {
     }
 }
 
-/// A type that can be the content of a [`Message`]: a text, a block, several blocks.
+/// A type that can be the content of a [`Message`]: a text, a block or several blocks.
 pub trait IntoBlocks {
-    /// Returns the blocks.
+    /// Converts the value into content blocks.
     fn into_blocks(self) -> Vec<Block>;
 }
 
@@ -115,7 +116,7 @@ impl<const N: usize> IntoBlocks for [Block; N] {
     }
 }
 
-/// A part of a [`Message`].
+/// A content block: a part of a [`Message`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -126,7 +127,7 @@ pub enum Block {
     Image(MediaBlock),
     /// Audio.
     Audio(MediaBlock),
-    /// A tool call of the model.
+    /// A tool call that the model requests.
     ToolUse(ToolUseBlock),
     /// The result of a tool call.
     ToolResult(ToolResultBlock),
@@ -138,23 +139,23 @@ impl Block {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// Creates an image block. `data` is base64.
+    /// Creates an image block. `data` is the image file in base64.
     pub fn image(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Image(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
     }
 
-    /// Creates an audio block. `data` is base64.
+    /// Creates an audio block. `data` is the audio file in base64.
     pub fn audio(data: impl Into<String>, mime_type: impl Into<String>) -> Self {
         Self::Audio(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
     }
 
-    /// Creates a tool call. An `input` that is not an object becomes an empty object.
+    /// Creates a tool call. If `input` is not an object, it becomes an empty object.
     pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
         let Value::Object(input) = input else { return Self::tool_use(id, name, Map::new().into()) };
         Self::ToolUse(ToolUseBlock { id: id.into(), name: name.into(), input, rest: Map::new() })
     }
 
-    /// Creates the result of the call `tool_use_id`.
+    /// Creates the result of the tool call with the ID `tool_use_id`.
     pub fn tool_result(tool_use_id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -165,7 +166,7 @@ impl Block {
         })
     }
 
-    /// Creates the error result of the call `tool_use_id`.
+    /// Creates the result of the failed tool call with the ID `tool_use_id`. `message` describes the error.
     pub fn tool_error(tool_use_id: impl Into<String>, message: impl Into<String>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -176,7 +177,7 @@ impl Block {
         })
     }
 
-    /// Returns the text of a text block.
+    /// Returns the text, if this is a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -184,7 +185,7 @@ impl Block {
         }
     }
 
-    /// Returns the tool call, if the block is one.
+    /// Returns the tool call, if this is a `tool_use` block.
     pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
         match self {
             Self::ToolUse(block) => Some(block),
@@ -193,26 +194,27 @@ impl Block {
     }
 }
 
-/// Text.
+/// A content block with text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TextBlock {
     /// The text.
     pub text: String,
-    /// `annotations`, `_meta` and all other fields.
+    /// The `annotations`, the `_meta` and all other fields of the block.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// An image or audio.
+/// A content block with an image or audio.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "MediaOnTheWire")]
 pub struct MediaBlock {
-    /// The bytes, in base64.
+    /// The bytes of the file, in base64.
     pub data: String,
-    /// The media type: `image/png`, `audio/wav`. MCP requires it, and it is always written. If a received block has
-    /// none, the type is detected from the first bytes, or is `application/octet-stream`.
+    /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so it is always written. If
+    /// a received block has no media type, it is detected from the first bytes of the file. If the detection fails, the
+    /// media type is `application/octet-stream`.
     pub mime_type: String,
-    /// `annotations`, `_meta` and all other fields.
+    /// The `annotations`, the `_meta` and all other fields of the block.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -245,25 +247,25 @@ fn media_type_of(data: &str) -> &'static str {
     known.map_or("application/octet-stream", |(_, media_type)| media_type)
 }
 
-/// A tool call of the model.
+/// A content block with a tool call that the model requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUseBlock {
-    /// The ID that connects the result to the call.
+    /// The ID of the call. The result of the call contains the same ID.
     pub id: String,
     /// The name of the tool.
     pub name: String,
     /// The arguments of the call.
     pub input: Map<String, Value>,
-    /// `_meta` and all other fields.
+    /// The `_meta` and all other fields of the block.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// The result of a tool call.
+/// A content block with the result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResultBlock {
-    /// The ID of the call.
+    /// The ID of the tool call to which this result belongs.
     pub tool_use_id: String,
     /// The content of the result.
     pub content: Vec<Content>,
@@ -273,20 +275,20 @@ pub struct ToolResultBlock {
     /// The result as structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
-    /// `_meta` and all other fields.
+    /// The `_meta` and all other fields of the block.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl ToolResultBlock {
-    /// Returns the text blocks, joined by line breaks.
+    /// Returns the text of all text blocks, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
         texts.join("\n")
     }
 }
 
-/// A part of a tool's result.
+/// A part of the result of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -297,9 +299,9 @@ pub enum Content {
     Image(MediaBlock),
     /// Audio.
     Audio(MediaBlock),
-    /// A link to a resource: `uri`, `name` and the other fields of MCP's `ResourceLink`.
+    /// A link to a resource, with the fields of MCP's `ResourceLink` such as `uri` and `name`.
     ResourceLink(Map<String, Value>),
-    /// An embedded resource: `resource` with `uri` and `text` or `blob`.
+    /// An embedded resource, whose field `resource` contains the `uri`, and the `text` or the `blob`.
     Resource(Map<String, Value>),
 }
 
@@ -309,7 +311,7 @@ impl Content {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// Returns the text of a text block.
+    /// Returns the text, if this is text content.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -332,11 +334,11 @@ impl From<String> for Content {
 
 /// A tool call that a model requests.
 ///
-/// A `tool_use` block names the data `input`, and a `tools/call` request names it `arguments`. This type uses the
-/// name of the request, and converts between both.
+/// In a `tool_use` block, the arguments have the name `input`. In a `tools/call` request, they have the name
+/// `arguments`. This type uses the name `arguments`, and can be converted from and into a `tool_use` block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The ID that connects the result to the call.
+    /// The ID of the call. The result of the call contains the same ID.
     pub id: String,
     /// The name of the tool.
     pub name: String,
@@ -345,7 +347,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Parses a call from untrusted data: `id`, `name` and `arguments` are required.
+    /// Parses a call from untrusted JSON. The fields `id`, `name` and `arguments` are required.
     ///
     /// # Errors
     ///
@@ -354,7 +356,7 @@ impl ToolCall {
         serde_json::from_value(value).map_err(|error| format!("not a tool call: {error}"))
     }
 
-    /// Like [`from_value`](Self::from_value), but also accepts `input` for `arguments`, the name in older calls.
+    /// Parses a call like [`from_value`](Self::from_value), but also accepts the older name `input` for `arguments`.
     ///
     /// # Errors
     ///
@@ -408,7 +410,9 @@ pub(crate) mod one_or_many {
         match content {
             Value::Array(blocks) => blocks.into_iter().map(read).collect(),
             Value::Object(_) => Ok(vec![read(content)?]),
-            _ => Err(serde::de::Error::custom("content is a block or a list of blocks")),
+            _ => {
+                Err(serde::de::Error::custom("`content` must be a content block or a list of content blocks"))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The messages API of Anthropic.
+/// A model behind Anthropic's Messages API.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Anthropic, ProviderConfig};
@@ -22,14 +22,14 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Requests for structured data use `output_config.format`. Models before Claude 4.5, and schemas that this format
-/// cannot express, use a tool that the model must call. The newest models reject a forced tool call, so the system
-/// prompt asks for it. Audio is not supported. If a compatible server supports tools but not this format, set
-/// [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
+/// Requests for structured data use `output_config.format`. For models before Claude 4.5, and for schemas that this
+/// format cannot express, the model is forced to call a tool instead. The newest models reject a forced tool call, so
+/// for these models the system prompt asks for the tool call. Audio is not supported. If a compatible server supports
+/// tools but not `output_config.format`, set [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
 pub struct Anthropic(Engine);
 
 impl Anthropic {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///

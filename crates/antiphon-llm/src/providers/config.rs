@@ -4,7 +4,7 @@ use rig_core::http_client::{HeaderValue, Uri};
 
 use crate::error::{Error, Result};
 
-/// The address and the API key of a provider, its models, and limits.
+/// The configuration of a provider: its address, API key, models and limits.
 ///
 /// ```
 /// # use antiphon_llm::providers::ProviderConfig;
@@ -14,28 +14,28 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProviderConfig {
-    /// The API key. Local servers often need none. Default: none.
+    /// The API key. Local servers often need no API key. Default: none.
     pub key: Option<Key>,
     /// The base URL of the API. Default: the provider's standard URL.
     pub base_url: Option<String>,
-    /// The models, the default one first. At least one is required.
+    /// The models of the provider. The first model is the default. At least one model is required.
     pub models: Vec<ModelConfig>,
-    /// The maximum time for a reply, with all retries. Default: 5 minutes.
+    /// The maximum time for a reply, including all retries. Default: 5 minutes.
     pub timeout: Duration,
-    /// The number of retries of a request with a temporary error. Default: 2.
+    /// How often a request is retried after a temporary error. Default: 2.
     pub retries: u32,
-    /// The wait before the first retry. It doubles for each retry, and is shortened by a random part. Default: 500
+    /// The delay before the first retry. The delay doubles with each retry, and is shortened at random. Default: 500
     /// ms.
     pub backoff: Duration,
-    /// The longest wait before a retry. If a provider asks for a longer one, the request fails with that time.
-    /// Default: 30 seconds.
+    /// The longest delay before a retry. If a provider asks for a longer delay, the request fails with an error that
+    /// contains this delay. Default: 30 seconds.
     pub max_backoff: Duration,
-    /// The maximum number of tokens of a reply, also if a request asks for more. Default: the limit of the model.
+    /// The maximum number of tokens of a reply, even if a request asks for more. Default: the limit of the model.
     pub max_tokens: Option<u32>,
-    /// The method for structured data. Default: the best method of each model.
+    /// The method by which models return structured data. Default: the best method of each model.
     pub structured_output: Option<StructuredOutput>,
-    /// The keys of a request's `metadata` that are sent to the provider, in the body of its request. Default: none,
-    /// because the author of the request can be untrusted.
+    /// The keys in the `metadata` of a request that are sent to the provider, in the body of the HTTP request. Default:
+    /// none, because the author of the request can be untrusted.
     pub metadata_keys: Vec<String>,
     /// The URL of the HTTP proxy, which can contain a password. Default: none. Environment variables are not read.
     pub proxy: Option<Key>,
@@ -60,52 +60,52 @@ impl Default for ProviderConfig {
 }
 
 impl ProviderConfig {
-    /// Creates a configuration with an API key.
+    /// Creates a configuration with the API key `key`.
     pub fn new(key: impl Into<String>) -> Self {
         Self::default().with_key(key)
     }
 
-    /// Creates a configuration for a server without an API key.
+    /// Creates a configuration for a provider that needs no API key, for example a local server.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// Sets the API key.
+    /// Replaces the API key.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(Key(key.into()));
         self
     }
 
-    /// Sets the base URL of the API: `https://llm.example.com/v1`.
+    /// Sets the base URL of the API, for example `https://llm.example.com/v1`. Default: the provider's standard URL.
     #[must_use]
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Adds a model. The first is the default.
+    /// Adds a model. The first model that you add is the default.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<ModelConfig>) -> Self {
         self.models.push(model.into());
         self
     }
 
-    /// Sets the maximum time for a reply, with all retries.
+    /// Sets the maximum time for a reply, including all retries. Default: 5 minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the number of retries of a request with a temporary error.
+    /// Sets how often a request is retried after a temporary error. Default: 2.
     #[must_use]
     pub fn with_retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Sets the first and the longest wait before a retry.
+    /// Sets the first and the longest delay before a retry. Default: 500 ms and 30 seconds.
     #[must_use]
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = first;
@@ -113,28 +113,28 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the maximum number of tokens of a reply.
+    /// Sets the maximum number of tokens of a reply. Default: the limit of the model.
     #[must_use]
     pub fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = Some(max_tokens);
         self
     }
 
-    /// Sets the method for structured data.
+    /// Sets the method by which models return structured data. Default: the best method of each model.
     #[must_use]
     pub fn with_structured_output(mut self, how: StructuredOutput) -> Self {
         self.structured_output = Some(how);
         self
     }
 
-    /// Allows a key of a request's `metadata` to be sent to the provider.
+    /// Allows that this key in the `metadata` of a request is sent to the provider. Default: no key is sent.
     #[must_use]
     pub fn with_metadata_key(mut self, key: impl Into<String>) -> Self {
         self.metadata_keys.push(key.into());
         self
     }
 
-    /// Sets the URL of the HTTP proxy.
+    /// Sets the URL of the HTTP proxy, which can contain a password. Default: none.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(Key(url.into()));
@@ -148,36 +148,36 @@ impl ProviderConfig {
 
     /// Checks the configuration for the provider `name`.
     pub(super) fn check(&self, name: &str, needs: Needs) -> Result<()> {
-        let fail = |what: String| Err(Error::Config(format!("`{name}` {what}")));
+        let fail = |what: String| Err(Error::Config(format!("the provider `{name}` {what}")));
         if self.models.is_empty() {
-            return fail("needs a model; name one with `with_model`".into());
+            return fail("needs a model; add one with `with_model`".into());
         }
         for (i, model) in self.models.iter().enumerate() {
             if model.name.trim().is_empty() {
-                return fail("has a model without a name".into());
+                return fail("has a model with an empty name".into());
             }
             if self.models[..i].iter().any(|earlier| earlier.name == model.name) {
-                return fail(format!("has the model `{}` twice", model.name));
+                return fail(format!("has the model `{}` twice; add each model once", model.name));
             }
         }
         match self.secret() {
-            "" if needs.key => return fail("needs a key; give it one with `with_key`".into()),
+            "" if needs.key => return fail("needs an API key; set it with `with_key`".into()),
             key if HeaderValue::from_str(key).is_err() => {
-                return fail("has a key with characters no header can carry; look for a line break".into());
+                return fail("has an API key with invalid characters; look for a line break".into());
             }
             _ => {}
         }
         match &self.base_url {
-            None if needs.base_url => return fail("needs an address; set `with_base_url`".into()),
+            None if needs.base_url => return fail("needs a base URL; set it with `with_base_url`".into()),
             // The error does not contain the URL, because it can contain a password.
-            Some(url) => check_url(url).or_else(|what| fail(format!("has an address that {what}")))?,
+            Some(url) => check_url(url).or_else(|what| fail(format!("has a base URL that {what}")))?,
             None => {}
         }
         if self.timeout.is_zero() {
-            return fail("has a timeout of zero".into());
+            return fail("has a timeout of 0; set a longer one with `with_timeout`".into());
         }
         if self.max_tokens == Some(0) {
-            return fail("may not write a single token".into());
+            return fail("has a limit of 0 output tokens; raise `with_max_tokens`".into());
         }
         Ok(())
     }
@@ -194,14 +194,16 @@ fn check_url(url: &str) -> Result<(), &'static str> {
     if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
         return Err("does not begin with `http://` or `https://`");
     }
-    let uri: Uri = url.parse().map_err(|_| "is no URL")?;
+    let uri: Uri = url.parse().map_err(|_| "is not a valid URL")?;
     match uri.authority() {
         Some(authority) if authority.as_str().contains('@') => {
-            Err("has a password in it; use `with_key`, which is kept out of logs")
+            Err("contains a password; use `with_key`, which is not logged")
         }
-        Some(_) if uri.query().is_some() => Err("has a query, which the paths of the API would end up in"),
+        Some(_) if uri.query().is_some() => {
+            Err("has a query; remove it, because API paths are appended to the URL")
+        }
         Some(_) => Ok(()),
-        None => Err("names no host"),
+        None => Err("has no host"),
     }
 }
 
@@ -221,52 +223,53 @@ impl From<String> for Key {
     }
 }
 
-/// A model, and its properties for the preferences of a request.
+/// The name of a model, and properties that decide whether the model matches the preferences of a request.
 ///
-/// Ranks are between 0 and 1. They are compared only with other models of the same provider.
+/// A rank is between 0 and 1, and 1 is best. Ranks are compared only between models of the same configuration.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ModelConfig {
-    /// The name that the provider uses.
+    /// The name of the model at the provider.
     pub name: String,
-    /// The price of a million tokens, in the same currency for all models. Default: the list price, if it is known.
+    /// The price of a million tokens. Use the same currency for all models. Default: the list price, if it is known.
     pub price: Option<f64>,
-    /// The rank of its speed. Default: 0.5.
+    /// The rank of the model's speed. Default: 0.5.
     pub speed: f64,
-    /// The rank of its intelligence. Default: 0.5.
+    /// The rank of the model's intelligence. Default: 0.5.
     pub intelligence: f64,
-    /// Whether the model can call tools. If not, the prompt describes the tools. Default: yes.
+    /// Whether the model can call tools. If the model cannot call tools, the prompt describes the tools. Default: yes.
     pub tools: bool,
 }
 
 impl ModelConfig {
-    /// Creates a model with the default properties.
+    /// Creates a model with the name `name` and default properties.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), price: None, speed: 0.5, intelligence: 0.5, tools: true }
     }
 
-    /// Sets the price of a million tokens.
+    /// Sets the price of a million tokens. Default: the list price, if it is known.
     #[must_use]
     pub fn with_price(mut self, price: f64) -> Self {
         self.price = Some(price);
         self
     }
 
-    /// Sets the rank of its speed, between 0 and 1.
+    /// Sets the rank of the model's speed, between 0 and 1. Default: 0.5.
     #[must_use]
     pub fn with_speed(mut self, rank: f64) -> Self {
         self.speed = rank;
         self
     }
 
-    /// Sets the rank of its intelligence, between 0 and 1.
+    /// Sets the rank of the model's intelligence, between 0 and 1. Default: 0.5.
     #[must_use]
     pub fn with_intelligence(mut self, rank: f64) -> Self {
         self.intelligence = rank;
         self
     }
 
-    /// Sets whether the model can call tools.
+    /// Sets whether the model can call tools. If the model cannot call tools, the prompt describes the tools. Default:
+    /// yes.
     #[must_use]
     pub fn with_tools(mut self, tools: bool) -> Self {
         self.tools = tools;
@@ -290,12 +293,12 @@ impl From<String> for ModelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StructuredOutput {
-    /// The structured output of the provider, which enforces the schema.
+    /// Uses the provider's structured output, which enforces the schema.
     Native,
-    /// The JSON mode of the provider, with the schema in the prompt.
+    /// Uses the provider's JSON mode, and describes the schema in the prompt.
     JsonMode,
-    /// A tool that the model must call. Its input is the data.
+    /// Forces the model to call a tool whose input is the data.
     ForcedTool,
-    /// Only the prompt.
+    /// Only describes the schema in the prompt.
     Prompt,
 }

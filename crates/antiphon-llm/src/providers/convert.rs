@@ -45,7 +45,7 @@ pub(super) fn tools(
 }
 
 pub(super) fn tool_name(name: &str, model: &str) -> Result<ToolName> {
-    ToolName::new(name).map_err(|_| unsupported(model, "offer a tool without a name"))
+    ToolName::new(name).map_err(|_| unsupported(model, "it cannot offer a tool without a name"))
 }
 
 /// Returns the names of the called tools by call ID, because a result contains only the ID.
@@ -80,7 +80,7 @@ impl Convert<'_> {
             Block::Image(image) => Ok(UserContent::Image(self.image(image)?)),
             Block::Audio(audio) => self.audio(audio),
             Block::ToolResult(result) => Ok(UserContent::ToolResult(self.result(result)?)),
-            Block::ToolUse(_) => Err(unsupported(self.model, "take a tool call in a message of the user's")),
+            Block::ToolUse(_) => Err(unsupported(self.model, "a user message cannot contain a tool call")),
         }
     }
 
@@ -92,10 +92,10 @@ impl Convert<'_> {
                 tool_name(&call.name, self.model)?,
                 Value::Object(call.input.clone()),
             )),
-            Block::Image(_) => Err(unsupported(self.model, "take an image in a message of its own")),
-            Block::Audio(_) => Err(unsupported(self.model, "take audio in a message of its own")),
+            Block::Image(_) => Err(unsupported(self.model, "an assistant message cannot contain an image")),
+            Block::Audio(_) => Err(unsupported(self.model, "an assistant message cannot contain audio")),
             Block::ToolResult(_) => {
-                Err(unsupported(self.model, "take a tool result in a message of its own"))
+                Err(unsupported(self.model, "an assistant message cannot contain a tool result"))
             }
         }
     }
@@ -103,8 +103,8 @@ impl Convert<'_> {
     fn image(&self, block: &MediaBlock) -> Result<rig::Image> {
         let kind = ImageMediaType::from_mime_type(&block.mime_type.to_lowercase());
         let Some(media_type) = kind.filter(|kind| self.media.images.contains(kind)) else {
-            let kind = format!("read images of the type `{}`", block.mime_type);
-            let what = if self.media.images.is_empty() { "read images" } else { &kind };
+            let kind = format!("it cannot read images of the type `{}`", block.mime_type);
+            let what = if self.media.images.is_empty() { "it cannot read images" } else { &kind };
             return Err(unsupported(self.model, what));
         };
         Ok(rig::Image {
@@ -117,8 +117,8 @@ impl Convert<'_> {
     fn audio(&self, block: &MediaBlock) -> Result<UserContent> {
         let Some(media_type) = audio_type(&block.mime_type).filter(|kind| self.media.audio.contains(kind))
         else {
-            let kind = format!("hear audio of the type `{}`", block.mime_type);
-            let what = if self.media.audio.is_empty() { "hear audio" } else { &kind };
+            let kind = format!("it cannot read audio of the type `{}`", block.mime_type);
+            let what = if self.media.audio.is_empty() { "it cannot read audio" } else { &kind };
             return Err(unsupported(self.model, what));
         };
         Ok(UserContent::Audio(rig::Audio {
@@ -132,7 +132,7 @@ impl Convert<'_> {
         let name = self.names.get(id.as_str()).ok_or_else(|| {
             unsupported(
                 self.model,
-                &format!("take the tool result `{id}`, which answers no call in the messages"),
+                &format!("the tool result `{id}` has no matching tool call in the messages"),
             )
         })?;
         let mut content: Vec<ToolResultContent> = result.content.iter().map(|part| self.part(part)).collect();

@@ -74,13 +74,13 @@ impl Engine {
     ) -> Result<Self> {
         config.check(profile.name, profile.needs)?;
         let impossible = match (config.structured_output, profile.api) {
-            (Some(StructuredOutput::JsonMode), Api::Anthropic) => Some("promises no JSON without a schema"),
-            (Some(StructuredOutput::ForcedTool), Api::Ollama) => Some("cannot be made to call a tool"),
+            (Some(StructuredOutput::JsonMode), Api::Anthropic) => Some("does not support JSON mode"),
+            (Some(StructuredOutput::ForcedTool), Api::Ollama) => Some("cannot be forced to call a tool"),
             _ => None,
         };
         if let Some(what) = impossible {
             return Err(Error::Config(format!(
-                "`{}` {what}; choose another `StructuredOutput`",
+                "the provider `{}` {what}; choose another `StructuredOutput`",
                 profile.name
             )));
         }
@@ -235,7 +235,7 @@ fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
     let client = builder.build();
     client
         .map(ReqwestClient::from)
-        .map_err(|error| Error::Config(format!("there can be no HTTP client: {error}")))
+        .map_err(|error| Error::Config(format!("the HTTP client cannot be created: {error}")))
 }
 
 /// Returns the facts about a model from the configuration and the catalog.

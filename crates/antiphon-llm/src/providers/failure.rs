@@ -36,7 +36,7 @@ fn failure(error: &ProviderError, model: &str, secret: &str) -> Error {
     let clean = |text: String| scrub(&text, secret);
     match error {
         ProviderError::Http(error) => Error::Unavailable(clean(chain(error.as_ref()))),
-        ProviderError::Truncated => Error::Unavailable("the reply broke off".into()),
+        ProviderError::Truncated => Error::Unavailable("the reply is incomplete".into()),
         ProviderError::Provider(message) => Error::Unavailable(clean(message.clone())),
         ProviderError::Json(error) => Error::Malformed(clean(error.to_string())),
         ProviderError::Response(message) => Error::Malformed(clean(message.clone())),
@@ -91,7 +91,7 @@ fn message(body: &str) -> String {
     let said = said.unwrap_or_else(|| body.trim().to_owned());
     match said.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &said[..end]),
-        None if said.is_empty() => "no reason was given".into(),
+        None if said.is_empty() => "the provider gave no reason".into(),
         None => said,
     }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The `generateContent` API of Gemini.
+/// A model behind Gemini's `generateContent` API.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Gemini, ProviderConfig};
@@ -32,7 +32,7 @@ use crate::error::Result;
 pub struct Gemini(Engine);
 
 impl Gemini {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///

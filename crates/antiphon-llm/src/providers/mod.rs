@@ -1,20 +1,22 @@
-//! Models behind the APIs of providers.
+//! Models behind the APIs of providers such as OpenAI, Anthropic, Gemini and Ollama.
 //!
 //! Each provider is a [`Model`](crate::Model) that is created from a [`ProviderConfig`]: an API key, the names of
 //! models, and limits. All providers share these rules:
 //!
-//! - **Structured data**: a request for data is answered with a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
-//!   The provider selects the best method of the model. [`StructuredOutput`] overrides it.
-//! - **Preferences**: hints of a request match parts of the names of the configured models. Then the priorities
-//!   decide, by list prices and by the ranks of [`ModelConfig`]. The first model is the default.
-//! - **Unsupported content** is an error that names it. Fields that MCP allows a client to omit are omitted:
-//!   `metadata`, `includeContext`, and `temperature` if the model rejects it. The reply lists them under
-//!   [`NOTES_META`].
-//! - **Temporary errors** are retried. The wait doubles each time, or is as long as the provider asks. One timeout
-//!   applies to all attempts.
-//! - **The API key** is in no log and no error. Nothing is read from the environment, neither a key nor a proxy.
+//! - **Structured data**: the reply to a request for data is a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The
+//!   provider uses the best method that the model supports, unless you set a [`StructuredOutput`].
+//! - **Preferences**: a request can contain hints, which are parts of model names. The provider selects a configured
+//!   model that matches a hint. If the hints do not select one model, the provider compares the priorities of the
+//!   request with the prices and ranks in [`ModelConfig`]. The first model is the default.
+//! - **Unsupported content** results in an error that names this content. Some fields are not sent to the provider, as
+//!   MCP allows: `metadata`, `includeContext`, and `temperature` if the model rejects it. The reply lists these fields
+//!   under [`NOTES_META`].
+//! - **Temporary errors** are retried. The delay doubles each time, unless the provider asks for another delay. One
+//!   timeout applies to all attempts together.
+//! - **The API key** never appears in logs or errors. Providers do not read environment variables, neither for API keys
+//!   nor for HTTP proxies.
 //!
-//! Providers need a Tokio runtime with time and I/O.
+//! Providers need a Tokio runtime with time and I/O enabled.
 
 mod anthropic;
 mod choose_model;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The native API of Ollama, `/api/chat`.
+/// A model behind Ollama's native API, `/api/chat`.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{Ollama, ProviderConfig};
@@ -17,16 +17,16 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// The default base URL is `http://localhost:11434`. Requests for structured data use `format` with the schema. With
-/// [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the schema is in the
-/// prompt.
+/// The default base URL is `http://localhost:11434`. Requests for structured data send the schema in the field
+/// `format`. With [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the schema
+/// is in the prompt.
 ///
-/// Ollama has no field for the tool choice. For `none`, the request contains no tools. For `required`, `format`
-/// allows only a tool call. For a model without tools, the prompt describes the tools.
+/// Ollama has no field for the tool choice. For `toolChoice: none`, the request contains no tools. For `toolChoice:
+/// required`, the field `format` allows only a tool call. For a model without tools, the prompt describes the tools.
 pub struct Ollama(Engine);
 
 impl Ollama {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///

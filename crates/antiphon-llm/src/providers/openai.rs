@@ -14,7 +14,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The chat completions API of OpenAI.
+/// A model behind OpenAI's Chat Completions API.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAi, ProviderConfig};
@@ -26,11 +26,12 @@ use crate::error::Result;
 /// ```
 ///
 /// Requests for structured data use `response_format`, in strict mode if the schema allows it. Audio is supported as
-/// WAV and MP3. The newest models call tools only with [`OpenAiResponses`].
+/// WAV and MP3. The newest models of OpenAI call tools only over the Responses API: use [`OpenAiResponses`] for these
+/// models.
 pub struct OpenAi(Engine);
 
 impl OpenAi {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl OpenAi {
 
 super::model!(OpenAi);
 
-/// The Responses API of OpenAI.
+/// A model behind OpenAI's Responses API.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAiResponses, ProviderConfig};
@@ -67,12 +68,13 @@ super::model!(OpenAi);
 /// # }
 /// ```
 ///
-/// Requests for structured data use `text.format`. This API supports neither stop sequences nor audio: a request with
-/// either is an error. Requests set `store` to `false`, so that OpenAI does not store the replies.
+/// Requests for structured data use `text.format`. This API supports neither stop sequences nor audio. A request with
+/// stop sequences or audio returns an error. Requests set `store` to `false`, so that OpenAI does not store the
+/// replies.
 pub struct OpenAiResponses(Engine);
 
 impl OpenAiResponses {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ impl OpenAiResponses {
 
 super::model!(OpenAiResponses);
 
-/// Any server with the chat completions API of OpenAI: llama.cpp, vLLM, LM Studio, a gateway.
+/// A model behind any server with OpenAI's Chat Completions API, for example llama.cpp, vLLM, LM Studio or a gateway.
 ///
 /// ```no_run
 /// # use antiphon_llm::providers::{OpenAiCompatible, ProviderConfig};
@@ -109,13 +111,13 @@ super::model!(OpenAiResponses);
 /// # }
 /// ```
 ///
-/// The base URL is required, and ends before `/chat/completions`. The API key is optional. Requests for structured
-/// data use `response_format`. If a server does not support it, set another
+/// The base URL is required: the URL of the API without `/chat/completions`. The API key is optional. Requests for
+/// structured data use `response_format`. If a server does not support `response_format`, set another
 /// [`StructuredOutput`](super::StructuredOutput).
 pub struct OpenAiCompatible(Engine);
 
 impl OpenAiCompatible {
-    /// Creates the provider from `config`.
+    /// Creates a model from the configuration of a provider.
     ///
     /// # Errors
     ///

@@ -216,7 +216,7 @@ impl Planner<'_> {
     ) -> Result<Plan> {
         let mut messages = convert::messages(request, self.model, self.facts.media)?;
         let Some(last) = messages.pop() else {
-            return Err(convert::unsupported(self.model, "reply to no messages"));
+            return Err(convert::unsupported(self.model, "the request has no messages"));
         };
         self.metadata(request, &mut body);
         if self.api == Api::OpenAiResponses {
@@ -268,11 +268,11 @@ impl Planner<'_> {
     fn temperature(&mut self, request: &Request) -> Option<f64> {
         let temperature = request.temperature?;
         let why = match self.facts.sampling {
-            Some(Sampling::Never) => "refuses it",
-            Some(Sampling::ReasoningOff) => "refuses it while it reasons",
+            Some(Sampling::Never) => "does not support it",
+            Some(Sampling::ReasoningOff) => "does not support it during reasoning",
             _ => return Some(temperature),
         };
-        self.notes.push(format!("`temperature` was not sent: `{}` {why}", self.model));
+        self.notes.push(format!("`temperature` was not sent: the model `{}` {why}", self.model));
         None
     }
 
@@ -283,11 +283,11 @@ impl Planner<'_> {
                 body[key] = value.clone();
             } else {
                 self.notes
-                    .push(format!("`metadata.{key}` was not sent: the operator does not let it through"));
+                    .push(format!("`metadata.{key}` was not sent: the operator has not allowed it (`ProviderConfig::with_metadata_key`)"));
             }
         }
         if matches!(request.include_context, Some(IncludeContext::ThisServer | IncludeContext::AllServers)) {
-            self.notes.push("`includeContext` was not followed: a provider knows no servers".into());
+            self.notes.push("`includeContext` was ignored: a provider has no context of MCP servers".into());
         }
     }
 }

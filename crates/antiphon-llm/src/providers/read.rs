@@ -14,7 +14,8 @@ use crate::{
     reply::{Reply, Usage, stop},
 };
 
-/// The `_meta` key for parts of the request that were not sent, with the reasons.
+/// The `_meta` key under which a reply lists the parts of the request that were not sent to the provider, with the
+/// reasons.
 pub const NOTES_META: &str = "antiphon/notes";
 
 /// Converts `response` to a reply of `model`.

@@ -19,14 +19,17 @@ fn refused(kind: Kind, config: ProviderConfig) -> String {
 #[test]
 fn what_is_missing_is_named() {
     let nothing = ProviderConfig::local();
-    assert_eq!(refused(Kind::Chat, nothing.clone()), "`OpenAi` needs a model; name one with `with_model`");
+    assert_eq!(
+        refused(Kind::Chat, nothing.clone()),
+        "the provider `OpenAi` needs a model; add one with `with_model`"
+    );
     let model = nothing.with_model("m");
     for (kind, what) in [
-        (Kind::Chat, "`OpenAi` needs a key; give it one with `with_key`"),
-        (Kind::Responses, "`OpenAiResponses` needs a key; give it one with `with_key`"),
-        (Kind::Anthropic, "`Anthropic` needs a key; give it one with `with_key`"),
-        (Kind::Gemini, "`Gemini` needs a key; give it one with `with_key`"),
-        (Kind::Compatible, "`OpenAiCompatible` needs an address; set `with_base_url`"),
+        (Kind::Chat, "the provider `OpenAi` needs an API key; set it with `with_key`"),
+        (Kind::Responses, "the provider `OpenAiResponses` needs an API key; set it with `with_key`"),
+        (Kind::Anthropic, "the provider `Anthropic` needs an API key; set it with `with_key`"),
+        (Kind::Gemini, "the provider `Gemini` needs an API key; set it with `with_key`"),
+        (Kind::Compatible, "the provider `OpenAiCompatible` needs a base URL; set it with `with_base_url`"),
     ] {
         assert_eq!(refused(kind, model.clone()), what);
     }
@@ -37,33 +40,42 @@ fn what_is_missing_is_named() {
 fn what_makes_no_sense_is_said() {
     let config = ProviderConfig::new("key").with_model("m");
     for (config, what) in [
-        (config.clone().with_model("m"), "`OpenAi` has the model `m` twice"),
-        (config.clone().with_model(" "), "`OpenAi` has a model without a name"),
+        (
+            config.clone().with_model("m"),
+            "the provider `OpenAi` has the model `m` twice; add each model once",
+        ),
+        (config.clone().with_model(" "), "the provider `OpenAi` has a model with an empty name"),
         (
             config.clone().with_key("key\n"),
-            "`OpenAi` has a key with characters no header can carry; look for a line break",
+            "the provider `OpenAi` has an API key with invalid characters; look for a line break",
         ),
         (
             config.clone().with_base_url("llm.example.com/v1"),
-            "`OpenAi` has an address that does not begin with `http://` or `https://`",
+            "the provider `OpenAi` has a base URL that does not begin with `http://` or `https://`",
         ),
         (
             config.clone().with_base_url("https://me:pass@llm.example.com"),
-            "`OpenAi` has an address that has a password in it; use `with_key`, which is kept out of logs",
+            "the provider `OpenAi` has a base URL that contains a password; use `with_key`, which is not logged",
         ),
-        (config.clone().with_timeout(Duration::ZERO), "`OpenAi` has a timeout of zero"),
-        (config.clone().with_max_tokens(0), "`OpenAi` may not write a single token"),
+        (
+            config.clone().with_timeout(Duration::ZERO),
+            "the provider `OpenAi` has a timeout of 0; set a longer one with `with_timeout`",
+        ),
+        (
+            config.clone().with_max_tokens(0),
+            "the provider `OpenAi` has a limit of 0 output tokens; raise `with_max_tokens`",
+        ),
         (config.clone().with_proxy("::"), "the address of the proxy is not a valid URL"),
     ] {
         assert_eq!(refused(Kind::Chat, config), what);
     }
     assert_eq!(
         refused(Kind::Ollama, config.clone().with_structured_output(StructuredOutput::ForcedTool)),
-        "`Ollama` cannot be made to call a tool; choose another `StructuredOutput`"
+        "the provider `Ollama` cannot be forced to call a tool; choose another `StructuredOutput`"
     );
     assert_eq!(
         refused(Kind::Anthropic, config.with_structured_output(StructuredOutput::JsonMode)),
-        "`Anthropic` promises no JSON without a schema; choose another `StructuredOutput`"
+        "the provider `Anthropic` does not support JSON mode; choose another `StructuredOutput`"
     );
 }
 

@@ -103,8 +103,8 @@ fn a_reworded_question_of_format_1_is_answered() {
 #[test]
 fn rewordings_of_format_1_still_count() {
     Story::from(golden!("1-reworded"), hour(4)).drifts(
-        "`sure` has been worded differently 3 times",
-        "its text depends on something that changes between rounds, often a clock or a random number: read it in `ctx.step`",
+        "the text of the question `sure` has changed 3 times",
+        "the text depends on a value that changes between rounds, often a clock or a random number: read the value in `ctx.step`",
     );
 }
 
@@ -113,9 +113,15 @@ fn a_journal_of_a_newer_format_is_refused_by_its_number() {
     assert_eq!(FORMAT, 1);
     let error = Journal::from_json(br#"{"v":2,"everything":"else"}"#).expect_err("too new");
     assert!(matches!(error, FormatError::Unknown { found: 2 }));
-    assert_eq!(error.to_string(), "journal format 2 is not known here; this version reads up to 1");
+    assert_eq!(
+        error.to_string(),
+        "the journal has format 2, which is not supported; this version reads formats up to 1"
+    );
     let error = Journal::from_json(br#"{"v":0,"run":"run","r":0}"#).expect_err("there is no such format");
-    assert_eq!(error.to_string(), "journal format 0 is not known here; this version reads up to 1");
+    assert_eq!(
+        error.to_string(),
+        "the journal has format 0, which is not supported; this version reads formats up to 1"
+    );
 }
 
 #[test]
@@ -123,6 +129,6 @@ fn what_is_no_journal_is_malformed() {
     for text in ["", "[]", "{}", r#"{"v":1}"#, r#"{"v":"1","run":"run","r":0}"#] {
         let error = Journal::from_json(text.as_bytes()).expect_err(text);
         assert!(matches!(error, FormatError::Malformed(_)), "{text}");
-        assert_eq!(error.to_string(), "not a journal");
+        assert_eq!(error.to_string(), "the bytes are not a valid journal");
     }
 }

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{Ctx, Leg, Story, drive};
 
-const ELSEWHERE: &str = "if the tool was deployed anew, call it again; if not, the code takes another path \
-    than before: a branch depends on something that is not recorded, move it into `ctx.step`";
+const ELSEWHERE: &str = "if a new version was deployed, call the tool again; if not, the code takes another path \
+    than before: move the value that the path depends on into `ctx.step`, which records it";
 
 async fn shirt(ctx: Ctx) -> String {
     let size = ctx.ask("size", "Which size?").await;
@@ -808,12 +808,12 @@ fn a_question_reworded_more_than_twice_is_volatile() {
         .deploy(at(4))
         .answered("sure", "yes")
         .drifts(
-            "`sure` has been worded differently 3 times",
-            "its text depends on something that changes between rounds, often a clock or a random number: read it in `ctx.step`",
+            "the text of the question `sure` has changed 3 times",
+            "the text depends on a value that changes between rounds, often a clock or a random number: read the value in `ctx.step`",
         );
 }
 
-const CHANGED: &str = "if the tool was deployed anew, call it again; if not, keep what varies (time, random numbers, lookups) in `ctx.step` so that it is recorded";
+const CHANGED: &str = "if a new version was deployed, call the tool again; if not, move values that vary (time, random numbers, lookups) into `ctx.step`, which records them";
 
 #[test]
 pub(crate) fn an_answered_question_that_changed_is_drift() {
@@ -823,7 +823,7 @@ pub(crate) fn an_answered_question_that_changed_is_drift() {
         .asks(["colour"])
         .deploy(|ctx: Ctx| async move { ctx.ask("size", "Which shoe size?").await })
         .drifts(
-            "entry 0 (`size`) was recorded as ask `Which size?` and is now ask `Which shoe size?`",
+            "journal entry 0 (`size`) was recorded as ask `Which size?` and is now ask `Which shoe size?`",
             CHANGED,
         );
 }
@@ -842,7 +842,7 @@ pub(crate) fn a_question_that_changed_where_its_label_does_not_reach_is_drift() 
         .asks(["sure"])
         .deploy(of(json!(["M", "L"])))
         .drifts(
-            "entry 0 (`size`) was recorded as ask `Which size?` and is now ask `Which size?` with other details",
+            "journal entry 0 (`size`) was recorded as ask `Which size?` and is now ask `Which size?` with other details",
             CHANGED,
         );
 }
@@ -852,7 +852,7 @@ pub(crate) fn a_step_that_became_a_question_is_drift() {
     Story::new(booking)
         .asks(["meal", "seat"])
         .deploy(|ctx: Ctx| async move { ctx.ask("quote", "How much?").await })
-        .drifts("entry 0 (`quote`) was recorded as step quote and is now ask `How much?`", CHANGED);
+        .drifts("journal entry 0 (`quote`) was recorded as step quote and is now ask `How much?`", CHANGED);
 }
 
 #[test]
@@ -862,7 +862,7 @@ pub(crate) fn a_step_that_became_a_loop_is_drift() {
         .deploy(|ctx: Ctx| async move {
             ctx.fold("quote", json!(0), async |_: Ctx, _: Value| ControlFlow::Break(String::new())).await
         })
-        .drifts("entry 0 (`quote`) was recorded as step quote and is now fold quote", CHANGED);
+        .drifts("journal entry 0 (`quote`) was recorded as step quote and is now fold quote", CHANGED);
 }
 
 #[test]
@@ -871,11 +871,11 @@ fn an_entry_the_code_does_not_wait_for_is_drift() {
     let story = story
         .deploy(|ctx: Ctx| async move { join(ctx.step("price", 7), ctx.ask("seat", "Which seat?")).await.1 });
     story.drifts(
-        "entry 0 (`quote`, step quote) is not what the code waits for; it waits for `price`, `seat`",
+        "the code does not wait for journal entry 0 (`quote`, step quote); it waits for `price`, `seat`",
         ELSEWHERE,
     );
     story.did([("run:quote", 1)]).deploy(|_: Ctx| std::future::pending()).drifts(
-        "entry 0 (`quote`, step quote) is not what the code waits for; it waits for nothing",
+        "the code does not wait for journal entry 0 (`quote`, step quote); it waits for nothing",
         ELSEWHERE,
     );
 }
@@ -885,12 +885,12 @@ fn a_tool_that_returns_before_its_journal_ends_is_drift() {
     let story = Story::new(shirt).asks(["size"]).answered("size", "L").asks(["colour"]);
     let story = story.deploy(|_: Ctx| async { "done".to_owned() });
     story.drifts(
-        "the tool returned although 1 recorded entry was still to come, beginning with `size` (ask `Which size?`)",
+        "the tool returned before 1 recorded entry was replayed, beginning with `size` (ask `Which size?`)",
         ELSEWHERE,
     );
     let story = Story::new(booking).asks(["meal", "seat"]).answered("meal", "soup").asks(["seat"]);
     story.deploy(|_: Ctx| async { "done".to_owned() }).drifts(
-        "the tool returned although 2 recorded entries were still to come, beginning with `quote` (step quote)",
+        "the tool returned before 2 recorded entries were replayed, beginning with `quote` (step quote)",
         ELSEWHERE,
     );
 }
@@ -901,11 +901,11 @@ fn a_question_that_is_out_and_not_asked_any_more_is_drift() {
         .asks(["size"])
         .deploy(|ctx: Ctx| async move { join(ctx.ask("a", "?"), ctx.ask("b", "?")).await.0 })
         .drifts(
-            "`size` was asked in the last round and the code no longer asks it; it waits for `a`, `b`",
+            "the question `size` was sent in the last round, but the code no longer asks it; it waits for `a`, `b`",
             ELSEWHERE,
         );
     Story::new(shirt).asks(["size"]).deploy(|_: Ctx| async { "done".to_owned() }).drifts(
-        "`size` was asked in the last round and the code no longer asks it; it waits for nothing",
+        "the question `size` was sent in the last round, but the code no longer asks it; it waits for nothing",
         ELSEWHERE,
     );
 }
@@ -924,7 +924,7 @@ fn a_long_label_is_cut_and_still_tells_two_questions_apart() {
     };
     let label = format!("ask `{}…", "x".repeat(59));
     Story::new(long("1")).asks(["a"]).answered("a", "A").asks(["b"]).deploy(long("2")).drifts(
-        &format!("entry 0 (`a`) was recorded as {label} and is now {label} with other details"),
+        &format!("journal entry 0 (`a`) was recorded as {label} and is now {label} with other details"),
         CHANGED,
     );
 }

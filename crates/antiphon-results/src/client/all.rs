@@ -20,12 +20,12 @@ type Progress<'a> = Box<dyn FnMut(u64, u64) + Send + 'a>;
 pub struct FetchAllOptions<'a> {
     /// Number of rows in each request. Default: 500.
     pub batch_size: u64,
-    /// Callback after each batch, with the number of fetched rows and the total.
+    /// Callback that is called after each batch, with the number of fetched rows and the total number of rows.
     pub on_progress: Option<Progress<'a>>,
-    /// Maximum number of rows. Default: 100 000. For a larger set, the call returns an error. Stream such a set
-    /// instead.
+    /// Maximum number of rows. Default: 100 000. If the result set has more rows, the call returns an error. Stream a
+    /// larger result set instead.
     pub max_rows: u64,
-    /// Sort column. Default: the order of the set.
+    /// Sort column and direction. Default: the order in which the result set returns its rows.
     pub sort: Option<Sort>,
 }
 
@@ -41,7 +41,8 @@ impl<'a> FetchAllOptions<'a> {
         self
     }
 
-    /// Sets a callback after each batch, with the number of fetched rows and the total. Default: none.
+    /// Sets a callback that is called after each batch, with the number of fetched rows and the total number of rows.
+    /// Default: none.
     pub fn with_progress(mut self, progress: impl FnMut(u64, u64) + Send + 'a) -> Self {
         self.on_progress = Some(Box::new(progress));
         self
@@ -53,7 +54,7 @@ impl<'a> FetchAllOptions<'a> {
         self
     }
 
-    /// Sets the sort column. Default: the order of the set.
+    /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -84,17 +85,18 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if there are more rows than
-    /// [`FetchAllOptions::max_rows`], or if the pages are not consecutive.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set has more rows than
+    /// [`FetchAllOptions::max_rows`], or if the server's pages have gaps or overlaps.
     pub async fn fetch_all(&self, options: FetchAllOptions<'_>) -> Result<Vec<Row>> {
         self.fetch_all_as(options).await
     }
 
-    /// Fetches all rows, deserialized as `T`.
+    /// Fetches all rows into memory, and deserializes each row as `T`.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch_all`](Self::fetch_all). Also returns an error if a row is not a `T`.
+    /// Returns the errors of [`fetch_all`](Self::fetch_all). Also returns an error if a row cannot be deserialized as
+    /// `T`.
     pub async fn fetch_all_as<T: DeserializeOwned>(
         &self,
         mut options: FetchAllOptions<'_>,
@@ -112,8 +114,8 @@ impl ParsedDualResponse {
             let expected = if next.is_some() { total.max(fetched + 1) } else { fetched };
             if expected > options.max_rows {
                 return Err(DualResponseClientError::TooLarge(format!(
-                    "the result set has {expected} rows, and {} are the most that are fetched at once; use \
-                     `fetch_stream`, or `with_max_rows` if they fit in memory",
+                    "the result set has {expected} rows, and `fetch_all` returns at most {}; use \
+                     `fetch_stream`, or raise `with_max_rows` if the rows fit in memory",
                     options.max_rows
                 )));
             }

@@ -27,7 +27,7 @@ impl Content {
     /// Parses a tool result: its structured content, or a text that is JSON of the same shape. The error names the
     /// missing part.
     pub(super) fn of_result(result: &Value) -> Result<Self, String> {
-        let result = result.as_object().ok_or("a tool result is an object")?;
+        let result = result.as_object().ok_or("the tool result is not a JSON object")?;
         if result.get("isError") == Some(&Value::Bool(true)) {
             return Err("the tool reported an error".to_owned());
         }
@@ -43,7 +43,7 @@ impl Content {
         match (text, structured) {
             (Some(content), _) => Ok(content),
             (None, Some(structured)) => structured,
-            (None, None) => Err("it has no `structuredContent`, and no text that is one".to_owned()),
+            (None, None) => Err("the tool result has no `structuredContent`, and no text with it".to_owned()),
         }
     }
 
@@ -52,7 +52,7 @@ impl Content {
         let object = structured.as_object().ok_or("`structuredContent` is not an object")?;
         let results = object.get("results").and_then(Value::as_array).ok_or("`results` is not an array")?;
         let sample = results.iter().map(Value::as_object).map(Option::<&Row>::cloned).collect::<Option<_>>();
-        let sample = sample.ok_or("`results` has rows that are not objects")?;
+        let sample = sample.ok_or("`results` contains a row that is not a JSON object")?;
 
         let resource = object.get("resource").and_then(Value::as_object).ok_or("`resource` is missing")?;
         let text = |names: &[&str]| member(resource, names).and_then(Value::as_str).map(str::to_owned);
@@ -69,7 +69,7 @@ impl Content {
             url,
             base_url: text(&["base_url", "baseUrl"]),
             name: text(&["name"]),
-            total_count: total_count.ok_or("`metadata.total_count` is not a count")?,
+            total_count: total_count.ok_or("`metadata.total_count` is missing or is not a whole number")?,
             columns: columns(metadata.get("columns"))?,
             executed_at: moment(metadata, &["executed_at", "executedAt"])?,
             expires_at: moment(metadata, &["expires_at", "expiresAt"])?,
@@ -123,7 +123,7 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
 fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTime<Utc>>, String> {
     let Some(value) = member(metadata, names) else { return Ok(None) };
     let text = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
-    let moment = text.ok_or_else(|| format!("`metadata.{}` is not a moment of RFC 3339", names[0]))?;
+    let moment = text.ok_or_else(|| format!("`metadata.{}` is not an RFC 3339 timestamp", names[0]))?;
     Ok(Some(moment.to_utc()))
 }
 
@@ -140,7 +140,7 @@ fn columns(columns: Option<&Value>) -> Result<Vec<ColumnDefinition>, String> {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(columns)) => {
             let columns = columns.iter().map(read).collect::<Option<_>>();
-            columns.ok_or_else(|| "`metadata.columns` has one without a name".to_owned())
+            columns.ok_or_else(|| "`metadata.columns` contains a column without a name".to_owned())
         }
         Some(_) => Err("`metadata.columns` is not an array".to_owned()),
     }

@@ -2,21 +2,21 @@ use std::{fmt, time::Duration};
 
 use crate::error::{BoxError, ErrorCode};
 
-/// The result type of the client.
+/// The result type of [`DualResponseClient`](super::DualResponseClient).
 pub type Result<T, E = DualResponseClientError> = std::result::Result<T, E>;
 
-/// An error of parsing a dual response, or of fetching its rows.
+/// An error from parsing a dual response, or from fetching its rows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DualResponseClientError {
-    /// The tool result is not a dual response. The text contains the missing part.
-    #[error("this is not a dual response: {0}")]
+    /// The tool result is not a dual response. The `String` names the missing or invalid part.
+    #[error("the tool result is not a dual response: {0}")]
     Parse(String),
-    /// An HTTP request failed, or its answer is invalid.
+    /// An HTTP request failed, or its response is invalid.
     #[error(transparent)]
     Fetch(FetchError),
     /// No data arrived within the time limit.
-    #[error("nothing came within {limit:?}")]
+    #[error("the server sent no data within {limit:?}")]
     Timeout {
         /// Time limit.
         limit: Duration,
@@ -27,27 +27,29 @@ pub enum DualResponseClientError {
     /// The result set has expired.
     #[error("the result set has expired")]
     Expired(#[source] FetchError),
-    /// The rows are still being saved, or a view is still being built. The client waited for its maximum time.
-    #[error("the result set is not ready yet")]
+    /// The rows are still being saved, or a sorted or filtered view is still being built. The client retried until
+    /// its maximum wait was over.
+    #[error("the result set is not ready yet; retry later")]
     NotReady(#[source] FetchError),
-    /// The client does not connect to this URL. The text contains the reason, and the option that would allow it.
+    /// The options of the client do not allow requests to this URL. The `String` contains the reason, and the option
+    /// that would allow the URL.
     #[error("{0}")]
     UrlRefused(String),
     /// The server redirects an export to an origin that is not allowed.
     #[error("{reason}")]
     RedirectRefused {
-        /// Origin, as `https://host:port`.
+        /// Origin of the redirect target, as `https://host:port`.
         origin: String,
-        /// Reason, and the option that would allow it.
+        /// Reason for the rejection, and the option that would allow the origin.
         reason: String,
     },
-    /// The server's bytes have changed since the first part of the download.
-    #[error("the file has changed since the download began; download it again")]
+    /// The file on the server has changed since the download started. Download the file again.
+    #[error("the file on the server has changed since the download began; download it again")]
     Changed,
-    /// The data exceeds a limit. The text contains the limit.
+    /// The data exceeds a limit. The `String` contains the limit.
     #[error("{0}")]
     TooLarge(String),
-    /// The options are invalid. The text contains advice.
+    /// The options are invalid. The `String` describes how to fix the options.
     #[error("{0}")]
     Config(String),
 }
@@ -68,7 +70,7 @@ impl DualResponseClientError {
         }
     }
 
-    /// Returns the answer of the server, if the error is one.
+    /// Returns the failed HTTP request, if one caused the error.
     pub fn fetch_error(&self) -> Option<&FetchError> {
         match self {
             Self::Fetch(error) | Self::NotFound(error) | Self::Expired(error) | Self::NotReady(error) => {
@@ -78,7 +80,7 @@ impl DualResponseClientError {
         }
     }
 
-    /// Returns the HTTP status of the answer, if there was one.
+    /// Returns the HTTP status of the server's response, or `None` if there was no response.
     pub fn status(&self) -> Option<u16> {
         self.fetch_error().and_then(|error| error.status)
     }
@@ -94,15 +96,16 @@ impl DualResponseClientError {
     }
 }
 
-/// A failed HTTP request.
+/// The details of a failed HTTP request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FetchError {
-    /// Status of the answer. `None` if no answer arrived.
+    /// HTTP status of the response. `None` if no response arrived.
     pub status: Option<u16>,
-    /// Message for people. Text from the server is shortened to a few hundred characters, without control characters.
+    /// Message for users. Text from the server is shortened to a few hundred characters, and its control characters
+    /// are removed.
     pub message: String,
-    /// Error code from the server.
+    /// Error code from the body of the server's response.
     pub code: Option<String>,
     /// Time after which the server allows a retry.
     pub retry_after: Option<Duration>,
@@ -110,7 +113,7 @@ pub struct FetchError {
 }
 
 impl FetchError {
-    /// Creates a failure with only this message.
+    /// Creates an error with only this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { status: None, message: message.into(), code: None, retry_after: None, source: None }
     }
@@ -119,7 +122,7 @@ impl FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
-            Some(status) => write!(f, "the server answered {status}: {}", self.message),
+            Some(status) => write!(f, "the server returned status {status}: {}", self.message),
             None => f.write_str(&self.message),
         }
     }

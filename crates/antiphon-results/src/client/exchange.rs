@@ -1,4 +1,4 @@
-//! One request and its answer, with all limits.
+//! One HTTP request and its response, with all limits.
 
 use std::{error::Error, future::Future, io, time::Duration};
 
@@ -63,7 +63,7 @@ impl Inner {
     pub(super) async fn page(&self, answer: FetchResponse) -> Result<Bytes> {
         let kind = content_type(&answer);
         if !(kind.is_empty() || kind == JSON || kind.ends_with("+json")) {
-            let message = format!("its content is `{}`, not JSON", words(&kind));
+            let message = format!("the content type is `{}`, not JSON", words(&kind));
             return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
         }
         whole(answer, self.setup.max_body).await
@@ -125,8 +125,8 @@ impl Inner {
         let header = |name| answer.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         if status.is_redirection() {
             let place = header(header::LOCATION).and_then(|place| target.url.join(place).ok());
-            let place = place.map_or("elsewhere".to_owned(), |url| guard::show(&url.origin()));
-            let message = format!("it redirects to {place}, and redirects are not followed");
+            let place = place.map_or("an unknown URL".to_owned(), |url| guard::show(&url.origin()));
+            let message = format!("the response redirects to {place}, and the client follows no redirects");
             return DualResponseClientError::answer(status.as_u16(), message);
         }
         let retry_after = header(header::RETRY_AFTER).and_then(|text| text.parse().ok());
@@ -134,7 +134,7 @@ impl Inner {
             Ok(body) => serde_json::from_slice::<Said>(&body).unwrap_or_default(),
             Err(_) => Said::default(),
         };
-        let plain = status.canonical_reason().unwrap_or("no reason is given");
+        let plain = status.canonical_reason().unwrap_or("the response contains no reason");
         let message = said.message.as_deref().map_or(plain.to_owned(), words);
         let mut error = FetchError::new(match said.rule.as_deref() {
             Some(rule) => format!("{message} (rule `{}`)", words(rule)),
@@ -195,7 +195,7 @@ impl Drop for Patience {
 pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     let coding = answer.headers.get(header::CONTENT_ENCODING);
     if coding.is_some_and(|coding| coding != "identity") {
-        let message = "its content is compressed, and nobody asked for that";
+        let message = "the response is compressed, although the client did not request compression";
         return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
     }
     Ok(answer)
@@ -223,14 +223,16 @@ pub(super) fn length(answer: &FetchResponse) -> Option<u64> {
 
 /// Reads a body up to `limit`, and checks that it has the announced length.
 async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
-    let large = || DualResponseClientError::TooLarge(format!("the answer is longer than {limit} bytes"));
+    let large = || {
+        DualResponseClientError::TooLarge(format!("the response is larger than the limit of {limit} bytes"))
+    };
     let length = length(&answer).map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     if length.is_some_and(|length| length > limit) {
         return Err(large());
     }
     let mut body = Vec::with_capacity(length.unwrap_or(0));
     while let Some(piece) = answer.body.next().await {
-        let piece = piece.map_err(|error| failed("the answer broke off", error))?;
+        let piece = piece.map_err(|error| failed("the connection was lost during the response", error))?;
         if body.len() + piece.len() > limit {
             return Err(large());
         }
@@ -245,7 +247,7 @@ pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) ->
     match announced {
         // An answer without content can announce the length that it would have.
         Some(announced) if announced != came && status != StatusCode::NO_CONTENT => {
-            let message = format!("the answer broke off after {came} of {announced} bytes");
+            let message = format!("the response ended after {came} of {announced} bytes");
             Err(DualResponseClientError::answer(status.as_u16(), message))
         }
         _ => Ok(()),

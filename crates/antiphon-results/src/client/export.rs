@@ -28,28 +28,29 @@ const TRIES: u32 = 6;
 /// Maximum pause that a server can request before a retry.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The options of an export.
+/// The options of [`export`](super::ParsedDualResponse::export).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct ExportOptions {
-    /// Sort columns.
+    /// Sort columns and their directions, the most significant first.
     pub sort: Vec<Sort>,
-    /// Filters. A row must match all of them.
+    /// Filters that each exported row must match.
     pub filter: Vec<Filter>,
-    /// Columns. Empty: all columns.
+    /// Columns to export, in this order. If the list is empty, all columns are exported.
     pub columns: Vec<String>,
     /// Whether CSV cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     pub csv_safe: bool,
-    /// Number of bytes that the caller already has, and their [`tag`](Download::tag).
+    /// Resume position: the number of bytes that the caller already has, and the [`tag`](Download::tag) of the earlier
+    /// download.
     pub resume: Option<(u64, String)>,
-    /// Whether a resumed download starts again if the server's bytes have changed. Default: `false`, and this is an
-    /// error.
+    /// Whether a resumed download starts at byte 0 again if the file on the server has changed. Default: `false`, and
+    /// the export returns an error.
     pub restart: bool,
 }
 
 impl ExportOptions {
-    /// Creates options for the whole set.
+    /// Creates options for an export of the whole set.
     pub fn new() -> Self {
         Self {
             sort: Vec::new(),
@@ -67,13 +68,13 @@ impl ExportOptions {
         self
     }
 
-    /// Sets the filters. A row must match all of them. Default: none.
+    /// Sets the filters. Each exported row matches all filters. Default: none.
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Sets the columns. Default: all.
+    /// Sets the columns to export, in this order. Default: all columns.
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
@@ -85,13 +86,15 @@ impl ExportOptions {
         self
     }
 
-    /// Resumes a download after this many bytes, which had this [`tag`](Download::tag).
+    /// Resumes an earlier download after its first `bytes` bytes. `tag` is the [`tag`](Download::tag) of that
+    /// download.
     pub fn resuming(mut self, bytes: u64, tag: impl Into<String>) -> Self {
         self.resume = Some((bytes, tag.into()));
         self
     }
 
-    /// Starts a resumed download again if the server's bytes have changed. [`Download::start`] is then 0.
+    /// Starts a resumed download at byte 0 again if the file on the server has changed. [`Download::start`] is then
+    /// 0.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
         self
@@ -104,7 +107,8 @@ impl Default for ExportOptions {
     }
 }
 
-/// A stream of a set's bytes. It ends after an error. If there is no error, it is complete.
+/// The bytes of an exported file, as a stream. The stream ends after an error. If the stream ends without an error, the
+/// file is complete.
 ///
 /// If the connection breaks, the client connects again and continues at the same position.
 #[must_use = "a download does nothing unless it is polled"]
@@ -117,22 +121,23 @@ pub struct Download {
 }
 
 impl Download {
-    /// Returns the size of the whole in bytes, if the server reports it.
+    /// Returns the size of the whole file in bytes, if the server reports it.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Returns the position of the first byte of this stream in the whole.
+    /// Returns the position in the file at which this stream starts, in bytes.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Returns the tag with which the download can be resumed later: [`ExportOptions::resuming`].
+    /// Returns the tag of the file. To resume the download later, pass the tag to [`ExportOptions::resuming`].
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
 
-    /// Returns the reason for missing rows at the end, if rows are missing: `row_limit`, `byte_limit`.
+    /// Returns `row_limit` or `byte_limit` if a limit cut off the last rows of the result set. Returns `None` if all
+    /// rows are included.
     pub fn truncated(&self) -> Option<&str> {
         self.truncated.as_deref()
     }
@@ -157,8 +162,9 @@ impl Stream for Download {
 }
 
 impl ParsedDualResponse {
-    /// Fetches the whole set in a format, and returns when the first answer arrives. If the server redirects to an
-    /// object store with an allowed origin, the client follows without credentials.
+    /// Downloads the whole set as a file in this format. The call returns when the server's first response arrives.
+    /// If the server redirects to an object store with an allowed origin, the client follows the redirect without
+    /// credentials.
     ///
     /// # Errors
     ///
@@ -269,7 +275,7 @@ impl Flow {
                     if let Some(total) = self.total
                         && self.at > total
                     {
-                        let message = format!("the server sends more than the {total} bytes it announced");
+                        let message = format!("the server sent more than the {total} announced bytes");
                         return Err(DualResponseClientError::Fetch(FetchError::new(message)));
                     }
                     return Ok(Some(bytes));
@@ -278,10 +284,10 @@ impl Flow {
                     return Ok(None);
                 }
                 Ok(None) => DualResponseClientError::Fetch(FetchError::new(format!(
-                    "the answer broke off after {} bytes",
+                    "the response ended early, after {} bytes",
                     self.at
                 ))),
-                Ok(Some(Err(error))) => failed("the answer broke off", error),
+                Ok(Some(Err(error))) => failed("the connection was lost during the response", error),
                 Err(_) => DualResponseClientError::Timeout { limit },
             };
             self.body = None;
@@ -367,7 +373,7 @@ impl Flow {
         let (true, Some(tag)) = (self.at > 0, &self.tag) else { return Ok(headers) };
         let value = |text: String| {
             HeaderValue::try_from(text)
-                .map_err(|_| DualResponseClientError::Config("the entity tag is not valid".to_owned()))
+                .map_err(|_| DualResponseClientError::Config("the ETag is not a valid header".to_owned()))
         };
         headers.insert(header::RANGE, value(format!("bytes={}-", self.at))?);
         headers.insert(header::IF_RANGE, value(tag.clone())?);

@@ -9,25 +9,26 @@ use url::Url;
 use super::guard::AddressScope;
 use crate::error::BoxError;
 
-/// A client for HTTP requests.
+/// An HTTP client that a [`DualResponseClient`](super::DualResponseClient) uses for its requests.
 ///
 /// The default is [`HttpFetch`](super::HttpFetch).
 ///
 /// # Contract
 ///
-/// - A request goes only to [`FetchRequest::url`]. Redirects are answers, and are not followed.
-/// - It is sent once, with its own headers only. This excludes cookies.
-/// - Every address passes [`AddressScope::check`] of [`FetchRequest::reach`] before the connection. The check comes
-///   after the name is resolved, and the name is not resolved again. The URL was already checked as far as this is
-///   possible without resolving names.
-/// - If a body is interrupted, it ends with an error.
-/// - Bodies are not decompressed, and are not read ahead of their reader.
+/// - The client sends a request only to [`FetchRequest::url`]. It returns a redirect as a response, and does not
+///   follow it.
+/// - The client sends a request once, and only with the headers of the request. It does not add cookies.
+/// - The client resolves the host name once, and checks each address with [`AddressScope::check`] of
+///   [`FetchRequest::reach`] before it connects. The caller has already checked the URL as far as possible without
+///   resolving names.
+/// - If the body of a response is interrupted, the stream ends with an error.
+/// - The client does not decompress bodies, and does not read more of a body than the caller consumes.
 ///
 /// If an error has an [`AddressRefused`](super::AddressRefused) among its sources, the client reports `URL_REFUSED`,
 /// otherwise `FETCH_ERROR`.
 #[async_trait]
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
-    /// Sends a request, and returns when the headers of the answer arrive.
+    /// Sends a request, and returns when the headers of the response arrive.
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, BoxError>;
 }
 
@@ -35,15 +36,15 @@ pub trait Fetch: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FetchRequest {
-    /// Method.
+    /// HTTP method of the request.
     pub method: Method,
-    /// URL.
+    /// URL of the request.
     pub url: Url,
-    /// Headers.
+    /// Headers of the request.
     pub headers: HeaderMap,
-    /// Body. Empty if there is none.
+    /// Body of the request. The body is empty if the request has none.
     pub body: Bytes,
-    /// Addresses to which the request can connect.
+    /// IP addresses to which the client is allowed to connect.
     pub reach: AddressScope,
 }
 
@@ -67,25 +68,25 @@ impl fmt::Debug for FetchRequest {
     }
 }
 
-/// The body of an answer, in pieces.
+/// The body of a response, as a stream of chunks.
 pub type FetchBody = Pin<Box<dyn Stream<Item = Result<Bytes, BoxError>> + Send>>;
 
-/// An answer whose body has not been read.
+/// An HTTP response whose body has not been read yet.
 #[non_exhaustive]
 pub struct FetchResponse {
-    /// Status.
+    /// HTTP status code of the response.
     pub status: StatusCode,
-    /// Headers.
+    /// Headers of the response.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body of the response, as a stream.
     pub body: FetchBody,
-    /// Whether the end of the body differs from a lost connection. This is false for HTTP/1.1 without a length and
-    /// without chunks. Default: `true`.
+    /// Whether the protocol shows that the body is complete. `false` for HTTP/1.1 without a length and without
+    /// chunks, because a lost connection then looks like the end of the body. Default: `true`.
     pub framed: bool,
 }
 
 impl FetchResponse {
-    /// Creates an answer.
+    /// Creates a response with this status, these headers and this body.
     pub fn new(status: StatusCode, headers: HeaderMap, body: FetchBody) -> Self {
         Self { status, headers, body, framed: true }
     }

@@ -20,11 +20,11 @@ use crate::error::BoxError;
 /// Timeout of a connection attempt, within the timeout of its request.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
-/// An HTTP client with `reqwest` and rustls.
+/// The default HTTP client, built on `reqwest` and rustls.
 ///
-/// To fulfil the contract of [`Fetch`], it has no redirects, no cookies, no proxies from the environment and no
-/// decompression. Names are resolved once for each connection, and all their addresses are checked. It connects only to
-/// these addresses.
+/// `HttpFetch` follows the contract of [`Fetch`]. It does not follow redirects, store cookies, decompress bodies, or
+/// use proxies from the environment. For each connection, `HttpFetch` resolves the host name once, checks all
+/// addresses, and connects only to these addresses.
 ///
 /// Clones share connections.
 #[derive(Clone)]
@@ -39,12 +39,13 @@ pub struct HttpFetch {
 type Line = (AddressScope, bool);
 
 impl HttpFetch {
-    /// Uses the system's root certificates and DNS resolver.
+    /// Creates a client with the system's root certificates and DNS resolver.
     pub fn new() -> Self {
         Self { resolver: Arc::new(SystemResolver), roots: Vec::new(), clients: Arc::default() }
     }
 
-    /// Sets the resolver. Its results are checked as well. Default: the system's resolver.
+    /// Sets the resolver for host names. The client also checks the addresses that the resolver returns. Default: the
+    /// system's resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
@@ -52,7 +53,7 @@ impl HttpFetch {
         self
     }
 
-    /// Adds root certificates in PEM format to those of the system. Default: none.
+    /// Adds root certificates in PEM format to the root certificates of the system. Default: none.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(answer: FetchResponse) -> Result<Self> {
         if !answer.framed {
-            let message = "nothing tells the end of its rows from a connection that is lost";
+            let message = "the response has neither a length nor chunks, so its end cannot be verified";
             return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
         }
         Ok(Self {
@@ -59,7 +59,8 @@ impl Lines {
             }
             match inner.within(async { Ok(self.body.next().await) }).await? {
                 Some(piece) => {
-                    self.piece = piece.map_err(|error| failed("the rows broke off", error))?;
+                    self.piece = piece
+                        .map_err(|error| failed("the connection was lost during the response", error))?;
                     self.came += self.piece.len() as u64;
                 }
                 None => self.end(&mut rows)?,
@@ -108,5 +109,5 @@ fn push(rows: &mut Rows, line: &[u8]) -> Result<()> {
 
 /// Creates the error for an invalid row.
 pub(super) fn wrong(error: BoxError) -> DualResponseClientError {
-    DualResponseClientError::broken("the answer is not what was asked for", error)
+    DualResponseClientError::broken("the response contains an invalid row", error)
 }

@@ -45,12 +45,12 @@ fn below(policy: &Policy, mut base: Url, content: &Content) -> Result<Target, St
     let dots = id.bytes().all(|byte| byte == b'.');
     if dots || id.len() > MAX_ID || !id.bytes().all(plain) {
         return Err(format!(
-            "the id of the result set is refused: 1 to {MAX_ID} letters, digits and `-._~:=` are an id"
+            "the ID of the result set is not valid: an ID has 1 to {MAX_ID} letters, digits and `-._~:=`"
         ));
     }
     match base.path_segments_mut() {
         Ok(mut path) => drop(path.pop_if_empty().push(id)),
-        Err(()) => return Err("the base URL has no path".to_owned()),
+        Err(()) => return Err("the base URL cannot have a path; use an `https://` URL".to_owned()),
     }
     policy.admit_url(base)
 }

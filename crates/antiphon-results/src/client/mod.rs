@@ -22,9 +22,10 @@
 //!
 //! # Security
 //!
-//! A dual response contains a URL that its server chose. A malicious server can use it to reach your internal network
-//! or your credentials. So the client sends requests only to origins that the application allows.
-//! [`DualResponseClientOptions`] describes how to allow them. Answers have limits for time, bytes, lines and rows.
+//! A dual response contains a URL that its server chose. With such a URL, a malicious server could make the client
+//! send requests to your internal network, or send your credentials to another server. The client therefore sends
+//! requests only to origins that the application allows. [`DualResponseClientOptions`] describes how to allow an
+//! origin. The client limits the time, bytes, lines and rows of every response.
 
 mod all;
 mod content;
@@ -63,7 +64,7 @@ pub use self::{
 };
 use self::{content::Content, setup::Setup};
 
-/// A client that reads dual responses.
+/// A client that parses dual responses and fetches their rows.
 ///
 /// Clones are cheap and share connections.
 #[derive(Clone)]
@@ -82,8 +83,8 @@ impl DualResponseClient {
         Ok(Self { setup: Arc::new(Setup::new(options)?) })
     }
 
-    /// Parses a tool result: its `structuredContent`, or a text that is JSON of the same shape. Returns `None` if it is
-    /// not a dual response.
+    /// Parses a tool result: its `structuredContent`, or a text block with the same JSON. Returns `None` if the tool
+    /// result is not a dual response.
     pub fn parse(&self, tool_result: &Value) -> Option<ParsedDualResponse> {
         self.parse_strict(tool_result).ok()
     }
@@ -92,13 +93,15 @@ impl DualResponseClient {
     ///
     /// # Errors
     ///
-    /// Returns [`Parse`](DualResponseClientError::Parse) with the missing part if it is not a dual response.
+    /// Returns [`Parse`](DualResponseClientError::Parse) if the tool result is not a dual response. The error names
+    /// the missing or invalid part.
     pub fn parse_strict(&self, tool_result: &Value) -> Result<ParsedDualResponse> {
         let content = Content::of_result(tool_result).map_err(DualResponseClientError::Parse)?;
         Ok(ParsedDualResponse::new(Arc::clone(&self.setup), content))
     }
 
-    /// Returns the result set at a URL, without its tool result. Preview and columns are empty.
+    /// Creates a handle to the result set at this URL, for programs that do not have the tool result. The preview and
+    /// the columns are empty.
     ///
     /// # Errors
     ///

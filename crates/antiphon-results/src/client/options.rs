@@ -21,15 +21,16 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 ///
 /// # Allowed origins
 ///
-/// A dual response contains a URL that its server chose. The client uses it only if its origin is one of these:
+/// A dual response contains a URL that its server chose. The client sends requests to this URL only if its origin is
+/// one of these:
 ///
-/// - The origin of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url) or
-///   [`allow_origin`](Self::allow_origin). These can be `http`, and in private networks.
-/// - The origin of [`with_endpoint_origin`](Self::with_endpoint_origin). It must be `https`, and all its addresses must
-///   be on the public internet.
+/// - The origin of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url)
+///   or [`allow_origin`](Self::allow_origin). These origins can use `http`, and can be in private networks.
+/// - The origin of [`with_endpoint_origin`](Self::with_endpoint_origin). This origin must use `https`, and all its IP
+///   addresses must be on the public internet.
 /// - This machine, after [`allow_loopback`](Self::allow_loopback).
 ///
-/// Without any of these, the client fetches nothing. The error contains the option to set:
+/// If none of these options is set, every request fails. The error names the option to set:
 ///
 /// ```
 /// use antiphon_results::client::{DualResponseClient, DualResponseClientOptions};
@@ -42,7 +43,8 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 ///
 /// The client does not follow redirects, with one exception. The server can redirect an export to a file at one of
 /// these origins, or after [`allow_public_redirects`](Self::allow_public_redirects) at any public `https` URL. The
-/// client sends no headers of the application there. It does not use proxies from the environment.
+/// redirected request does not contain the headers that the application set. The client does not use proxies from the
+/// environment.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct DualResponseClientOptions {
@@ -63,43 +65,46 @@ pub struct DualResponseClientOptions {
 }
 
 impl DualResponseClientOptions {
-    /// Creates options without any setting.
+    /// Creates options with the defaults, which allow no origin.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the base URL of result sets. The client takes only the ID from responses. Default: none.
+    /// Sets the base URL of all result sets. The client then appends the ID of a set to this URL, and ignores the URL
+    /// in the response. Default: none.
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Sets the base URL for responses that contain no URL. Default: none.
+    /// Sets the base URL for responses that contain an ID but no URL. Default: none.
     pub fn with_fallback_base_url(mut self, url: impl Into<String>) -> Self {
         self.fallback_base_url = Some(url.into());
         self
     }
 
-    /// Sets the MCP endpoint of the responses, or its origin. The result sets can have the same origin. Default: none.
+    /// Sets the URL of the MCP server that returns the responses. The client then accepts result sets at the same
+    /// origin. Default: none.
     pub fn with_endpoint_origin(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// Allows an origin, as `https://host:port`. It can be `http`, and in a private network.
+    /// Allows requests to an origin, as `https://host:port`. The origin can use `http`, and can be in a private
+    /// network.
     pub fn allow_origin(mut self, origin: impl Into<String>) -> Self {
         self.origins.push(origin.into());
         self
     }
 
-    /// Allows all ports of this machine, also with `http`. Use it for development.
+    /// Allows requests to all ports of this machine, also with `http`. Use this for development.
     pub fn allow_loopback(mut self) -> Self {
         self.loopback = true;
         self
     }
 
-    /// Allows the server to redirect an export to any `https` URL on the public internet, such as an object store. The
-    /// redirected request contains no headers of the application.
+    /// Allows the server to redirect an export to any `https` URL on the public internet, such as an object store.
+    /// The redirected request does not contain the headers that the application set.
     pub fn allow_public_redirects(mut self) -> Self {
         self.public_redirects = true;
         self
@@ -107,15 +112,17 @@ impl DualResponseClientOptions {
 
     /// Adds a header to every request.
     ///
-    /// Headers are sent to one origin only. It is the first of these that is set: the base URL, the MCP endpoint, the
-    /// fallback base URL, or the single allowed origin. Other allowed origins get no headers.
+    /// The client sends headers to one origin only. The first of these options that is set determines this origin: the
+    /// base URL, the MCP endpoint, the fallback base URL, or the only allowed origin. Requests to other allowed origins
+    /// do not contain these headers.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets a function that returns headers for each request, for example renewed tokens. They go to the same origin as
-    /// those of [`with_header`](Self::with_header), and replace headers with the same name. Default: none.
+    /// Sets a function that returns headers for each request, for example renewed tokens. The client sends them to the
+    /// same origin as the headers of [`with_header`](Self::with_header). The returned headers replace headers of
+    /// `with_header` with the same name. Default: none.
     pub fn with_header_provider(
         mut self,
         provider: impl Fn(&Url) -> HeaderMap + Send + Sync + 'static,
@@ -124,21 +131,21 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Returns whether headers are set without a base URL. The client then sends them to the endpoint for which it is
-    /// created.
+    /// Returns whether headers are set without a base URL. The client then sends these headers to the endpoint for
+    /// which it is created.
     pub fn has_headers_for_any_endpoint(&self) -> bool {
         (!self.headers.is_empty() || self.provider.is_some()) && self.base_url.is_none()
     }
 
-    /// Sets the timeout of an answer, including its body. For a stream, this is the maximum time without data. Default:
-    /// 30 s.
+    /// Sets the timeout of a request, including the body of its response. For a stream, this is the maximum time
+    /// without data. Default: 30 s.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the maximum total wait for rows that are still being saved, or for a view that is still being built.
-    /// Default: 2 minutes.
+    /// Sets how long the client retries while rows are still being saved, or while a sorted or filtered view is still
+    /// being built. Default: 2 minutes.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
         self
@@ -151,7 +158,7 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Sets the maximum bytes of a page. Default: 64 MiB.
+    /// Sets the maximum size of a page in bytes. Default: 64 MiB.
     pub fn with_max_body(mut self, bytes: usize) -> Self {
         self.max_body = Some(bytes);
         self
@@ -163,12 +170,13 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Uses an [`HttpFetch`] with this resolver. Its results are checked.
+    /// Sets the HTTP client to an [`HttpFetch`] with this resolver for host names. The client checks the addresses
+    /// that the resolver returns.
     pub fn with_resolver(self, resolver: impl Resolve) -> Self {
         self.with_fetch(HttpFetch::new().with_resolver(resolver))
     }
 
-    /// Sets the clock. Default: the system clock.
+    /// Sets the clock that decides whether a set has expired, for tests. Default: the system clock.
     pub fn with_clock(mut self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self

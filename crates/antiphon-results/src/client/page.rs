@@ -9,29 +9,29 @@ use super::{
     wire::WirePage,
 };
 use crate::{
-    page::{DEFAULT_LIMIT, Sort},
+    page::{DEFAULT_PAGE_SIZE, Sort},
     rows::Row,
 };
 
-/// The options of a page.
+/// The options of [`fetch`](super::ParsedDualResponse::fetch): position, number of rows and sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct FetchOptions {
     /// Position of the first row. Default: 0.
     pub offset: u64,
-    /// Maximum number of rows. Default: 100. Servers have their own limits.
+    /// Maximum number of rows. Default: 100. The server can return fewer rows.
     pub limit: u64,
-    /// Sort column. Default: the order of the set.
+    /// Sort column and direction. Default: the order in which the result set returns its rows.
     pub sort: Option<Sort>,
     /// Cursor of the previous page, if its server returned one.
     pub(super) cursor: Option<String>,
 }
 
 impl FetchOptions {
-    /// Creates options for the first rows, in the order of the set.
+    /// Creates options for the first page, without a sort.
     pub fn new() -> Self {
-        Self { offset: 0, limit: DEFAULT_LIMIT, sort: None, cursor: None }
+        Self { offset: 0, limit: DEFAULT_PAGE_SIZE, sort: None, cursor: None }
     }
 
     /// Sets the position of the first row. Default: 0.
@@ -46,7 +46,7 @@ impl FetchOptions {
         self
     }
 
-    /// Sets the sort column. Default: the order of the set.
+    /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -59,23 +59,23 @@ impl Default for FetchOptions {
     }
 }
 
-/// A page of rows.
+/// A page of rows, and its position in the result set.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FetchResult<T = Row> {
-    /// Rows.
+    /// Rows of this page.
     pub data: Vec<T>,
     /// Number of rows in the whole set.
     pub total_count: u64,
     /// Number of rows in this page.
     pub returned_count: u64,
-    /// Position of the first row.
+    /// Position of the first row of this page in the result set.
     pub offset: u64,
-    /// Whether more rows follow.
+    /// Whether the result set has rows after this page.
     pub has_next: bool,
-    /// Whether other rows precede.
+    /// Whether the result set has rows before this page.
     pub has_previous: bool,
-    /// Position of the next page, if there is one.
+    /// Position of the next page, if there is a next page.
     pub next_offset: Option<u64>,
     /// [`FetchOptions::cursor`] for the next page.
     pub(super) cursor: Option<String>,
@@ -92,11 +92,12 @@ impl ParsedDualResponse {
         self.fetch_as(options).await
     }
 
-    /// Fetches a page of rows, deserialized as `T`. With `Box<RawValue>`, rows stay in their original JSON form.
+    /// Fetches a page of rows, and deserializes each row as `T`. With `Box<RawValue>`, rows stay in their original
+    /// JSON form.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if a row is not a `T`.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if a row cannot be deserialized as `T`.
     pub async fn fetch_as<T: DeserializeOwned>(&self, options: FetchOptions) -> Result<FetchResult<T>> {
         let inner = &self.inner;
         let body = asked(&options, false)?;
@@ -126,7 +127,9 @@ impl Inner {
         let (data, paging) = read::<WirePage<T>>(body)?.into_parts();
         let returned_count = data.len() as u64;
         if let Some(said) = paging.returned_count.filter(|said| *said != returned_count) {
-            return Err(contradiction(format!("the page says it has {said} rows, and has {returned_count}")));
+            return Err(contradiction(format!(
+                "the server returned a wrong page: it announces {said} rows and contains {returned_count}"
+            )));
         }
         let offset = paging.offset.unwrap_or(asked.offset);
         let total_count = paging.total_count.unwrap_or(self.content.total_count);
@@ -152,20 +155,27 @@ impl<T> FetchResult<T> {
     pub(super) fn follow(&self, asked: u64) -> Result<Option<u64>> {
         if self.offset != asked {
             let begins = self.offset;
-            return Err(contradiction(format!("the page begins with row {begins}, not {asked}")));
+            return Err(contradiction(format!(
+                "the server returned a wrong page: it begins with row {begins}, not with row {asked}"
+            )));
         }
         if !self.has_next {
             return Ok(None);
         }
         if self.data.is_empty() {
-            return Err(contradiction(format!("the page at row {asked} is empty, and says that more come")));
+            return Err(contradiction(format!(
+                "the server returned a wrong page: the page at row {asked} is empty, but more rows follow"
+            )));
         }
         let end = asked.saturating_add(self.returned_count);
         match self.next_offset {
             Some(next) if next == end => Ok(Some(next)),
             next => {
-                let next = next.map_or("nowhere".to_owned(), |next| format!("with row {next}"));
-                Err(contradiction(format!("the page ends before row {end}, and the next begins {next}")))
+                let next = next.map_or("at an unknown row".to_owned(), |next| format!("at row {next}"));
+                Err(contradiction(format!(
+                    "the server returned a wrong page: the page ends before row {end}, and the next page \
+                     begins {next}"
+                )))
             }
         }
     }

@@ -23,10 +23,10 @@ use crate::{
     rows::Row,
 };
 
-/// The metadata of a result set from its server.
+/// The metadata of a result set, as its server returns it.
 pub type ResourceMetadata = MetadataBody;
 
-/// A parsed dual response. It contains the preview, and can fetch the rows.
+/// A parsed dual response, which contains the preview and can fetch the rows.
 ///
 /// Clones are cheap and refer to the same set.
 #[derive(Clone)]
@@ -49,47 +49,48 @@ impl ParsedDualResponse {
         Self { inner: Arc::new(Inner { setup, content, target, expires_at }) }
     }
 
-    /// Returns the preview: the first rows.
+    /// Returns the preview: the first rows of the result set.
     pub fn sample(&self) -> &[Row] {
         &self.inner.content.sample
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows in the result set, according to the dual response.
     pub fn total_count(&self) -> u64 {
         self.inner.content.total_count
     }
 
-    /// Returns the display name.
+    /// Returns the display name of the result set.
     pub fn name(&self) -> Option<&str> {
         self.inner.content.name.as_deref()
     }
 
-    /// Returns the URI: `resource://abc123`. Empty if the response has only a URL.
+    /// Returns the URI of the result set, such as `resource://abc123`. Returns an empty text if the response has only a
+    /// URL.
     pub fn resource_uri(&self) -> &str {
         self.inner.content.uri.as_deref().unwrap_or_default()
     }
 
-    /// Returns the URL of the rows.
+    /// Returns the URL from which the client fetches the rows.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no URL, or if it is not allowed.
+    /// Returns an error if the URL is unknown, or if the options do not allow it.
     pub fn resource_url(&self) -> Result<&str> {
         Ok(self.inner.target()?.url.as_str())
     }
 
-    /// Returns the columns.
+    /// Returns the columns of the result set.
     pub fn columns(&self) -> &[ColumnDefinition] {
         &self.inner.content.columns
     }
 
-    /// Returns the expiry time, or `None` if the set is pinned. It is updated when the set is pinned, extended or
-    /// looked up.
+    /// Returns the expiry time as last reported by the server, or `None` if the set is pinned. `pin`, `unpin`, `extend`
+    /// and `metadata` update this time.
     pub fn expires_at(&self) -> Option<DateTime<Utc>> {
         self.inner.expires_at()
     }
 
-    /// Returns the time of the query, if the response contains it.
+    /// Returns the time at which the query ran, if the response contains it.
     pub fn executed_at(&self) -> Option<DateTime<Utc>> {
         self.inner.content.executed_at
     }
@@ -110,18 +111,19 @@ impl ParsedDualResponse {
         Ok(metadata)
     }
 
-    /// Pins the set, so that it does not expire. Returns whether it is pinned, and `false` if it does not exist any
-    /// more.
+    /// Pins the set, so that it does not expire. Returns `true` if the set is now pinned, and `false` if the set no
+    /// longer exists.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch), except for a set that does not exist any more.
+    /// Returns the errors of [`fetch`](Self::fetch). If the set no longer exists, returns `false` instead of an
+    /// error.
     pub async fn pin(&self) -> Result<bool> {
         let life = self.inner.live(Bytes::new()).await;
         found(life.map(|life| life.expires_at.is_none()))
     }
 
-    /// Unpins the set. Returns whether it expires again, and `false` if it does not exist any more.
+    /// Unpins the set, so that it expires again. Returns `false` if the set no longer exists.
     ///
     /// # Errors
     ///
@@ -155,7 +157,7 @@ impl Inner {
         self.target.as_ref().map_err(|unreachable| match unreachable {
             Unreachable::Refused(why) => DualResponseClientError::UrlRefused(why.clone()),
             Unreachable::Unknown => DualResponseClientError::Config(
-                "the response does not say where its rows are; use `with_base_url` or `with_fallback_base_url`"
+                "the tool result has no URL of its rows; use `with_base_url` or `with_fallback_base_url`"
                     .to_owned(),
             ),
         })
@@ -195,7 +197,7 @@ pub(super) fn body(value: &Value) -> Bytes {
 /// Parses an answer that is JSON.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
-        DualResponseClientError::broken("the answer is not what was asked for", error.into())
+        DualResponseClientError::broken("the response is not the expected JSON", error.into())
     })
 }
 

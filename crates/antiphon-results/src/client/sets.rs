@@ -14,43 +14,44 @@ use crate::{
     snapshot::{Aggregate, ColumnStats, DerivedBody, SetManifest, StatsBody},
 };
 
-/// A query over result sets, and the options of the new set.
+/// An SQL query over result sets, and the options of the new result set with its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[must_use]
 pub struct QueryRequest {
-    /// Query. The set itself is the table `result`.
+    /// SQL query. The result set on which `query` is called is the table `result`.
     pub sql: String,
     /// Display name of the new set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Other sets of the same owner: the ID, by its name in the query.
+    /// Other result sets of the same owner that the query reads. The key is the table name in the query, and the
+    /// value is the ID.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub tables: std::collections::BTreeMap<String, String>,
-    /// Number of rows in the preview.
+    /// Number of rows in the preview of the new set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
 }
 
 impl QueryRequest {
-    /// Creates a request with this query over one set.
+    /// Creates a request with this SQL query over one result set.
     pub fn new(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Sets the display name of the new set. Default: the server's.
+    /// Sets the display name of the new set. Default: a name that the server chooses.
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Adds another set, as the table `name`.
+    /// Adds another result set, which the query reads as the table `name`.
     pub fn with_table(mut self, name: impl Into<String>, id: impl Into<String>) -> Self {
         self.tables.insert(name.into(), id.into());
         self
     }
 
-    /// Sets the number of rows in the preview. Default: the server's.
+    /// Sets the number of rows in the preview of the new set. Default: the server's default.
     pub fn with_sample(mut self, rows: u64) -> Self {
         self.sample = Some(rows);
         self
@@ -58,7 +59,7 @@ impl QueryRequest {
 }
 
 impl ParsedDualResponse {
-    /// Requests the metadata of the set in any state, and its parts.
+    /// Requests the manifest of the set: its metadata, its state and its chunks. The set can be in any state.
     ///
     /// # Errors
     ///
@@ -71,13 +72,13 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the rows of the set are not saved.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set is not a snapshot.
     pub async fn stats(&self) -> Result<Vec<ColumnStats>> {
         let stats: StatsBody = read(&self.inner.ask_below(Method::GET, &["stats"], Bytes::new()).await?)?;
         Ok(stats.columns)
     }
 
-    /// Requests grouped and measured rows.
+    /// Requests aggregates of the rows, such as counts and sums, for each group.
     ///
     /// # Errors
     ///
@@ -92,21 +93,21 @@ impl ParsedDualResponse {
         Ok(groups.data)
     }
 
-    /// Creates a new set on the server, with a query over this one. To fetch the new set, call
+    /// Creates a new result set on the server, with an SQL query over this result set. To fetch the new set, call
     /// [`derived`](Self::derived).
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`stats`](Self::stats). Also returns an error if the server rejects the query, with the
-    /// server's code and message.
+    /// Returns the errors of [`stats`](Self::stats). If the server rejects the query, the error contains the server's
+    /// code and message.
     pub async fn query(&self, request: &QueryRequest) -> Result<DerivedBody> {
         read(&self.inner.ask_below(Method::POST, &["query"], written(request)?).await?)
     }
 
-    /// Sends a request to a path below the set's URL, waits while the set is not ready, and returns the JSON of the
-    /// answer. An empty `path` is the set itself.
+    /// Sends a request to a path below the set's URL, and returns the JSON of the response. If the set is not ready,
+    /// the client retries. An empty `path` is the URL of the set.
     ///
-    /// Use it for operations without a method in this client, and for servers with a slightly different JSON.
+    /// Use this method for operations that the client has no method for, and for servers whose JSON differs slightly.
     ///
     /// # Errors
     ///
@@ -117,8 +118,8 @@ impl ParsedDualResponse {
         self.inner.ask_below(method, &path, body).await
     }
 
-    /// Sends a `GET` request with more query parameters to a path below the set's URL. Returns the answer with any
-    /// media type, before its body is read.
+    /// Sends a `GET` request with these query parameters to a path below the set's URL. The response can have any
+    /// media type, and its body is not read yet.
     ///
     /// # Errors
     ///
@@ -132,7 +133,7 @@ impl ParsedDualResponse {
         self.inner.within(self.inner.send_to(&target, Method::GET, "*/*", Bytes::new())).await
     }
 
-    /// Returns a derived set, so that its rows can be fetched.
+    /// Creates a handle to the new set that [`query`](Self::query) returned, so that you can fetch its rows.
     #[must_use]
     pub fn derived(&self, derived: &DerivedBody) -> Self {
         Self::new(std::sync::Arc::clone(&self.inner.setup), derived.into())
@@ -150,7 +151,9 @@ impl Inner {
         let mut target = self.target()?.clone();
         match target.url.path_segments_mut() {
             Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
-            Err(()) => return Err(DualResponseClientError::Config("the set's URL has no path".to_owned())),
+            Err(()) => {
+                return Err(DualResponseClientError::Config("the set's URL cannot have a path".to_owned()));
+            }
         }
         Ok(target)
     }

@@ -43,7 +43,8 @@ impl Setup {
         let home = home.or_else(|| fallback.as_ref().map(Url::origin)).or(only);
         if home.is_none() && (options.provider.is_some() || !options.headers.is_empty()) {
             return Err(DualResponseClientError::Config(
-                "headers need an origin they are for: write `.with_base_url(\"https://host/resources\")` or \
+                "the client has headers, and no origin to send them to; add \
+                 `.with_base_url(\"https://host/resources\")` or \
                  `.with_endpoint_origin(\"https://host/mcp\")`"
                     .to_owned(),
             ));
@@ -106,12 +107,12 @@ fn headers(pairs: &[(String, String)]) -> Result<HeaderMap> {
         let shown = name.escape_debug();
         let config = |text| DualResponseClientError::Config(text);
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| config(format!("`{shown}` is no name of a header")))?;
+            .map_err(|_| config(format!("`{shown}` is not a valid header name")))?;
         if RESERVED.contains(&name) {
-            return Err(config(format!("the header `{shown}` cannot be set: the connection sets it")));
+            return Err(config(format!("the header `{shown}` cannot be set: the HTTP client sets it")));
         }
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| config(format!("the value of the header `{shown}` cannot be sent")))?;
+            .map_err(|_| config(format!("the value of the header `{shown}` has invalid characters")))?;
         value.set_sensitive(true);
         headers.append(name, value);
     }

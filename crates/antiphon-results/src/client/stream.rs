@@ -14,33 +14,34 @@ use super::{
     parsed::{Inner, ParsedDualResponse},
 };
 use crate::{
-    page::Sort,
+    page::{DEFAULT_PAGE_SIZE, Sort},
     rows::{Row, Rows},
 };
 
 /// Maximum number of prefetched batches.
 const MAX_PREFETCH: usize = 1024;
 
-/// The options of a stream.
+/// The options of [`fetch_stream`](super::ParsedDualResponse::fetch_stream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]
 pub struct StreamOptions {
-    /// Number of rows in a batch. The last batch can have fewer, and so can others if the server returns fewer.
-    /// Default: 100.
+    /// Number of rows in a batch. The last batch can have fewer rows. Other batches have fewer rows if the server
+    /// returns fewer rows than requested. Default: 100.
     pub batch_size: u64,
-    /// Number of prefetched batches. Default: 1. With 0, the stream does not prefetch. The maximum is 1024.
+    /// Number of batches that the client fetches in advance. Default: 1. With 0, the client fetches no batch in
+    /// advance. The maximum is 1024.
     pub prefetch: usize,
     /// Position of the first row. Default: 0.
     pub offset: u64,
-    /// Sort column. Default: the order of the set.
+    /// Sort column and direction. Default: the order in which the result set returns its rows.
     pub sort: Option<Sort>,
 }
 
 impl StreamOptions {
     /// Creates options with the defaults.
     pub fn new() -> Self {
-        Self { batch_size: 100, prefetch: 1, offset: 0, sort: None }
+        Self { batch_size: DEFAULT_PAGE_SIZE, prefetch: 1, offset: 0, sort: None }
     }
 
     /// Sets the number of rows in a batch. Default: 100.
@@ -49,7 +50,7 @@ impl StreamOptions {
         self
     }
 
-    /// Sets the number of prefetched batches. Default: 1.
+    /// Sets the number of batches that the client fetches in advance. Default: 1.
     pub fn with_prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
@@ -61,7 +62,7 @@ impl StreamOptions {
         self
     }
 
-    /// Sets the sort column. Default: the order of the set.
+    /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
     pub fn with_sort(mut self, sort: Sort) -> Self {
         self.sort = Some(sort);
         self
@@ -77,16 +78,17 @@ impl Default for StreamOptions {
 impl ParsedDualResponse {
     /// Streams all rows in batches.
     ///
-    /// The first poll of the stream sends the first request. If the server supports it, one answer contains all rows,
-    /// and is read at the speed of the stream. Otherwise the rows are fetched page by page. After the stream is
-    /// dropped, nothing more is requested.
+    /// The first poll of the stream sends the first request. If the server supports streaming, one response contains
+    /// all rows, and the client reads this response only as fast as you consume the stream. Otherwise the client
+    /// fetches the rows page by page. After you drop the stream, the client sends no more requests.
     ///
-    /// The stream ends after an error, and missing rows are an error. If there is no error, the rows are complete.
+    /// The stream ends after an error. Missing rows are an error, so a stream that ends without an error has all
+    /// rows.
     ///
     /// # Errors
     ///
-    /// The stream returns the errors of [`fetch`](Self::fetch). It also returns an error if the pages are not
-    /// consecutive, or if the answer is interrupted.
+    /// The stream returns the errors of [`fetch`](Self::fetch). The stream also returns an error if the server's pages
+    /// have gaps or overlaps, or if the response is interrupted.
     pub fn fetch_stream(
         &self,
         options: StreamOptions,
@@ -94,12 +96,13 @@ impl ParsedDualResponse {
         self.fetch_stream_as(options)
     }
 
-    /// Streams all rows in batches, deserialized as `T`. With `Box<RawValue>`, rows stay in their original JSON form.
+    /// Streams all rows in batches, and deserializes each row as `T`. With `Box<RawValue>`, rows stay in their
+    /// original JSON form.
     ///
     /// # Errors
     ///
-    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream). It also returns an error if a row is not
-    /// a `T`.
+    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream). The stream also returns an error if a row
+    /// cannot be deserialized as `T`.
     pub fn fetch_stream_as<T: DeserializeOwned + Send + 'static>(
         &self,
         options: StreamOptions,
@@ -107,9 +110,10 @@ impl ParsedDualResponse {
         batches(Arc::clone(&self.inner), options, |rows| rows.read().map_err(|error| wrong(error.into())))
     }
 
-    /// Streams all rows in batches, as JSON that is not parsed. This is the fastest way to forward rows.
+    /// Streams all rows in batches, as JSON text. The client does not parse the rows, so this method is the fastest way
+    /// to forward rows.
     ///
-    /// Each row starts and ends as a JSON object. Its content is not checked.
+    /// The client checks only that each row starts and ends like a JSON object.
     ///
     /// # Errors
     ///
@@ -175,7 +179,7 @@ impl Supply {
     ) -> Result<(Option<Rows>, Self)> {
         match rx.recv().await {
             Some(batch) => Ok((batch?, Self::Ahead(rx, task))),
-            None => Err(broken("the task that fetches rows has died")),
+            None => Err(broken("the background task that fetches the rows has ended unexpectedly")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The answer of a data tool.
+//! Dual responses: the results of tools that return rows.
 
 mod clean;
 mod preview;
@@ -19,13 +19,14 @@ use crate::{
     snapshot::{Lineage, SetStatus, Truncation},
 };
 
-/// The answer of a data tool: a preview for the model, and a link to the whole result set.
+/// The result of a tool that returns rows: a preview for the model, and a link to the whole result set.
 ///
-/// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) creates it. With the crate
-/// `antiphon`, a tool returns it directly. With any other SDK, return [`to_mcp_tool_result`](Self::to_mcp_tool_result).
+/// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) creates a dual response. With
+/// the crate `antiphon`, a tool returns the dual response directly. With any other SDK, return
+/// [`to_mcp_tool_result`](Self::to_mcp_tool_result).
 ///
-/// A dual response does not grant more access than the ID of the set. Signed links are created on demand, and are never
-/// part of the model's text.
+/// A dual response gives no access beyond the ID of the result set. The server signs a link only when a caller
+/// requests one, and the text for the model never contains a signed link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DualResponse {
@@ -37,38 +38,38 @@ pub struct DualResponse {
     pub resource_url: String,
     /// Display name of the result set.
     pub name: String,
-    /// Preview: the first rows in the form for the model.
+    /// Preview: the first rows, shortened for the model.
     ///
-    /// By default the preview has at most 8 KiB, 50 columns, and 200 characters in each cell. Shortened text ends with
-    /// `…`. Nested values that are too long become text. Line breaks become spaces, and invisible characters are
-    /// removed. So the preview can have fewer rows than requested, and its values can differ from those at
-    /// [`resource_url`](Self::resource_url).
+    /// By default the preview has at most 8 KiB, 50 columns, and 200 characters in each cell. Shortened text ends
+    /// with `…`. Nested values that are too long become text. Line breaks become spaces, and invisible characters are
+    /// removed. The preview can therefore have fewer rows than requested, and its values can differ from the stored
+    /// rows at [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
-    /// Number of rows. While the set is being written, the number so far.
+    /// Number of rows in the set. While rows are being written, the number of rows written so far.
     pub total_count: u64,
     /// State of the rows: complete, or still being written.
     #[serde(default)]
     pub status: SetStatus,
-    /// Whether [`total_count`](Self::total_count) is final. It is not final while rows are being written, and not for a
-    /// live query, which runs again for every page.
+    /// Whether [`total_count`](Self::total_count) is final. The field is `false` while rows are being written. It is
+    /// also `false` for a live query, because the query runs again for every page.
     #[serde(default = "exact")]
     pub exact: bool,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// Source sets and query, if the set was derived from other sets.
+    /// Source sets and SQL query, if a query over other sets created this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
     /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// Expiry time. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Creation time.
+    /// Time at which the set was created.
     pub created_at: DateTime<Utc>,
     /// Size of all rows in bytes, if it is known.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// Counts of the content that the preview omits.
+    /// Number of rows, columns and cells that the preview omits or shortens.
     #[serde(default)]
     pub cut: Omitted,
     /// Maximum size of the text block in bytes.
@@ -97,7 +98,7 @@ impl From<DualResponse> for DerivedBody {
 }
 
 impl DualResponse {
-    /// Returns the content blocks: a text with the preview, and a `resource_link`.
+    /// Returns the MCP content blocks: a text with the preview, and a `resource_link` to the result set.
     pub fn to_mcp_content(&self) -> Vec<Value> {
         vec![json!({"type": "text", "text": text::block(self, self.text_bytes)}), self.link()]
     }
@@ -116,11 +117,11 @@ impl DualResponse {
         link
     }
 
-    /// Returns the structured content.
+    /// Returns the `structuredContent` of the MCP tool result.
     ///
-    /// `results` is the [preview](Self::sample), not the data, because a host can pass it to the model. A program that
-    /// shows rows or computes with them must fetch them at `resource.url`. If the preview omits content,
-    /// `metadata.preview` contains the counts. See [`Omitted`].
+    /// The member `results` is the [preview](Self::sample), not the full data, because a host can pass it to the
+    /// model. A program that shows or processes rows must fetch them from `resource.url`. If the preview omits
+    /// content, `metadata.preview` contains the numbers of [`Omitted`].
     pub fn to_structured_content(&self) -> Value {
         let mut structured = json!({
             "results": self.sample,
@@ -154,7 +155,7 @@ impl DualResponse {
         structured
     }
 
-    /// Returns the whole tool result: `content` and `structuredContent`.
+    /// Returns the whole MCP tool result: `content` and `structuredContent`.
     pub fn to_mcp_tool_result(&self) -> Value {
         json!({"content": self.to_mcp_content(), "structuredContent": self.to_structured_content()})
     }

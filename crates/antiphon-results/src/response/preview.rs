@@ -27,26 +27,26 @@ pub(crate) struct Preview {
     pub(crate) cut: Omitted,
 }
 
-/// Counts of the content that a preview omits.
+/// The number of rows, columns and cells that a preview omits or shortens.
 ///
-/// Only the `…` at the end of a cell shows that the cell is shortened. A program that needs whole values must fetch the
-/// rows. If all counts are 0, each value is complete, except for spaces, line breaks and invisible characters.
+/// A shortened cell ends with `…`, and has no other mark. A program that needs whole values must fetch the rows. If
+/// all numbers are 0, each value is complete, except for spaces, line breaks and invisible characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Omitted {
-    /// Number of rows that did not fit.
+    /// Number of rows that did not fit into the preview.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_rows: u64,
-    /// Number of columns that did not fit.
+    /// Number of columns that did not fit into the preview.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_columns: u64,
-    /// Number of shortened cells.
+    /// Number of cells whose text was shortened.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shortened_cells: u64,
 }
 
 impl Omitted {
-    /// Returns whether the preview omits nothing.
+    /// Returns whether the preview contains all content, so that all numbers are 0.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }

@@ -57,8 +57,8 @@ fn found(response: &DualResponse) -> String {
     let total = response.total_count;
     let cut = match response.truncated {
         None => "",
-        Some(Truncation::RowLimit) => " There are MORE, which were not kept: a set may have so many rows.",
-        Some(_) => " There are MORE, which were not kept: a set may have so many bytes.",
+        Some(Truncation::RowLimit) => " There are MORE, which were not saved: the row limit was reached.",
+        Some(_) => " There are MORE, which were not saved: the size limit was reached.",
     };
     if is_counted(response) {
         return format!("Found {total} results.{cut} Sample data and full dataset link included.");

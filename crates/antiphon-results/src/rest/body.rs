@@ -31,7 +31,7 @@ pub(super) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Resul
 }
 
 async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
-    let broken = |_| ApiError::invalid("the body broke off");
+    let broken = |_| ApiError::invalid("the request body could not be read to its end");
     let mut chunks = body.into_data_stream();
     let Some(first) = chunks.next().await else { return Ok(Bytes::new()) };
     let first = first.map_err(broken)?;

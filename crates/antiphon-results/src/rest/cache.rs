@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::accept::Format;
 use crate::{
-    page::{DEFAULT_LIMIT, Order},
+    page::{DEFAULT_PAGE_SIZE, Order},
     server::{Access, Consistency, Inner, PageOptions},
     store::Resource,
 };
@@ -33,7 +33,7 @@ impl Tag {
     ) -> Self {
         let limits = &inner.options.limits;
         let limit = match format {
-            Format::Json => options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows),
+            Format::Json => options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows),
             _ => options.limit.unwrap_or(u64::MAX),
         };
         let mut hash = Sha256::new();

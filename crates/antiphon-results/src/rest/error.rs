@@ -1,4 +1,4 @@
-//! Error answers for clients, and the log of internal errors.
+//! Error responses for clients, and the log of internal errors.
 
 use std::{borrow::Cow, error::Error as StdError};
 
@@ -57,7 +57,7 @@ impl ApiError {
             StatusCode::NOT_ACCEPTABLE,
             "not_acceptable",
             ErrorCode::InvalidRequest,
-            "rows come as application/json, application/x-ndjson, application/jsonl or text/csv",
+            "the Accept header is not supported; use application/json, application/x-ndjson, application/jsonl or text/csv",
         )
     }
 
@@ -66,7 +66,7 @@ impl ApiError {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "unsupported_media_type",
             ErrorCode::InvalidRequest,
-            "the body must be application/json, in UTF-8 and not compressed",
+            "the request body must be application/json, in UTF-8 and not compressed",
         )
     }
 
@@ -75,7 +75,7 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
             ErrorCode::LimitExceeded,
-            format!("the body may have {limit} bytes"),
+            format!("the request body is larger than the limit of {limit} bytes"),
         )
     }
 
@@ -84,7 +84,7 @@ impl ApiError {
             StatusCode::REQUEST_TIMEOUT,
             "request_timeout",
             ErrorCode::Timeout,
-            "the body took too long to arrive",
+            "the request body did not arrive in time",
         )
     }
 
@@ -93,7 +93,7 @@ impl ApiError {
             StatusCode::URI_TOO_LONG,
             "uri_too_long",
             ErrorCode::LimitExceeded,
-            format!("the query may have {limit} bytes"),
+            format!("the query string is longer than the limit of {limit} bytes"),
         )
     }
 
@@ -103,7 +103,7 @@ impl ApiError {
             StatusCode::RANGE_NOT_SATISFIABLE,
             "range_not_satisfiable",
             ErrorCode::InvalidRequest,
-            "there are fewer bytes than the range begins after",
+            "the Range header starts after the end of the content",
         );
         Self { total, ..error }
     }
@@ -114,7 +114,7 @@ impl ApiError {
             StatusCode::NOT_IMPLEMENTED,
             "not_implemented",
             ErrorCode::Configuration,
-            "this server signs no links",
+            "signed links are not configured on this server",
         )
     }
 
@@ -124,7 +124,7 @@ impl ApiError {
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal_error",
             ErrorCode::Internal,
-            "something went wrong inside",
+            "internal error; the server's log contains the reason",
         )
     }
 }
@@ -148,7 +148,7 @@ impl From<DualResponseError> for ApiError {
             }
             // From here on, the error text contains internal details and is replaced.
             DualResponseError::Timeout { .. } => {
-                (StatusCode::GATEWAY_TIMEOUT, "timeout", "the rows took too long to read".into())
+                (StatusCode::GATEWAY_TIMEOUT, "timeout", "the source of the rows timed out".into())
             }
             DualResponseError::Query(_) | DualResponseError::Count(_) => {
                 (StatusCode::BAD_GATEWAY, "query_failed", "the rows could not be read".into())
@@ -156,12 +156,12 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::Storage(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "storage_failed",
-                "the result sets cannot be reached".into(),
+                "the result set store is not available".into(),
             ),
             DualResponseError::NotPersistable | DualResponseError::Config(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "internal_error",
-                "the server is not set up for this".into(),
+                "the server's configuration does not allow this request; the server's log contains the reason".into(),
             ),
             DualResponseError::Snapshot(_) => {
                 (StatusCode::BAD_GATEWAY, "snapshot_failed", "the saved rows could not be read".into())
@@ -173,7 +173,7 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::Unsupported(_) => (StatusCode::CONFLICT, "not_supported", said.into()),
         };
         if status.is_server_error() {
-            tracing::error!(%status, code = code.as_str(), error = chain(&error), "a request failed");
+            tracing::error!(%status, code = code.as_str(), error = chain(&error), "a request for a result set failed");
         }
         let retry_after = match error {
             DualResponseError::Busy { retry_after } | DualResponseError::NotReady { retry_after } => {
@@ -222,7 +222,7 @@ pub(super) async fn method_not_allowed() -> ApiError {
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
         ErrorCode::InvalidRequest,
-        "this route has other methods, which the header Allow lists",
+        "this route does not support the HTTP method; the Allow header lists the supported methods",
     )
 }
 

@@ -63,10 +63,10 @@ pub(super) async fn chunk(
     method: Method,
     call: Call,
 ) -> Answer {
-    let index = index.parse().map_err(|_| ApiError::invalid("a chunk has a number, counted from 0"))?;
+    let index = index.parse().map_err(|_| ApiError::invalid("the chunk must be a number, counted from 0"))?;
     let format = call.query.format()?.unwrap_or(ExportFormat::Arrow);
     if format == ExportFormat::Xlsx {
-        return Err(ApiError::invalid("a chunk comes as `arrow`, `parquet`, `ndjson` or `csv`"));
+        return Err(ApiError::invalid("`format` of a chunk must be `arrow`, `parquet`, `ndjson` or `csv`"));
     }
     let csv_safe = call.query.csv_safe()?;
     let request = ExportRequest::new(format).with_chunk(Some(index)).with_csv_safe(csv_safe);
@@ -191,7 +191,8 @@ async fn plain(
         ExportFormat::Csv => Format::Csv,
         format => {
             return Err(DualResponseError::Unsupported(format!(
-                "rows that are not saved come as ndjson or csv, not as {}; make the set with `Source::snapshot`",
+                "rows that are not saved can be exported as ndjson or csv, not as {}; create the set with \
+                 `Source::snapshot`",
                 format.name()
             ))
             .into());

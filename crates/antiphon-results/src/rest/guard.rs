@@ -1,4 +1,4 @@
-//! Checks and headers that apply to all answers.
+//! Checks of all requests, and headers of all responses.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -57,7 +57,7 @@ pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Nex
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|_| {
-        tracing::error!("a request failed: the handler panicked");
+        tracing::error!("a request for a result set failed: the handler panicked");
         ApiError::internal().into_response()
     });
     if response.status() == StatusCode::NOT_MODIFIED {
@@ -106,7 +106,7 @@ pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
         AllowOrigin::list(origins.iter().filter_map(|origin| {
             let value = HeaderValue::from_str(origin).ok();
             if value.is_none() {
-                tracing::warn!(?origin, "an allowed origin is none, and is left out");
+                tracing::warn!(?origin, "a CORS origin is not a valid header value and is ignored");
             }
             value
         }))

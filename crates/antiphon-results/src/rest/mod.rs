@@ -3,31 +3,34 @@
 //! | route | action |
 //! |---|---|
 //! | `GET /{id}` | returns the metadata of a set |
-//! | `POST /{id}` | returns a page of its rows, or all of them as NDJSON or CSV |
-//! | `GET /{id}/rows` | returns the same rows, for caches and browsers |
-//! | `GET /{id}/manifest` | returns its metadata and its parts |
-//! | `GET /{id}/export` | exports it as NDJSON, CSV, Arrow, Parquet or a workbook, whole or in parts |
-//! | `GET /{id}/chunks/{index}` | exports one of its parts |
-//! | `GET /{id}/stats` | returns statistics of its columns |
-//! | `POST /{id}/aggregate` | returns grouped and measured rows |
-//! | `POST /{id}/query` | creates a new set with a query over it |
-//! | `GET /{id}/view` | returns a web page that shows it |
-//! | `PUT /{id}` | pins, unpins or extends it |
-//! | `DELETE /{id}` | deletes it |
-//! | `POST /{id}/links` | signs a link to it |
-//! | `DELETE /{id}/links` | revokes all its links |
+//! | `POST /{id}` | returns a page of the set's rows, or all rows as NDJSON or CSV |
+//! | `GET /{id}/rows` | returns the same rows as `POST /{id}`, for caches and browsers |
+//! | `GET /{id}/manifest` | returns the metadata of a set and the list of its chunks |
+//! | `GET /{id}/export` | exports a set as NDJSON, CSV, Arrow, Parquet or an Excel workbook, with byte ranges |
+//! | `GET /{id}/chunks/{index}` | exports one chunk of a set |
+//! | `GET /{id}/stats` | returns statistics of the columns of a set |
+//! | `POST /{id}/aggregate` | returns aggregates of a set's rows, such as counts and sums, for each group |
+//! | `POST /{id}/query` | creates a new set with an SQL query over an existing set |
+//! | `GET /{id}/view` | returns a web page that shows a set |
+//! | `PUT /{id}` | pins, unpins or extends a set |
+//! | `DELETE /{id}` | deletes a set |
+//! | `POST /{id}/links` | signs a link to a set |
+//! | `DELETE /{id}/links` | revokes all links to a set |
 //! | `GET /openapi.json` | returns the description of all routes: [`openapi`] |
 //!
-//! The bodies follow the specification exactly. Headers contain additional data. `Link` is the next page by cursor,
-//! `Antiphon-Consistency` is the consistency between pages, and `Antiphon-Truncated` reports missing rows at the end.
+//! Request and response bodies follow the dual response specification exactly. Additional data is in headers. `Link`
+//! has the URL of the next page, with its cursor. `Antiphon-Consistency` describes whether all pages show the same
+//! data. `Antiphon-Truncated` is present if a limit cut off the last rows.
 //!
 //! The server rejects a request with an unknown `Host`, or from a web page of an unknown origin, before it reads
-//! anything. The status is 403.
+//! anything. The response has status 403.
 //!
-//! If rows are still being saved, or a view is still being built, the status is 202 with `Retry-After`.
+//! If rows are still being saved, or a sorted or filtered view is still being built, the response has status 202 and
+//! the header `Retry-After`.
 //!
-//! The log contains internal errors, which the answers omit, and audit events. Neither contains a signed link. The link
-//! is in the query of the URL, so exclude the query if you add a trace layer around the router.
+//! The server logs audit events, and the details of internal errors, which responses do not contain. Its log never
+//! contains a signed link. A signed link is in the query of the URL. If you add a trace layer around the router, do
+//! not log the query.
 
 mod accept;
 mod ask;
@@ -61,9 +64,10 @@ pub use crate::server::Authenticate;
 use crate::server::DualResponseServer;
 
 impl DualResponseServer {
-    /// Returns the routes, which you mount at the path of the base URL. This also starts the clean-up of expired sets.
+    /// Returns an axum router with all routes, and starts the periodic clean-up of expired sets. Mount the router at
+    /// the path of the base URL.
     ///
-    /// Call it within a Tokio runtime.
+    /// Call this method within a Tokio runtime.
     ///
     /// ```
     /// use antiphon_results::{DualResponseServer, DualResponseServerOptions};

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The source of the document. The tests below compare it with the routes and the query parameters of the code.
 const DOCUMENT: &str = include_str!("../../openapi.json");
 
-/// Returns the routes as an `OpenAPI` 3.1 document: every route, parameter, body, answer, header and error.
+/// Returns an `OpenAPI` 3.1 document that describes every route, parameter, body, response, header and error.
 ///
 /// The document is the crate's `openapi.json`. A server also returns it at `GET /openapi.json`, with its base URL.
 ///

@@ -107,10 +107,10 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
                 Ok(Ok(())) => {}
                 // The reader has disconnected.
                 Ok(Err(_)) => return,
-                Err(_) => return tracing::warn!("a stream of rows was given up: nobody reads it"),
+                Err(_) => return tracing::warn!("a stream of rows was closed: the client does not read it"),
             }
             if let Some(error) = broken {
-                return tracing::warn!(error, "a stream of rows broke off");
+                return tracing::warn!(error, "a stream of rows failed and was closed");
             }
         }
         // Without this message, the end counts as an error.
@@ -122,7 +122,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
             Some(Some(Ok(part))) => Some((Ok(part), Some(rx))),
             Some(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
             Some(None) => None,
-            None => Some((Err(io::Error::other("the stream was given up")), None)),
+            None => Some((Err(io::Error::other("the server closed the stream of rows early")), None)),
         }
     });
     // The compression layer polls again after the end.

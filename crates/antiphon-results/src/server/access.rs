@@ -10,25 +10,25 @@ use crate::{
     store::{Resource, Tombstone, TombstoneEntry},
 };
 
-/// The authorization of a call.
+/// The authorization with which a method of the server is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// The program itself. It can do everything.
+    /// The program that runs the server. All actions are allowed.
     Program,
-    /// A caller, as far as its identity is known.
+    /// An authenticated or anonymous caller. The access policy decides which actions are allowed.
     Caller(Owner),
-    /// A signed link.
+    /// A signed link. The scopes of the link decide which actions are allowed.
     #[non_exhaustive]
     Link(LinkAccess),
 }
 
-/// The permissions of a verified link. Only a server with the keys can create it.
+/// The permissions of a verified link. [`open_link`](super::DualResponseServer::open_link) creates this value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAccess(pub(crate) Grant);
 
 impl Access {
-    /// Creates the access of a caller.
+    /// Creates the authorization of a caller with this identity.
     pub fn caller(owner: Owner) -> Self {
         Self::Caller(owner)
     }
@@ -56,24 +56,24 @@ impl Access {
 pub enum Action {
     /// Creating the set.
     Create,
-    /// Reading its metadata.
+    /// Reading the metadata of the set.
     Describe,
-    /// Reading its rows.
+    /// Reading the rows of the set.
     Read,
     /// Pinning, unpinning or extending the set.
     Pin,
     /// Deleting the set.
     Delete,
-    /// Exporting all rows, or some parts, in a format.
+    /// Exporting all rows or one chunk as a file.
     Export,
-    /// Creating a new set with a query over this set.
+    /// Creating a new set with an SQL query over this set.
     Query,
     /// Creating a link to the set, or revoking its links.
     Link,
 }
 
 impl Action {
-    /// Returns the action as one word.
+    /// Returns the name of the action in lower case, such as `read`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -111,12 +111,13 @@ impl Scope {
     }
 }
 
-/// A policy that decides about access to result sets.
+/// A policy that decides which callers can access a result set.
 ///
-/// Every closure `Fn(&Resource, &Owner, Action) -> bool` implements it.
+/// Every closure `Fn(&Resource, &Owner, Action) -> bool` implements this trait.
 #[async_trait]
 pub trait Authorize: Send + Sync + 'static {
-    /// Returns whether `caller` can do this with `resource`. If not, the server answers that the set does not exist.
+    /// Returns whether `caller` is allowed to perform `action` on `resource`. If the action is not allowed, the server
+    /// responds that the set does not exist.
     async fn authorize(&self, resource: &Resource, caller: &Owner, action: Action) -> bool;
 }
 

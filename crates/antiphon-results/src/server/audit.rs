@@ -7,17 +7,18 @@ use crate::{error::ErrorCode, owner::Owner};
 
 pub(crate) type Listener = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
 
-/// An audit record of an action on a result set, or of a rejected attempt. It contains no rows, parameters or tokens.
+/// An audit record of an action on a result set, or of a rejected attempt. The record contains no rows, parameters or
+/// tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEvent {
-    /// Time.
+    /// Time of the action.
     pub at: DateTime<Utc>,
-    /// Action.
+    /// Action that was performed or rejected.
     pub action: Action,
     /// ID of the set.
     pub id: String,
-    /// Caller, as far as its identity is known.
+    /// Identity of the caller. Empty if the caller is unknown, is the program itself, or used a signed link.
     pub caller: Owner,
     /// Whether the caller used a signed link.
     pub by_link: bool,
@@ -72,9 +73,9 @@ impl Inner {
 }
 
 impl DualResponseServer {
-    /// Sets a second listener for audit events, in addition to
-    /// [`with_audit`](super::DualResponseServerOptions::with_audit), for example for metrics. Returns `false` if there
-    /// is already such a listener.
+    /// Sets a second listener for audit events, for example for metrics. The server calls this listener in addition to
+    /// the listener of [`with_audit`](super::DualResponseServerOptions::with_audit). Returns `false` if a second
+    /// listener is already set.
     pub fn watch(&self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> bool {
         self.inner.watcher.set(Arc::new(listener)).is_ok()
     }

@@ -3,16 +3,19 @@ use http::request::Parts;
 
 use crate::{error::Result, owner::Owner};
 
-/// Authentication of a request: by its bearer token, by a cookie, or by data from a middleware.
+/// A function that authenticates an HTTP request, for example by its bearer token, by a cookie, or by data from a
+/// middleware.
 ///
-/// Every closure `Fn(&Parts) -> Option<Owner>` implements it.
+/// Every closure `Fn(&Parts) -> Option<Owner>` implements this trait.
 #[async_trait]
 pub trait Authenticate: Send + Sync + 'static {
-    /// Returns the caller, or `None` if the request has no valid credentials. The server answers `None` with 401.
+    /// Returns the caller, or `None` if the request has no valid credentials. If the result is `None`, the server
+    /// responds with status 401.
     ///
     /// # Errors
     ///
-    /// Returns an error if the caller cannot be determined at the moment.
+    /// Returns an error if authentication is temporarily not possible, for example because an identity provider is
+    /// unavailable.
     async fn authenticate(&self, parts: &Parts) -> Result<Option<Owner>>;
 }
 

@@ -19,7 +19,7 @@ impl DualResponseServer {
                     tokio::time::sleep(interval).await;
                     let Some(inner) = inner.upgrade() else { return };
                     if let Err(error) = inner.clean_up().await {
-                        tracing::warn!(%error, "expired result sets could not be removed");
+                        tracing::warn!(%error, "expired result sets could not be removed; retrying at the next clean-up");
                     }
                     // If the store is not shared, it does not contain the sets of other processes. A sweep would remove
                     // their snapshots.
@@ -28,7 +28,7 @@ impl DualResponseServer {
                     }
                     swept = Instant::now();
                     if let Err(error) = inner.sweep().await {
-                        tracing::warn!(%error, "the store of snapshots could not be swept");
+                        tracing::warn!(%error, "orphaned snapshots could not be removed; retrying at the next sweep");
                     }
                 }
             });
@@ -38,7 +38,8 @@ impl DualResponseServer {
 
     /// Removes expired sets now, and returns the number of sets that this call removed.
     ///
-    /// The server also does this periodically, by default every minute. Each result set is removed by exactly one replica.
+    /// The server also removes expired sets periodically, by default every minute. Each result set is removed by
+    /// exactly one replica.
     pub async fn clean_up(&self) -> Result<u64> {
         self.inner.clean_up().await
     }

@@ -43,7 +43,7 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// Creates options for a result set with this display name.
+    /// Creates options for a result set with this display name and this source of rows.
     pub fn new(name: impl Into<String>, source: Source) -> Self {
         Self {
             name: name.into(),
@@ -58,45 +58,49 @@ impl CreateOptions {
         }
     }
 
-    /// Sets the columns. Default: the columns of the named query, or the columns found in the rows.
+    /// Sets the columns of the result set. Default: the columns of the named query, or the columns found in the rows.
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         self.columns = Some(columns.into_iter().collect());
         self
     }
 
-    /// Sets the number of rows in the preview. Default: the server's.
+    /// Sets the number of rows in the preview. Default: the server's
+    /// [`with_default_sample_size`](crate::DualResponseServerOptions::with_default_sample_size).
     pub fn with_sample_size(mut self, rows: usize) -> Self {
         self.sample_size = Some(rows);
         self
     }
 
-    /// Sets the lifetime. Default: the server's.
+    /// Sets the lifetime of the result set. Default: the server's
+    /// [`with_default_expiration`](crate::DualResponseServerOptions::with_default_expiration).
     pub fn with_expiration(mut self, life: Duration) -> Self {
         self.expiration = Some(life);
         self
     }
 
-    /// Sets metadata that is stored with the set. Default: none.
+    /// Sets JSON metadata that the server stores with the result set. Default: none.
     pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Waits until all rows are saved, without a time limit. Use it for a tool that runs as a task. Default: the call
-    /// returns soon, and reports if rows are still being written.
+    /// Makes `create_response` wait until all rows of a snapshot are saved, without a time limit. Use this option for a
+    /// tool that runs as a task. Default: `create_response` waits for
+    /// [`ResultLimits::settle`](crate::ResultLimits::settle), and the response states whether rows are still being
+    /// written.
     ///
-    /// It has no effect on rows that are not saved, which are available at once.
+    /// This option has an effect only on snapshots. The rows of other sets are available immediately.
     pub fn complete(mut self) -> Self {
         self.complete = true;
         self
     }
 
-    /// Returns the owner.
+    /// Returns the owner of the result set.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Sets the owner. Default: no owner.
+    /// Sets the owner of the result set. Default: no owner.
     pub fn for_owner(mut self, owner: Owner) -> Self {
         self.owner = owner;
         self
@@ -138,7 +142,7 @@ impl Inner {
         let sample_size = sample_size.unwrap_or(self.options.default_sample_size);
         let sample_size = (sample_size as u64).min(limits.page_rows);
         let life = expiration.unwrap_or(self.options.default_expiration).min(limits.life);
-        within("the metadata", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
+        within("the metadata of the result set", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
 
         let id = new_id();
         let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
@@ -147,7 +151,9 @@ impl Inner {
         if let Source::Snapshot(row_source) = source {
             let row_source = row_source.lock().unwrap_or_else(PoisonError::into_inner).take();
             let row_source = row_source.ok_or_else(|| {
-                DualResponseError::Invalid("these rows were saved already: they come only once".into())
+                DualResponseError::Invalid(
+                    "the rows of this source were already saved; create a new `Source::snapshot`".into(),
+                )
             })?;
             let row_source = match columns {
                 Some(columns) => row_source.with_columns(columns),
@@ -253,7 +259,7 @@ impl Inner {
                 Ok(taken)
             }
             Source::Query { name, parameters } => {
-                within("the parameters", &parameters, limits.metadata_bytes)?;
+                within("the parameters of the query", &parameters, limits.metadata_bytes)?;
                 let query = self.options.queries.get(&name)?;
                 let total = self.counted(query.count(&parameters)).await?;
                 let sample = match sample_size {
@@ -272,7 +278,7 @@ impl Inner {
             }
             // `create_unaudited` has handled this source before.
             Source::Snapshot(_) => {
-                Err(DualResponseError::Invalid("these rows are saved, not taken in".into()))
+                Err(DualResponseError::Invalid("a snapshot source must be saved first".into()))
             }
             Source::Closures(closures) => {
                 if self.options.store.is_shared() {
@@ -346,7 +352,7 @@ pub(super) fn check_width(columns: &[ColumnDefinition]) -> Result<()> {
         return Ok(());
     }
     Err(DualResponseError::TooLarge(format!(
-        "{} columns are too many; a result set has at most {MAX_COLUMNS}",
+        "the result set has {} columns, and the maximum is {MAX_COLUMNS}; return fewer columns",
         columns.len()
     )))
 }
@@ -356,7 +362,9 @@ fn within(what: &str, value: &Value, limit: usize) -> Result<()> {
     if bytes <= limit {
         return Ok(());
     }
-    Err(DualResponseError::TooLarge(format!("{what} have {bytes} bytes, and at most {limit} are kept")))
+    Err(DualResponseError::TooLarge(format!(
+        "{what} have {bytes} bytes, and the limit is {limit} bytes; raise `ResultLimits::metadata_bytes`"
+    )))
 }
 
 fn bounded(name: String) -> String {

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl DualResponseServer {
-    /// Signs a link to a set.
+    /// Creates a signed link to a result set.
     ///
     /// The link does not allow more than `access` does. If `access` allows reading but not exporting, the link allows
     /// only pages.
@@ -55,7 +55,7 @@ impl DualResponseServer {
         let resource = self.inner.open(id, access, Action::Link).await?;
         let Some(keys) = &self.inner.options.link_keys else {
             return Err(DualResponseError::Config(
-                "this server signs no links; give it keys with `with_link_keys`".into(),
+                "signed links are not configured on this server; add keys with `with_link_keys`".into(),
             ));
         };
         let mut scopes: Vec<Scope> = Vec::new();
@@ -66,7 +66,7 @@ impl DualResponseServer {
         }
         if scopes.is_empty() {
             return Err(DualResponseError::Invalid(
-                "a link must allow something: `read`, `pin`, `delete` or `query`".into(),
+                "`scopes` is empty; a link needs at least one of `read`, `pin`, `delete` and `query`".into(),
             ));
         }
         // A link does not allow more than its creator can do.
@@ -115,11 +115,11 @@ impl DualResponseServer {
         revoked
     }
 
-    /// Verifies a signed link, and returns its access.
+    /// Verifies the token of a signed link, and returns the access that the link allows.
     ///
     /// # Errors
     ///
-    /// Returns [`DualResponseError::Unauthorized`] for every kind of invalid link.
+    /// Returns [`DualResponseError::Unauthorized`] if the link is invalid, for any reason.
     pub fn open_link(&self, token: &str) -> Result<Access> {
         let keys = self.inner.options.link_keys.as_ref();
         let grant = keys.and_then(|keys| keys.open(token, self.inner.now()));

@@ -49,7 +49,7 @@ use crate::{
 
 /// A server that creates result sets, stores them until they expire, and reads their pages.
 ///
-/// Clones are handles on the same server.
+/// Clones refer to the same server.
 ///
 /// ```
 /// use antiphon_results::{CreateOptions, DualResponseServer, DualResponseServerOptions, Rows, source::Source};
@@ -103,7 +103,7 @@ impl DualResponseServer {
         }
         if !is_scheme(&options.scheme) {
             return Err(DualResponseError::Config(format!(
-                "`{}` cannot be the scheme of a URI",
+                "`{}` is not a valid URI scheme; use letters, digits, `+`, `-` and `.`, with a letter first",
                 options.scheme
             )));
         }
@@ -127,11 +127,12 @@ impl DualResponseServer {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Creates a result set: counts its rows, takes the first rows as its preview, and stores it.
+    /// Creates a result set: counts its rows, reads the first rows for the preview, and stores the set.
     ///
     /// # Errors
     ///
-    /// Returns an error if the source or the store fails, or if this store cannot keep the source.
+    /// Returns an error if the source or the store fails. Returns [`DualResponseError::NotPersistable`] if the source
+    /// is a closure and the store is shared.
     pub async fn create_response(&self, options: CreateOptions) -> Result<DualResponse> {
         self.begin_cleaning();
         self.inner.create(options).await
@@ -147,7 +148,7 @@ impl DualResponseServer {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Pinned).await)?.is_some())
     }
 
-    /// Unpins a set, so that its lifetime starts again. Returns whether the set exists.
+    /// Unpins a pinned set, so that its lifetime starts again now. Returns whether the set exists.
     pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Own).await)?.is_some())
     }
@@ -223,23 +224,23 @@ impl DualResponseServer {
         deleted.map(drop)
     }
 
-    /// Returns the base URL without a slash at the end.
+    /// Returns the base URL of the routes, without a slash at the end.
     pub fn base_url(&self) -> &str {
         self.inner.base.as_str().trim_end_matches('/')
     }
 
-    /// Returns the scheme of the URIs in links.
+    /// Returns the scheme of result set URIs, such as `resource`.
     pub fn scheme(&self) -> &str {
         &self.inner.options.scheme
     }
 
-    /// Returns the default lifetime of a set.
+    /// Returns the default lifetime of a result set.
     pub fn default_expiration(&self) -> Duration {
         self.inner.options.default_expiration
     }
 
-    /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. Sets whose rows were still
-    /// being written fail, with this reason.
+    /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. A set whose rows are
+    /// still being written gets the state `failed`, and its reason is the shutdown.
     pub async fn shutdown(&self) -> Result<()> {
         if let Some(cleaning) = self.inner.cleaning.get() {
             cleaning.abort();
@@ -253,11 +254,12 @@ impl DualResponseServer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// Never expires. The set exists until it is deleted.
+    /// The set never expires, and exists until it is deleted.
     Pinned,
-    /// Expires after its original lifetime, counted from now.
+    /// A pinned set is unpinned, and expires after its original lifetime, counted from now. A set that is not pinned
+    /// does not change.
     Own,
-    /// Expires after this duration, counted from now.
+    /// The set expires after this duration, counted from now. The maximum is [`ResultLimits::life`].
     For(Duration),
 }
 
@@ -335,19 +337,19 @@ fn found<T>(result: Result<T>) -> Result<Option<T>> {
 fn base(text: &str) -> Result<Url> {
     let problem = |problem: &str| {
         DualResponseError::Config(format!(
-            "`{text}` cannot be the base URL: {problem}; give the address the routes are reached at, like `https://api.example.com/resources`"
+            "the base URL `{text}` is not valid: {problem}; use the URL of the result set routes, for example `https://api.example.com/resources`"
         ))
     };
     let url = Url::parse(text).map_err(|error| problem(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(problem("it begins with neither `https://` nor `http://`"));
+        return Err(problem("the URL must begin with `https://` or `http://`"));
     }
     if url.query().is_some()
         || url.fragment().is_some()
         || !url.username().is_empty()
         || url.password().is_some()
     {
-        return Err(problem("it has more than a host and a path"));
+        return Err(problem("the URL must not have a query, a fragment or credentials"));
     }
     Ok(url)
 }

@@ -50,7 +50,8 @@ pub struct DualResponseServerOptions {
 }
 
 impl DualResponseServerOptions {
-    /// Creates options for a server with this base URL for its routes: `https://api.example.com/resources`.
+    /// Creates options for a server. `base_url` is the URL at which clients reach its routes, such as
+    /// `https://api.example.com/resources`.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
             base_url: base_url.into(),
@@ -108,44 +109,46 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the scheme of the URIs in links. Default: `resource`. Use `https` only if clients can fetch the URI itself.
+    /// Sets the scheme of result set URIs. Default: `resource`. With `https`, the URI is the URL of the set. Use
+    /// `https` only if clients can fetch that URL themselves.
     pub fn with_scheme(mut self, scheme: impl Into<String>) -> Self {
         self.scheme = scheme.into();
         self
     }
 
-    /// Sets the limits of the server. Default: the defaults of [`ResultLimits`].
+    /// Sets the limits of the server. Default: [`ResultLimits::default`].
     pub fn with_limits(mut self, limits: ResultLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Registers a query under a name. Every replica must register the same queries.
+    /// Registers a query under a name, for [`Source::query`](crate::Source::query). Every replica must register the
+    /// same queries.
     pub fn with_query(mut self, name: impl Into<String>, query: impl Query) -> Self {
         let name = name.into();
         if !self.queries.add(name.clone(), Arc::new(query)) {
-            self.problems.push(format!("two queries are registered as `{name}`"));
+            self.problems.push(format!("two queries have the name `{name}`; rename one of them"));
         }
         self
     }
 
     /// Sets the store that saves rows from [`Source::snapshot`](crate::Source::snapshot). Every replica must use the
-    /// same store. The crate `antiphon-snapshot` has one. Default: none.
+    /// same store. The crate `antiphon-snapshot` provides such a store. Default: none.
     pub fn with_snapshots(mut self, snapshots: impl SnapshotStore) -> Self {
         self.snapshots = Some(Arc::new(snapshots));
         self
     }
 
-    /// Sets how clients get the stored rows of a snapshot, if the object store signs URLs. Default: through this
-    /// server.
+    /// Sets how clients download the stored file of a snapshot. Modes other than the default need an object store
+    /// that signs URLs. Default: [`RetrievalMode::Proxy`].
     ///
-    /// Every holder of such a URL can use it until it expires, even if the set is deleted.
+    /// Every holder of a signed URL can use it until it expires, even if the set is deleted.
     pub fn with_retrieval(mut self, retrieval: RetrievalMode) -> Self {
         self.retrieval = retrieval;
         self
     }
 
-    /// Sets the secrets that sign links. Default: none, and the server cannot sign links.
+    /// Sets the keys that sign links. Default: none, and the server cannot sign links.
     pub fn with_link_keys(mut self, keys: LinkKeys) -> Self {
         self.link_keys = Some(keys);
         self
@@ -157,8 +160,8 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets a listener for audit events. The log contains them too, under the target `antiphon_results::audit`.
-    /// Default: none.
+    /// Sets a function that is called for each audit event. The server also logs the events with the target
+    /// `antiphon_results::audit`. Default: none.
     pub fn with_audit(mut self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> Self {
         self.audit = Some(Arc::new(listener));
         self
@@ -170,8 +173,8 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the authentication of requests. With authentication, the ID alone does not grant access. A result set must
-    /// have an owner, and by default only its owner has access. Default: none.
+    /// Sets the authentication of HTTP requests. With authentication, the ID of a result set alone gives no access.
+    /// Every result set must have an owner, and by default only the owner has access. Default: no authentication.
     #[cfg(feature = "rest")]
     pub fn with_authenticate(mut self, authenticate: impl super::Authenticate) -> Self {
         self.authenticate = Some(Arc::new(authenticate));
@@ -188,8 +191,8 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the origins whose web pages can call the routes (CORS). The server rejects pages of all other origins
-    /// except its own. Default: none.
+    /// Sets the origins whose web pages can call the routes (CORS). The server rejects requests from web pages of
+    /// other origins, except its own. Default: none.
     #[cfg(feature = "rest")]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -207,69 +210,77 @@ impl fmt::Debug for DualResponseServerOptions {
     }
 }
 
-/// The limits of a server. Every input from outside has a limit.
+/// The limits of a [`DualResponseServer`](crate::DualResponseServer). Every input from clients has a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultLimits {
-    /// Maximum bytes of the text for the model, and of the rows in the structured content. Default: 8 KiB.
+    /// Maximum size in bytes of the text for the model. The same limit applies to the rows in the structured content.
+    /// Default: 8 KiB.
     pub preview_bytes: usize,
     /// Maximum characters in one cell of a preview. Default: 200.
     pub preview_cell: usize,
     /// Maximum columns of a preview. Default: 50.
     pub preview_columns: usize,
-    /// Maximum bytes of the answer to `resources/read`. Default: 32 KiB.
+    /// Maximum size in bytes of the response to the MCP request `resources/read`. Default: 32 KiB.
     pub read_bytes: usize,
-    /// Maximum rows of one page. A request for more gets this number. Default: 10,000.
+    /// Maximum number of rows in one page. If a client requests more, the page has this number of rows. Default:
+    /// 10,000.
     pub page_rows: u64,
-    /// Maximum bytes of one page. A larger page has fewer rows instead. Default: 16 MiB.
+    /// Maximum size of one page in bytes. If the requested rows are larger, the page has fewer rows. Default: 16 MiB.
     pub page_bytes: usize,
-    /// Maximum bytes of in-memory rows. Default: 16 MiB.
+    /// Maximum size in bytes of the in-memory rows of one result set. Default: 16 MiB.
     pub rows_bytes: usize,
-    /// Maximum bytes of a set's parameters, and of its metadata. Default: 64 KiB.
+    /// Maximum size in bytes of the query parameters of a set. The same limit applies to its metadata. Default: 64
+    /// KiB.
     pub metadata_bytes: usize,
-    /// Maximum bytes of a request body. Default: 64 KiB.
+    /// Maximum size of an HTTP request body in bytes. Default: 64 KiB.
     pub body_bytes: usize,
-    /// Maximum number of pages that are read concurrently. Default: 64.
+    /// Maximum number of pages that the server reads concurrently. Default: 64.
     pub concurrent_pages: usize,
-    /// Maximum number of whole sets that are streamed concurrently. Default: 32.
+    /// Maximum number of whole sets that the server streams concurrently. Default: 32.
     pub concurrent_streams: usize,
-    /// Maximum time for which the reader of a stream can stall. Default: 60 seconds.
+    /// Maximum time that a stream waits for its client or its source. After this time, the server closes the
+    /// connection. Default: 60 seconds.
     pub stall: Duration,
-    /// Maximum time that a request waits for a free slot. Default: 5 seconds.
+    /// Maximum time that a request waits if too many requests are in flight. Default: 5 seconds.
     pub wait: Duration,
-    /// Timeout of a source for a page or a count. Default: 30 seconds.
+    /// Maximum time that a source can take to return a page or a count. Default: 30 seconds.
     pub source_timeout: Duration,
     /// Maximum lifetime of a set that is not pinned. Default: 30 days.
     pub life: Duration,
-    /// Maximum lifetime of a link. Default: 15 minutes.
+    /// Maximum lifetime of a signed link. Default: 15 minutes.
     pub link_life: Duration,
-    /// Maximum time that the creation of a set waits for the last row, so that a small set gets an exact count.
-    /// Default: 2 seconds.
+    /// Maximum time that the creation of a snapshot waits for its last row. A small snapshot is then complete, with
+    /// an exact count, when the tool returns. Default: 2 seconds.
     pub settle: Duration,
-    /// Maximum time that a reader waits for a view. After this time, the server answers that the view is not ready.
-    /// Default: 2 seconds.
+    /// Maximum time that a request waits for a sorted or filtered view. After this time, the server responds that the
+    /// view is not ready. Default: 2 seconds.
     pub view_wait: Duration,
-    /// Maximum rows of a snapshot. Later rows are omitted, and the set reports it. Default: 100 million.
+    /// Maximum number of rows in a snapshot. Further rows are omitted, and the set is marked as truncated. Default:
+    /// 100 million.
     pub snapshot_rows: u64,
-    /// Maximum stored bytes of a snapshot. Later rows are omitted, and the set reports it. Default: 10 GiB.
+    /// Maximum stored size of a snapshot in bytes. Further rows are omitted, and the set is marked as truncated.
+    /// Default: 10 GiB.
     pub snapshot_bytes: u64,
-    /// Maximum stored bytes of all snapshots and views of one tenant. Above this limit, no new ones are created.
-    /// Without a tenant, each principal has this limit, and callers without a principal share it. Default: 50 GiB.
+    /// Maximum stored size in bytes of all snapshots and views of one tenant. Above this limit, the server rejects
+    /// new snapshots and views. Without a tenant, the limit applies to each principal, and all callers without a
+    /// principal share one limit. Default: 50 GiB.
     pub tenant_bytes: u64,
-    /// Maximum number of snapshots of one tenant that this process writes concurrently. Without a tenant, each
-    /// principal has this limit. The same applies to the next two limits. Default: 4.
+    /// Maximum number of snapshots of one tenant that this process writes concurrently. Without a tenant, the limit
+    /// applies to each principal. Default: 4.
     pub intakes_per_tenant: usize,
-    /// Maximum number of views, statistics and queries of one tenant that this process computes concurrently. Default:
-    /// 8.
+    /// Maximum number of views, statistics and queries of one tenant that this process computes concurrently. Without
+    /// a tenant, the limit applies to each principal. Default: 8.
     pub scans_per_tenant: usize,
-    /// Maximum number of exports and streams of saved rows of one tenant that this process sends concurrently. Default:
-    /// 8.
+    /// Maximum number of exports and streams of one tenant's snapshots that this process sends concurrently. Without
+    /// a tenant, the limit applies to each principal. Default: 8.
     pub exports_per_tenant: usize,
-    /// Interval of the heartbeat that the writer of a snapshot stores. Default: 3 seconds.
+    /// Interval at which the writer of a snapshot stores a heartbeat. Default: 3 seconds.
     pub beat: Duration,
-    /// Time without a heartbeat after which a snapshot write has failed. Default: 1 minute.
+    /// Time after which a snapshot write without a heartbeat is marked as failed. Default: 1 minute.
     pub silence: Duration,
-    /// Minimum age of an orphaned snapshot before a sweep removes it. Default: 1 hour.
+    /// Minimum age at which [`sweep`](crate::DualResponseServer::sweep) removes a snapshot that belongs to no result
+    /// set. Default: 1 hour.
     pub abandoned: Duration,
 }
 

@@ -2,23 +2,23 @@ use serde::{Deserialize, Serialize};
 
 use super::Filter;
 
-/// Grouped and measured rows.
+/// A request for aggregates, such as counts and sums, of the rows in each group.
 ///
-/// Each row of the answer has one member for each group, with the name of its column. It also has one for each measure:
-/// `m0`, `m1` and so on. Rows are in the order of the groups. With a `limit`, they are in the order of the first
-/// measure.
+/// The result has one row for each group. A row has one member for each group column, with the name of the column. Each
+/// row also has one member for each measure: `m0`, `m1` and so on. The rows are sorted by the group columns. With a
+/// `limit`, the rows are sorted by the first measure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Aggregate {
-    /// Groups: at most two.
+    /// Columns by which rows are grouped: at most two.
     pub groups: Vec<Group>,
-    /// Measures of each group: at most four. Default: the number of rows.
+    /// Aggregate values to compute for each group: at most four. Default: the number of rows.
     pub measures: Vec<Measure>,
-    /// Filters. A row must match all of them.
+    /// Filters that each aggregated row must match.
     pub filter: Vec<Filter>,
-    /// Maximum number of groups, up to 10,000. The groups with the greatest first measure are kept. Default: all, and
-    /// an error if there are more than 10,000.
+    /// Maximum number of groups, up to 10,000. The result contains the groups with the greatest first measure.
+    /// Default: all groups, and an error if there are more than 10,000.
     pub limit: Option<u64>,
 }
 
@@ -28,58 +28,58 @@ pub struct Aggregate {
 pub struct Group {
     /// Name of the column.
     pub column: String,
-    /// Bucket that combines values near each other. Default: none.
+    /// Bucket size, to combine neighboring values into one group. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
 }
 
-/// A bucket that combines values near each other. All of them are written as the lower bound of the bucket.
+/// The size of the buckets into which values are grouped. The group value of a bucket is its lower bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Bucket {
-    /// Numbers, in buckets of this width.
+    /// Buckets of this width, for numbers.
     Width(f64),
-    /// Dates and times, by minute.
+    /// One bucket for each minute, for dates and times.
     Minute,
-    /// By hour.
+    /// One bucket for each hour.
     Hour,
-    /// By day.
+    /// One bucket for each day.
     Day,
-    /// By week, which starts on Monday.
+    /// One bucket for each week, which starts on Monday.
     Week,
-    /// By month.
+    /// One bucket for each month.
     Month,
-    /// By year.
+    /// One bucket for each year.
     Year,
 }
 
-/// A measure of a group.
+/// An aggregate value to compute for each group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Operation.
+    /// Operation that computes the value.
     pub op: MeasureOp,
-    /// Column. `None` for the [`MeasureOp::Count`] of rows.
+    /// Column whose values are used. `None` to count rows with [`MeasureOp::Count`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
 }
 
-/// The operation of a measure.
+/// The operation that computes an aggregate value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MeasureOp {
-    /// Number of rows, or of rows with a value in the column.
+    /// Number of rows. With a column, the number of rows that have a value in that column.
     Count,
     /// Approximate number of distinct values.
     Distinct,
-    /// The sum.
+    /// Sum of the values.
     Sum,
-    /// The mean.
+    /// Arithmetic mean of the values.
     Mean,
-    /// The minimum.
+    /// Smallest value.
     Min,
-    /// The maximum.
+    /// Greatest value.
     Max,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Chunk, ColumnStats, ExportFormat, Lineage, Truncation};
 use crate::{column::ColumnDefinition, rows::Row};
 
-/// The state of a set's rows.
+/// The state of the rows of a result set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub enum SetStatus {
 }
 
 impl SetStatus {
-    /// Returns the name on the wire.
+    /// Returns the name of the state as in JSON, such as `ready`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -31,61 +31,62 @@ impl SetStatus {
     }
 }
 
-/// The way in which clients get the stored rows.
+/// The way in which clients download the stored file of a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RetrievalMode {
-    /// Through this server.
+    /// The server sends the file itself.
     #[default]
     Proxy,
-    /// The server redirects to a URL at the object store, which is valid for a limited time.
+    /// The server redirects clients to a signed URL at the object store, which is valid for a limited time.
     Redirect,
-    /// The server redirects, and the manifest also contains the URL.
+    /// Like `Redirect`, and the manifest also contains the signed URL.
     Direct,
 }
 
-/// The response body of `GET /{id}/manifest`: the metadata of a set, and its parts.
+/// The response body of `GET /{id}/manifest`: the metadata of a result set, and the list of its chunks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SetManifest {
     /// ID of the set.
     pub id: String,
-    /// Display name.
+    /// Display name of the set.
     pub name: String,
-    /// State of the rows.
+    /// State of the rows: ready, still being written, or failed.
     pub status: SetStatus,
-    /// Number of rows, as far as it is known.
+    /// Number of rows. While rows are being written, the number of rows written so far.
     pub rows: u64,
-    /// Whether `rows` is exact. It is not exact while rows are being written, and not for data that can change.
+    /// Whether `rows` is exact. The field is `false` while rows are being written, and for a live query, whose data can
+    /// change.
     pub exact: bool,
     /// Stored size of the rows in bytes, if it is known.
     pub bytes: Option<u64>,
-    /// Digest of the stored bytes: `sha-256:` and hexadecimal. Only a snapshot that is ready has one.
+    /// Digest of the stored bytes: `sha-256:` and hexadecimal. Only a snapshot that is ready has a digest.
     pub digest: Option<String>,
-    /// Columns.
+    /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// Parts in order. Only a snapshot that is ready has parts.
+    /// Chunks of the snapshot, in order. Empty if the set is not a snapshot, or is not ready.
     pub chunks: Vec<Chunk>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     pub truncated: Option<Truncation>,
-    /// Source sets and query, if the set was derived from other sets.
+    /// Source sets and SQL query, if a query over other sets created this set.
     pub lineage: Option<Lineage>,
-    /// Export formats.
+    /// Formats in which the set can be exported.
     pub formats: Vec<ExportFormat>,
-    /// Supported operations.
+    /// Operations that the set supports.
     pub can: Capabilities,
-    /// Way in which clients get the stored rows.
+    /// Way in which clients download the stored file.
     pub retrieval: RetrievalMode,
-    /// URL of the stored rows at the object store, for [`RetrievalMode::Direct`].
+    /// Signed URL of the stored file at the object store, for [`RetrievalMode::Direct`].
     pub url: Option<String>,
-    /// Expiry time of `url`. Request the manifest again to get a new URL.
+    /// Time at which `url` expires. Request the manifest again to get a new URL.
     pub url_expires_at: Option<DateTime<Utc>>,
-    /// Creation time.
+    /// Time at which the set was created.
     pub created_at: DateTime<Utc>,
-    /// Expiry time. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Reason for people, if the write failed.
+    /// Message for users with the reason, if the write failed.
     pub failure: Option<String>,
 }
 
@@ -98,19 +99,19 @@ pub struct Capabilities {
     pub sort: bool,
     /// Whether rows can be filtered.
     pub filter: bool,
-    /// Whether rows can be grouped and measured.
+    /// Whether aggregates of the rows can be computed.
     pub aggregate: bool,
-    /// Whether a query can create a new set.
+    /// Whether an SQL query over the set can create a new set.
     pub query: bool,
     /// Whether statistics of the columns are available.
     pub stats: bool,
 }
 
-/// The response body of `GET /{id}/stats`.
+/// The response body of `GET /{id}/stats`: the statistics of the columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StatsBody {
-    /// Statistics of each column.
+    /// Statistics of each column of the set.
     pub columns: Vec<ColumnStats>,
 }
 
@@ -121,7 +122,7 @@ impl StatsBody {
     }
 }
 
-/// The response body of `POST /{id}/query`: the new set, and its first rows.
+/// The response body of `POST /{id}/query`: the new result set, and its first rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DerivedBody {
@@ -131,22 +132,22 @@ pub struct DerivedBody {
     pub uri: String,
     /// URL of the new set. If the request used a signed link, the URL contains a signed link to the new set.
     pub url: String,
-    /// Display name.
+    /// Display name of the set.
     pub name: String,
-    /// State of the rows.
+    /// State of the rows: ready, still being written, or failed.
     pub status: SetStatus,
-    /// Number of rows, as far as it is known.
+    /// Number of rows. While rows are being written, the number of rows written so far.
     pub total_count: u64,
     /// Whether `total_count` is exact.
     pub exact: bool,
-    /// Columns.
+    /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,
-    /// First rows, within limits.
+    /// First rows of the new set. The server limits their number and size.
     pub data: Vec<Row>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     pub truncated: Option<Truncation>,
-    /// Source sets and query.
+    /// Source sets and SQL query of the new set.
     pub lineage: Option<Lineage>,
-    /// Expiry time.
+    /// Time at which the set expires.
     pub expires_at: Option<DateTime<Utc>>,
 }

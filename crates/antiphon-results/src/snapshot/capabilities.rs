@@ -4,9 +4,9 @@ use super::ExportFormat;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotCapabilities {
-    /// Whether the store has a query engine. With one, it sorts, filters, groups and runs queries.
+    /// Whether the store has a query engine. With a query engine, it can sort, filter, aggregate and run SQL queries.
     pub queries: bool,
-    /// Export formats.
+    /// Formats in which the store can export rows.
     pub formats: Vec<ExportFormat>,
 }
 

@@ -14,11 +14,11 @@ use crate::error::Result;
 pub enum ExportFormat {
     /// NDJSON: one JSON object on each line.
     Ndjson,
-    /// CSV: a table with commas.
+    /// CSV: comma-separated values.
     Csv,
     /// An Arrow IPC stream.
     Arrow,
-    /// Parquet. For the whole set, this is the stored file.
+    /// A Parquet file. An export of the whole set is the stored file itself.
     Parquet,
     /// An Excel workbook.
     Xlsx,
@@ -65,15 +65,15 @@ impl ExportFormat {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExportRequest {
-    /// Format.
+    /// Format of the exported file.
     pub format: ExportFormat,
-    /// Rows and their order. The view must have been prepared.
+    /// Sort and filter of the exported rows. The view must have been prepared with `SnapshotStore::prepare`.
     pub view: View,
-    /// Columns in this order. Empty: all columns.
+    /// Columns to export, in this order. If the list is empty, all columns are exported.
     pub columns: Vec<String>,
-    /// Chunk to export. `None`: all chunks.
+    /// Index of the chunk to export. If `None`, all chunks are exported.
     pub chunk: Option<u64>,
-    /// Range of bytes to export. `None`: all bytes.
+    /// Range of bytes of the file to return. If `None`, the whole file is returned.
     pub range: Option<ByteRange>,
     /// Whether [`Csv`](ExportFormat::Csv) cells that a spreadsheet would run as a formula are escaped. Default: `true`.
     pub csv_safe: bool,
@@ -85,28 +85,28 @@ impl ExportRequest {
         Self { format, view: View::default(), columns: Vec::new(), chunk: None, range: None, csv_safe: true }
     }
 
-    /// Sets the view. Default: the whole set.
+    /// Sets the sort and filter of the exported rows. Default: all rows in the order of the source.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Sets the columns. Default: all.
+    /// Sets the columns to export, in this order. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the chunk. Default: all chunks.
+    /// Sets the index of the chunk to export. Default: all chunks.
     #[must_use]
     pub fn with_chunk(mut self, chunk: Option<u64>) -> Self {
         self.chunk = chunk;
         self
     }
 
-    /// Sets the range of bytes. Default: all bytes.
+    /// Sets the range of bytes of the file to return. Default: the whole file.
     #[must_use]
     pub fn with_range(mut self, range: Option<ByteRange>) -> Self {
         self.range = range;
@@ -121,43 +121,44 @@ impl ExportRequest {
     }
 }
 
-/// A range of a body's bytes.
+/// A range of bytes of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ByteRange {
-    /// From the first to the last byte, both included. Without a last byte, to the end.
+    /// The bytes from `first` to `last`, both included. If `last` is `None`, the range ends at the end of the file.
     From {
         /// Position of the first byte.
         first: u64,
         /// Position of the last byte.
         last: Option<u64>,
     },
-    /// This number of bytes at the end.
+    /// The last bytes of the file. The value is the number of bytes.
     Last(u64),
 }
 
-/// The rows of a set in a format.
+/// An exported file with the rows of a snapshot, or a byte range of the file.
 #[non_exhaustive]
 pub struct Export {
-    /// Size of the whole in bytes, if it is known in advance.
+    /// Size of the whole file in bytes, if it is known in advance.
     pub total: Option<u64>,
-    /// Position of this part in the whole.
+    /// Position in the file at which `body` starts, in bytes.
     pub start: u64,
-    /// Size of this part in bytes, if it is known.
+    /// Size of `body` in bytes, if it is known.
     pub length: Option<u64>,
-    /// Strong validator: equal for the same bytes, and only for them.
+    /// Entity tag of the file (strong validator). Two exports have the same tag if and only if their bytes are equal.
     pub tag: String,
-    /// Bytes. If the export fails midway, the stream ends with an error.
+    /// Bytes of the file, as a stream. If the export fails midway, the stream ends with an error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
 impl Export {
-    /// Creates an export of the whole, with a known or an unknown size.
+    /// Creates an export of the whole file. `total` is its size in bytes, if it is known.
     pub fn new(tag: impl Into<String>, total: Option<u64>, body: BoxStream<'static, Result<Bytes>>) -> Self {
         Self { total, start: 0, length: total, tag: tag.into(), body }
     }
 
-    /// Limits the export to a part.
+    /// Declares that `body` is only a part of the file, from `start` on. `length` is the size of the part in bytes,
+    /// if it is known.
     #[must_use]
     pub fn with_part(mut self, start: u64, length: Option<u64>) -> Self {
         self.start = start;

@@ -1,26 +1,26 @@
 use crate::column::{ColumnDefinition, ColumnType};
 
-/// The meaning of the text in a column of JSON rows, according to the source of the rows.
+/// A hint from the source of JSON rows about the type of the values in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColumnHint {
-    /// Unknown.
+    /// No hint: the type is inferred from the values.
     #[default]
     None,
-    /// Dates.
+    /// The values are dates.
     Date,
-    /// Dates and times.
+    /// The values are dates with times.
     Timestamp,
-    /// Any JSON values, which are kept as JSON.
+    /// The values are any JSON, which is kept as JSON.
     Json,
-    /// Integers, if the column has values.
+    /// The values are integers, if the column has values.
     Integer,
-    /// Numbers, if the column has values.
+    /// The values are numbers, if the column has values.
     Number,
-    /// `true` and `false`, if the column has values.
+    /// The values are `true` and `false`, if the column has values.
     Boolean,
-    /// Bytes, as PostgreSQL writes them: `\x` and hexadecimal.
+    /// The values are bytes in the format of PostgreSQL: `\x` and hexadecimal.
     Hex,
-    /// Numbers, including the texts `NaN`, `Infinity` and `-Infinity`, for which JSON has no numbers.
+    /// The values are numbers, including the texts `NaN`, `Infinity` and `-Infinity`, for which JSON has no numbers.
     Float,
 }
 

@@ -4,29 +4,29 @@ use serde::{Deserialize, Serialize};
 use super::Truncation;
 use crate::column::ColumnDefinition;
 
-/// The metadata of a snapshot, and its parts.
+/// The metadata of a complete snapshot, and the list of its chunks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Manifest {
     /// Exact number of rows.
     pub rows: u64,
-    /// Stored size in bytes.
+    /// Size of the stored rows in bytes.
     pub bytes: u64,
     /// Digest of the stored bytes: `sha-256:` and hexadecimal.
     pub digest: String,
-    /// Time at which the snapshot was complete.
+    /// Time at which the write was complete.
     pub written_at: DateTime<Utc>,
-    /// Columns.
+    /// Columns of the snapshot.
     pub columns: Vec<ColumnDefinition>,
-    /// Parts in order. Each can be fetched separately, in any order.
+    /// Chunks of the snapshot, in order. Each chunk can be fetched separately, in any order.
     pub chunks: Vec<Chunk>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
 }
 
 impl Manifest {
-    /// Creates the manifest of a snapshot without rows. Use it to implement a store.
+    /// Creates the manifest of a snapshot without rows. Implementations of a store use this function.
     pub fn new(columns: Vec<ColumnDefinition>, digest: impl Into<String>, written_at: DateTime<Utc>) -> Self {
         Self {
             rows: 0,
@@ -40,15 +40,15 @@ impl Manifest {
     }
 }
 
-/// A part of a snapshot: consecutive rows.
+/// A chunk of a snapshot: a number of consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Index, counted from 0.
+    /// Index of the chunk, counted from 0.
     pub index: u64,
-    /// Position of the first row.
+    /// Position of the chunk's first row in the snapshot.
     pub row_offset: u64,
-    /// Number of rows.
+    /// Number of rows in the chunk.
     pub row_count: u64,
-    /// Stored size in bytes.
+    /// Size of the stored rows in bytes.
     pub bytes: u64,
 }

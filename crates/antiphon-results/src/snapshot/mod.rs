@@ -1,7 +1,7 @@
-//! Saved rows: written once, then read in any order, at any size.
+//! Snapshots: the rows of a result set, saved once and then read in any order, at any size.
 //!
-//! A [`SnapshotStore`] keeps them. This crate defines the contract of such a store and serves its rows. The crate
-//! `antiphon-snapshot` implements it with Parquet and an object store.
+//! A [`SnapshotStore`] stores snapshots. This crate defines the contract of such a store, and serves the rows over
+//! HTTP. The crate `antiphon-snapshot` implements a store with Parquet files on an object store.
 
 mod aggregate;
 mod body;
@@ -47,21 +47,21 @@ pub use self::{
 #[cfg(feature = "server")]
 use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 
-/// A store for the rows of result sets. Each set is written once and never changes.
+/// A store for snapshots. Each snapshot has the rows of one result set, is written once, and never changes.
 ///
 /// # Contract
 ///
-/// - **All or nothing.** No reader sees a snapshot until [`SnapshotWrite::rest`] has succeeded. Afterwards every reader
-///   sees the same snapshot, from every opening of the store. A failed write leaves nothing that a reader could take
-///   for a set. [`ids`](Self::ids) finds the remains, and [`delete`](Self::delete) removes them.
+/// - **All or nothing.** No reader sees a snapshot until [`SnapshotWrite::rest`] has succeeded. Afterwards every
+///   reader sees the same snapshot, through every handle to the store. A failed write leaves no readable snapshot.
+///   [`ids`](Self::ids) also returns unfinished snapshots, and [`delete`](Self::delete) removes their files.
 /// - **One order.** [`page`](Self::page) returns rows in the order of the source, or of the view. Row `n` is the same
-///   row for every page size and on every replica. If the sort of a view does not decide between two rows, they keep
-///   the order of the source.
+///   row for every page size and on every replica. Rows with equal sort values keep the order of the source.
 /// - **One content.** [`Manifest::digest`] and every byte of an export stay the same while the snapshot exists. So a
 ///   client can resume an interrupted download.
-/// - **No silent truncation.** If rows cannot be read, the store returns an error, also in the middle of a stream.
-/// - Dropping a page, an export, a write or a query stops it.
-/// - The whole [`SnapshotId`] names a snapshot. A snapshot of one tenant is not found under another tenant.
+/// - **No silent truncation.** If a row cannot be read, the store returns an error, also in the middle of a stream.
+/// - If the caller drops the future or stream of a page, an export, a write or a query, the work stops.
+/// - A snapshot is identified by its whole [`SnapshotId`], which includes the tenant. A tenant's snapshot cannot be
+///   found under another tenant.
 ///
 /// An operation that needs a query engine can return
 /// [`DualResponseError::Unsupported`](crate::DualResponseError::Unsupported).
@@ -82,62 +82,65 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
         options: SnapshotWriteOptions,
     ) -> Result<SnapshotWrite>;
 
-    /// Returns the metadata of a snapshot, and its chunks.
+    /// Returns the metadata of a complete snapshot, and the list of its chunks.
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest>;
 
-    /// Prepares a view for reading, and returns its number of rows. A view is built once, and concurrent callers wait
-    /// for the same build. If all callers are cancelled, the build continues for some time, because a caller may retry.
+    /// Builds a view (sorted or filtered rows), so that it can be read, and returns its number of rows. Each view is
+    /// built once, and concurrent callers wait for the same build. If all callers are cancelled, the build continues
+    /// for some time, because a caller often retries.
     async fn prepare(&self, id: &SnapshotId, view: &View) -> Result<u64>;
 
     /// Returns rows of a snapshot, or of a view of it.
     async fn page(&self, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows>;
 
-    /// Returns statistics of each column. They are computed once and then kept.
+    /// Returns statistics of each column. The store computes them once and then keeps them.
     async fn stats(&self, id: &SnapshotId) -> Result<Vec<ColumnStats>>;
 
-    /// Returns grouped and measured rows, for example for a chart.
+    /// Returns aggregates of the rows, such as counts and sums for each group, for example for a chart.
     async fn aggregate(&self, id: &SnapshotId, aggregate: &Aggregate) -> Result<Rows>;
 
-    /// Exports all rows, or those of a view, as a stream.
+    /// Exports all rows, or the rows of a view, as a file. The bytes are a stream.
     async fn export(&self, id: &SnapshotId, request: &ExportRequest) -> Result<Export>;
 
-    /// Returns a URL at which clients can read the stored data without this server, for a limited time. They can read
-    /// the whole, or the bytes of one chunk by range. Returns `None` if the store does not sign URLs.
+    /// Returns a signed URL at which clients can download the stored file without this server. The URL is valid for
+    /// the duration `life`. A client can also request a byte range, for example one chunk. Returns `None` if the
+    /// store does not sign URLs.
     async fn sign(&self, id: &SnapshotId, life: Duration) -> Result<Option<Url>>;
 
-    /// Runs a read-only query over snapshots, and returns its rows. Each snapshot is a table with the given name. The
-    /// query cannot access anything else.
+    /// Runs a read-only SQL query over snapshots, and returns its rows. `tables` contains the table name and the ID
+    /// of each snapshot. The query cannot access other data.
     async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<RowSource>;
 
-    /// Removes a snapshot, its views, and the remains of an unfinished write. If the snapshot does not exist, this
+    /// Removes a snapshot, its views, and the files of an unfinished write. If the snapshot does not exist, the call
     /// succeeds.
     async fn delete(&self, id: &SnapshotId) -> Result<()>;
 
-    /// Returns all snapshots that were started before this time, finished or not. Use it to find orphaned snapshots.
+    /// Returns the IDs of all snapshots whose write started before this time, finished or not. Use this method to find
+    /// snapshots that belong to no result set.
     fn ids(&self, before: DateTime<Utc>) -> BoxStream<'_, Result<SnapshotId>>;
 
-    /// Returns the bytes of storage that a tenant uses. A view that any process is building counts with its maximum
-    /// size.
+    /// Returns the number of bytes that a tenant's snapshots and views use. A view that is still being built, by any
+    /// process, counts with its maximum size.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
 
-    /// Returns the bytes of storage that the owner's share uses. The share is the tenant, or the principal if there is
-    /// no tenant.
+    /// Returns the number of bytes that the owner's *share* uses. The share is all snapshots of the tenant, or of the
+    /// principal if the owner has no tenant.
     ///
-    /// If the value is expensive to compute, it can be some time old. By default this returns [`usage`](Self::usage),
-    /// and all principals without a tenant share one value.
+    /// A store can return an earlier value if a new one is expensive to compute. The default implementation returns
+    /// [`usage`](Self::usage), which is one value for all principals without a tenant.
     async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
         Ok(Taken::now(self.usage(owner.tenant.as_deref()).await?))
     }
 }
 
-/// The storage that a share uses.
+/// The storage that the snapshots of a tenant, or of a principal without a tenant, use.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
-    /// Used bytes.
+    /// Number of bytes in use.
     pub bytes: u64,
-    /// Age of the value. [`Duration::MAX`] if the store has not answered yet.
+    /// Time since the value was measured. [`Duration::MAX`] if no value has been measured yet.
     pub age: Duration,
 }
 
@@ -156,14 +159,14 @@ impl Taken {
     }
 }
 
-/// The name of a snapshot: the ID of the set, within its tenant.
+/// The ID of a snapshot: the ID of its result set, and the tenant's folder in the store.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotId {
-    /// The tenant's part of the store. [`SnapshotId::place`] derives it from a name.
+    /// Name of the tenant's folder in the store. [`SnapshotId::place`] computes it from the name of the tenant.
     pub place: String,
-    /// ID of the set: lower-case letters, digits and `_`.
+    /// ID of the result set: lower-case letters, digits and `_`.
     pub set: String,
     /// See [`SnapshotId::share`]. It is not part of the name, because a snapshot that is found in a store does not
     /// contain it.
@@ -203,27 +206,27 @@ impl Ord for SnapshotId {
 
 #[cfg(feature = "server")]
 impl SnapshotId {
-    /// Creates the name of this owner's snapshot of this set.
+    /// Creates the ID of the snapshot of this result set, for this owner.
     pub fn new(owner: &Owner, set: impl Into<String>) -> Self {
         let place = Self::place(owner.tenant.as_deref());
         Self { place, set: set.into(), share: Self::share_of(owner) }
     }
 
-    /// Creates the name of a snapshot that was found at this place. Use it to implement a store.
+    /// Creates the ID of a snapshot that a store found in this folder. Implementations of a store use this function.
     pub fn found(place: impl Into<String>, set: impl Into<String>) -> Self {
         let place = place.into();
         Self { share: place.clone(), place, set: set.into() }
     }
 
-    /// Returns the name of the share to which the snapshot counts. The share is the tenant, or the principal if there
-    /// is no tenant. Callers without both have one common share.
+    /// Returns the name of the *share* whose storage limit this snapshot counts toward. A share belongs to a tenant, or
+    /// to a principal without a tenant. All callers without a tenant and without a principal have one common share.
     ///
-    /// A store that limits the storage of each share uses this name. It is valid in a path.
+    /// A store can use this name in a path.
     pub fn share(&self) -> &str {
         &self.share
     }
 
-    /// Returns the [`share`](Self::share) of an owner's sets.
+    /// Returns the name of the [`share`](Self::share) that the snapshots of this owner count toward.
     pub fn share_of(owner: &Owner) -> String {
         use sha2::{Digest as _, Sha256};
         match (&owner.tenant, &owner.principal) {
@@ -232,8 +235,8 @@ impl SnapshotId {
         }
     }
 
-    /// Returns the name of a tenant's part of the store. It is valid in a path for any tenant, and does not reveal the
-    /// tenant's name.
+    /// Returns the name of a tenant's folder in the store. The name is valid in a path, and does not reveal the name
+    /// of the tenant.
     pub fn place(tenant: Option<&str>) -> String {
         use sha2::{Digest as _, Sha256};
         let Some(tenant) = tenant else { return "all".into() };
@@ -246,16 +249,16 @@ impl SnapshotId {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotPage {
-    /// Sort and filter. If it is empty, the snapshot itself. The view must have been
-    /// [prepared](SnapshotStore::prepare).
+    /// Sort and filter of the rows. A view without a sort and filters contains all rows of the snapshot. The view must
+    /// have been [prepared](SnapshotStore::prepare).
     pub view: View,
     /// Position of the first row, counted from 0.
     pub offset: u64,
     /// Maximum number of rows.
     pub limit: u64,
-    /// Columns in this order. Empty: all columns.
+    /// Columns to return, in this order. If the list is empty, all columns are returned.
     pub columns: Vec<String>,
-    /// Size in bytes after which the store can stop.
+    /// Size in bytes after which the store can end the page before `limit`.
     pub max_bytes: usize,
 }
 
@@ -265,21 +268,21 @@ impl SnapshotPage {
         Self { view: View::default(), offset, limit, columns: Vec::new(), max_bytes: usize::MAX }
     }
 
-    /// Sets the view. Default: the snapshot itself.
+    /// Sets the sort and filter of the rows. Default: all rows in the order of the source.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    /// Sets the columns. Default: all.
+    /// Sets the columns to return, in this order. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the size in bytes after which the store can stop. Default: `usize::MAX`.
+    /// Sets the size in bytes after which the store can end the page before `limit`. Default: `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;

@@ -13,18 +13,18 @@ use crate::{
     rows::Rows,
 };
 
-/// The rows of a new snapshot. They can be read once.
+/// The source of the rows of a new snapshot. The source can be read only once.
 #[non_exhaustive]
 pub enum RowSource {
-    /// JSON rows, in batches.
+    /// Rows as JSON text, in batches.
     Rows {
-        /// Columns. If `None`, they are inferred from the rows.
+        /// Columns of the rows. If `None`, the columns are inferred from the rows.
         columns: Option<Vec<ColumnDefinition>>,
-        /// Batches of rows.
+        /// Stream of batches of rows.
         parts: BoxStream<'static, Result<Rows, BoxError>>,
     },
-    /// A form that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches or the rows of
-    /// a database.
+    /// A type that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches or a
+    /// database query.
     Own(Box<dyn Any + Send>),
 }
 
@@ -34,8 +34,8 @@ impl RowSource {
         Self::Rows { columns: None, parts: parts.boxed() }
     }
 
-    /// Sets the columns of JSON rows. Other forms have their own columns and ignore this. Default: inferred from the
-    /// rows.
+    /// Sets the columns of JSON rows. The method has no effect on other sources, which define their columns themselves.
+    /// Default: inferred from the rows.
     #[must_use]
     pub fn with_columns(self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         match self {
@@ -60,11 +60,12 @@ impl fmt::Debug for RowSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotWriteOptions {
-    /// Number of first rows that are returned at once. Default: 15.
+    /// Number of rows in the sample: the first rows, which are returned before the write is complete. Default: 15.
     pub sample: usize,
-    /// Maximum number of rows. Later rows are omitted, and the result reports it. Default: no limit.
+    /// Maximum number of rows. Further rows are omitted, and [`Written::truncated`] is set. Default: no limit.
     pub max_rows: u64,
-    /// Approximate maximum of stored bytes. Later rows are omitted, and the result reports it. Default: no limit.
+    /// Approximate maximum size in bytes. Further rows are omitted, and [`Written::truncated`] is set. Default: no
+    /// limit.
     pub max_bytes: u64,
 }
 
@@ -75,7 +76,7 @@ impl Default for SnapshotWriteOptions {
 }
 
 impl SnapshotWriteOptions {
-    /// Creates options with this number of first rows.
+    /// Creates options with this number of rows in the sample.
     pub fn sample(rows: usize) -> Self {
         Self { sample: rows, ..Self::default() }
     }
@@ -87,7 +88,7 @@ impl SnapshotWriteOptions {
         self
     }
 
-    /// Sets the maximum of stored bytes. Default: no limit.
+    /// Sets the approximate maximum size in bytes. Default: no limit.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
@@ -95,21 +96,21 @@ impl SnapshotWriteOptions {
     }
 }
 
-/// A snapshot write that has its first rows.
+/// A snapshot write in progress, with its first rows.
 #[non_exhaustive]
 pub struct SnapshotWrite {
-    /// First rows.
+    /// First rows of the snapshot.
     pub sample: Rows,
-    /// Columns, as far as the first rows show them. Those of [`Manifest`](super::Manifest) are final.
+    /// Columns, as inferred from the rows so far. The columns in the [`Manifest`](super::Manifest) are final.
     pub columns: Vec<ColumnDefinition>,
-    /// Progress of the write.
+    /// Channel with the current progress of the write.
     pub progress: watch::Receiver<Progress>,
-    /// Future that writes the other rows. Dropping it cancels the write.
+    /// Future that writes the remaining rows. If you drop this future, the write is cancelled.
     pub rest: BoxFuture<'static, Result<Written>>,
 }
 
 impl SnapshotWrite {
-    /// Creates a write with these first rows.
+    /// Creates a write in progress with these first rows. Implementations of a store use this function.
     pub fn new(
         sample: Rows,
         columns: Vec<ColumnDefinition>,
@@ -132,9 +133,9 @@ impl fmt::Debug for SnapshotWrite {
 /// The progress of a snapshot write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Number of rows received.
+    /// Number of rows read from the source so far.
     pub rows: u64,
-    /// Number of bytes stored.
+    /// Number of bytes stored so far.
     pub bytes: u64,
 }
 
@@ -142,32 +143,32 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Written {
-    /// Number of rows.
+    /// Number of rows in the snapshot.
     pub rows: u64,
-    /// Stored size in bytes.
+    /// Size of the stored rows in bytes.
     pub bytes: u64,
-    /// Digest, as in [`Manifest::digest`](super::Manifest::digest).
+    /// Digest of the stored bytes, as in [`Manifest::digest`](super::Manifest::digest).
     pub digest: String,
-    /// Columns.
+    /// Final columns of the snapshot.
     pub columns: Vec<ColumnDefinition>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     pub truncated: Option<Truncation>,
 }
 
 impl Written {
-    /// Creates the result with this number of rows and stored bytes.
+    /// Creates the result of a write without truncation. Implementations of a store use this function.
     pub fn new(rows: u64, bytes: u64, digest: impl Into<String>, columns: Vec<ColumnDefinition>) -> Self {
         Self { rows, bytes, digest: digest.into(), columns, truncated: None }
     }
 }
 
-/// The reason for missing rows at the end of a snapshot.
+/// The limit because of which the last rows of a snapshot were omitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Truncation {
-    /// There were more rows than the limit.
+    /// The source had more rows than the maximum number.
     RowLimit,
-    /// There were more bytes than the limit.
+    /// The rows needed more bytes than the maximum size.
     ByteLimit,
 }

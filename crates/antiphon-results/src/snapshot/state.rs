@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Truncation;
 
-/// The state of a set's snapshot, as a store keeps it.
+/// The state of a result set's snapshot, as the store of result sets keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotState {
@@ -11,13 +11,13 @@ pub struct SnapshotState {
     pub phase: Phase,
     /// Time of the writer's last heartbeat.
     pub heard_at: DateTime<Utc>,
-    /// Digest, if the snapshot is complete.
+    /// Digest of the stored bytes, if the snapshot is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// Source sets and query, if the set was derived from other sets.
+    /// Source sets and SQL query, if a query over other sets created this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
 }
@@ -40,18 +40,18 @@ pub enum Phase {
     Ready,
     /// The write failed.
     Failed {
-        /// Reason for people, without internal details.
+        /// Message for users with the reason, without internal details.
         reason: String,
     },
 }
 
-/// The origin of a derived set.
+/// The origin of a result set that a query over other sets created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lineage {
-    /// Source sets: the name in the query, and the ID.
+    /// Source sets: the table name in the query, and the ID of the set.
     pub sources: Vec<(String, String)>,
-    /// Query.
+    /// SQL query that created the set.
     pub query: String,
 }
 

@@ -9,22 +9,22 @@ pub struct ColumnStats {
     pub name: String,
     /// Number of rows without a value.
     pub nulls: u64,
-    /// Approximate number of distinct values.
+    /// Approximate number of distinct values in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
-    /// Minimum. Text can be shortened.
+    /// Smallest value. Text can be shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub min: Value,
-    /// Maximum. Text can be shortened.
+    /// Greatest value. Text can be shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub max: Value,
-    /// Mean of numbers.
+    /// Arithmetic mean, for a column of numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    /// Histogram of numbers, or of dates and times.
+    /// Histogram, for a column of numbers or of dates and times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<Bin>,
-    /// Most frequent values, if there are few distinct values.
+    /// Most frequent values, if the column has few distinct values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub frequent: Vec<Frequent>,
 }
@@ -45,22 +45,22 @@ impl ColumnStats {
     }
 }
 
-/// A bin of a histogram. It includes its start but not its end, except for the last bin.
+/// A bin of a histogram. A bin includes its lower bound but not its upper bound. The last bin includes both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Start, in the format of the column's values.
+    /// Lower bound of the bin, in the format of the column's values.
     pub from: Value,
-    /// End.
+    /// Upper bound of the bin.
     pub to: Value,
-    /// Number of values.
+    /// Number of values in the bin.
     pub count: u64,
 }
 
-/// A value, and the number of rows with it.
+/// A frequent value of a column, and the number of rows with this value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frequent {
-    /// Value.
+    /// The frequent value.
     pub value: Value,
-    /// Number of rows.
+    /// Number of rows with this value.
     pub count: u64,
 }

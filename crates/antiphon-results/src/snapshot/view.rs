@@ -3,22 +3,23 @@ use serde_json::Value;
 
 use crate::page::Sort;
 
-/// A sort and a filter over a snapshot's rows. The empty view is the snapshot itself.
+/// A view of a snapshot: a sort and filters for its rows. A view without a sort and filters contains all rows, in the
+/// order of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct View {
-    /// Sort columns, the most significant first. Rows with equal values keep the order of the source. Missing values
-    /// come last in both directions.
+    /// Sort columns, the most significant first. Rows with equal values keep the order of the source. Rows without a
+    /// value come last in both directions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sort: Vec<Sort>,
-    /// Filters. A row must match all of them.
+    /// Filters that each row of the view must match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<Filter>,
 }
 
 impl View {
-    /// Creates a view with this sort.
+    /// Creates a view with these sort columns and without filters.
     pub fn sorted(sort: impl IntoIterator<Item = Sort>) -> Self {
         Self { sort: sort.into_iter().collect(), filter: Vec::new() }
     }
@@ -30,19 +31,20 @@ impl View {
         self
     }
 
-    /// Returns whether the view is the snapshot itself.
+    /// Returns whether the view has neither a sort nor filters.
     pub fn is_whole(&self) -> bool {
         self.sort.is_empty() && self.filter.is_empty()
     }
 }
 
-/// A condition on a row. If the row has no value in the column, only [`FilterOp::IsNull`] matches.
+/// A condition on the value of one column. For a row without a value in the column, only [`FilterOp::IsNull`]
+/// matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Name of the column.
     pub column: String,
-    /// Comparison.
+    /// Comparison of the row's value with `value`.
     pub op: FilterOp,
     /// Value to compare with, in the JSON format of the column's values. Dates and times are text. [`FilterOp::In`]
     /// needs a list, and [`FilterOp::IsNull`] and [`FilterOp::NotNull`] need no value.
@@ -62,26 +64,26 @@ impl Filter {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FilterOp {
-    /// The value is equal.
+    /// The row's value is equal to the filter's value.
     Eq,
-    /// The value is different.
+    /// The row's value is different from the filter's value.
     Ne,
-    /// The value is less.
+    /// The row's value is less than the filter's value.
     Lt,
-    /// The value is less or equal.
+    /// The row's value is less than or equal to the filter's value.
     Le,
-    /// The value is greater.
+    /// The row's value is greater than the filter's value.
     Gt,
-    /// The value is greater or equal.
+    /// The row's value is greater than or equal to the filter's value.
     Ge,
-    /// The value is in the list.
+    /// The row's value is one of the values in the filter's list.
     In,
-    /// The text contains this text, in upper or lower case.
+    /// The row's text contains the filter's text. Upper and lower case are not distinguished.
     Contains,
-    /// The text starts with this text.
+    /// The row's text starts with the filter's text.
     StartsWith,
-    /// The row has no value.
+    /// The row has no value in the column.
     IsNull,
-    /// The row has a value.
+    /// The row has a value in the column.
     NotNull,
 }

@@ -5,7 +5,7 @@ use crate::{error::BoxError, rows::Rows};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
 
-/// A source with two closures: one reads rows, the other counts them.
+/// A source of rows with two closures: one reads a page of rows, and the other counts all rows.
 pub struct Closures {
     pub(crate) execute: Box<dyn Fn(PageRequest) -> BoxFuture<Rows> + Send + Sync>,
     pub(crate) count: Box<dyn Fn() -> BoxFuture<u64> + Send + Sync>,
@@ -15,7 +15,7 @@ pub struct Closures {
 impl Source {
     /// Creates a source from two closures.
     ///
-    /// `execute` receives offset, limit and sort, and must apply the sort. If it cannot sort, call
+    /// `execute` gets the offset, the limit and the sort, and must sort the rows. If `execute` cannot sort, call
     /// [`unsorted`](Self::unsorted).
     ///
     /// ```
@@ -54,9 +54,10 @@ impl Source {
         }))
     }
 
-    /// Declares that the closures cannot sort.
+    /// Declares that the closures cannot sort rows.
     ///
-    /// The server then rejects requests with a sort. A sort of one page would not be a sort of the whole set.
+    /// The server then rejects requests with a sort. It does not sort a page itself, because that would not sort the
+    /// whole set.
     #[must_use]
     pub fn unsorted(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! The sources of rows.
+//! The sources of the rows of a result set.
 
 mod closure;
 mod registry;
@@ -41,33 +41,34 @@ pub(crate) fn failed(error: BoxError) -> DualResponseError {
 
 /// A query that every replica registers under the same name.
 ///
-/// A result set of a named query stores the name and the parameters. So any replica can read a page after the process
-/// that created the set has stopped.
+/// A result set of a named query stores only the name and the parameters of the query. Any replica can therefore read
+/// its pages, even after the process that created the set has stopped.
 ///
 /// # Contract
 ///
-/// - [`page`](Self::page) returns up to `limit` rows. Their order is by the requested sort, then by the key, if one is
-///   declared. The order is stable while the data does not change.
-/// - If [`PageRequest::after`] is set, the page starts after the row with those values, and `offset` is only
-///   informational.
-/// - Values in `parameters`, `sort` and `after` come from outside. Bind them, and never insert them into SQL text. The
-///   server has checked the sort's field against [`columns`](Self::columns).
+/// - [`page`](Self::page) returns up to `limit` rows. The rows are ordered by the requested sort, and then by the key
+///   if the query has one. The order is stable while the data does not change.
+/// - If [`PageRequest::after`] is set, the page starts after the row with those values, and the query ignores
+///   `offset`.
+/// - The values in `parameters`, `sort` and `after` come from clients. Bind them as parameters, and never insert them
+///   into SQL text. The server has already checked that the sort column is one of [`columns`](Self::columns).
 #[async_trait]
 pub trait Query: fmt::Debug + Send + Sync + 'static {
     /// Returns the columns of the rows.
     fn columns(&self) -> &[ColumnDefinition];
 
-    /// Returns the columns that identify a row: together unique, and never null. With a key, a page continues after the
-    /// last row of the previous page. If the list is empty, pages are read by offset.
+    /// Returns the key: the columns that together identify a row. The values of the key columns must be unique
+    /// together, and never null. With a key, each page starts after the last row of the previous page. Without a key
+    /// (an empty list), each page starts at an offset.
     fn key(&self) -> &[String];
 
-    /// Returns whether the query can sort.
+    /// Returns whether the query can sort its rows.
     fn sorts(&self) -> bool;
 
-    /// Returns the number of rows.
+    /// Returns the number of rows of the query with these parameters.
     async fn count(&self, parameters: &Value) -> Result<u64, BoxError>;
 
-    /// Returns a page of rows.
+    /// Returns a page of rows of the query with these parameters.
     async fn page(&self, parameters: &Value, page: &PageRequest) -> Result<Rows, BoxError>;
 }
 
@@ -95,7 +96,7 @@ impl<Q: Query + ?Sized> Query for Arc<Q> {
     }
 }
 
-/// A request to a source for rows.
+/// A request for a page of rows, which the server passes to a source.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PageRequest {
@@ -105,11 +106,11 @@ pub struct PageRequest {
     pub limit: u64,
     /// Sort column and direction. Without a sort, the source uses its default order.
     pub sort: Option<Sort>,
-    /// Values of the sort column, if there is a sort, and of the key columns in the last row of the previous page. The
-    /// page starts after this row.
+    /// Values of the previous page's last row: the value in the sort column, if there is a sort, and the values in
+    /// the key columns. The page starts after this row.
     pub after: Option<Vec<Value>>,
-    /// Size in bytes after which the source can stop before `limit`. The server requests the remaining rows later. A
-    /// source that returns fewer rows and fewer bytes has no more rows.
+    /// Size in bytes after which the source can end the page before `limit`. The server requests the remaining rows
+    /// later. If a page has fewer than `limit` rows and fewer than `max_bytes` bytes, the source has no more rows.
     pub max_bytes: usize,
 }
 
@@ -119,14 +120,14 @@ impl PageRequest {
         Self { offset, limit, sort: None, after: None, max_bytes: usize::MAX }
     }
 
-    /// Sets the sort. Default: none.
+    /// Sets the sort column and direction. Default: none.
     #[must_use]
     pub fn with_sort(mut self, sort: Option<Sort>) -> Self {
         self.sort = sort;
         self
     }
 
-    /// Sets the size in bytes after which the source can stop. Default: `usize::MAX`.
+    /// Sets the size in bytes after which the source can end the page before `limit`. Default: `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -145,18 +146,19 @@ impl PageRequest {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// In-memory rows. The store keeps them, and every page comes from them.
+    /// In-memory rows. The store keeps the rows, and every page is read from them.
     Rows(Rows),
-    /// A named query with its parameters. Every page runs it.
+    /// A named query with its parameters (a live query). The server runs the query again for every page.
     Query {
         /// Registered name of the query.
         name: String,
         /// Parameters of the query.
         parameters: Value,
     },
-    /// Closures of this process. A store that other processes share rejects them.
+    /// Closures of this process. The server rejects closures if its store is shared with other processes.
     Closures(Arc<Closures>),
-    /// Rows that are saved as a snapshot. They are read from the source once, and every page comes from the snapshot.
+    /// Rows that the server saves as a snapshot. The rows are read from their source once, and every page is read from
+    /// the snapshot.
     Snapshot(Arc<Mutex<Option<RowSource>>>),
 }
 
@@ -166,7 +168,7 @@ impl Source {
         Self::Rows(rows)
     }
 
-    /// Creates a source of rows that are saved as a snapshot.
+    /// Creates a source whose rows the server saves as a snapshot.
     pub fn snapshot(row_source: impl Into<RowSource>) -> Self {
         Self::Snapshot(Arc::new(Mutex::new(Some(row_source.into()))))
     }

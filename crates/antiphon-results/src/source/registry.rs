@@ -19,7 +19,7 @@ impl Queries {
     pub(crate) fn get(&self, name: &str) -> Result<&Arc<dyn Query>> {
         self.by_name.get(name).ok_or_else(|| {
             DualResponseError::Config(format!(
-                "no query is registered as `{name}`; every replica must be given it, with `with_query`"
+                "the query `{name}` is not registered; register it on every replica with `with_query`"
             ))
         })
     }

@@ -23,7 +23,7 @@ const BATCH: usize = 256;
 /// Maximum time between storing rows and saving their resource.
 const MAKING: Duration = Duration::from_secs(60 * 60);
 
-/// A store in the memory of this process, for development and for servers with one instance.
+/// A store of result sets in the memory of this process, for development and for a server without replicas.
 #[derive(Default)]
 pub struct MemoryStore {
     inner: Mutex<Inner>,

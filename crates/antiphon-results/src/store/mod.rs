@@ -27,19 +27,24 @@ use crate::{
     snapshot::SnapshotState,
 };
 
-/// A store for result sets. It keeps their metadata, in-memory rows, and the tombstones of removed sets.
+/// A store for result sets. The store keeps the metadata of each set as a [`Resource`], the in-memory rows, and a
+/// *tombstone* for each removed set.
 ///
 /// # Contract
 ///
-/// - After [`save`](Self::save), every [`get`](Self::get) returns the resource as last written, from every opening of
-///   the store. An expired resource is returned until it is deleted. The reader checks the expiry time.
-/// - [`update`](Self::update) changes only the given fields, and is atomic. No concurrent update is lost, and accesses
-///   add up. A resource that is unknown, or has expired at [`ResourceUpdate::at`], is not updated.
-/// - [`delete`](Self::delete) succeeds once: of any number of concurrent calls, exactly one returns `true`. It removes
-///   the rows with the resource, and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`] it removes the
-///   resource only if it has expired at the given time. A resource that was pinned or extended meanwhile stays.
-/// - [`find_expired`](Self::find_expired) returns only the IDs of expired resources. After an ID is returned, no other
-///   caller gets it for one minute. So replicas do not clean up the same resource.
+/// - After [`save`](Self::save), every [`get`](Self::get) returns the resource as last written, through every handle
+///   to the store. The store also returns an expired resource, until it is deleted. The caller must check the expiry
+///   time.
+/// - [`update`](Self::update) changes only the given fields, and is atomic. No concurrent update is lost, and all
+///   accesses are counted. An unknown resource is not updated, and neither is a resource that has expired at
+///   [`ResourceUpdate::at`].
+/// - [`delete`](Self::delete) succeeds once: of any number of concurrent calls, exactly one returns `true`. `delete`
+///   removes the rows with the resource, and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`],
+///   `delete` removes the resource only if the resource has expired at the given time. A resource that was pinned or
+///   extended before the call stays.
+/// - [`find_expired`](Self::find_expired) returns only the IDs of expired resources. For one minute after
+///   `find_expired` returns an ID, no other caller gets this ID. Two replicas therefore do not clean up the same
+///   resource.
 /// - [`rows`](Self::rows) returns rows as they were [stored](Self::put_rows), in the same order.
 ///
 /// The module `store::conformance` (feature `conformance`) contains the contract tests.
@@ -48,10 +53,10 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Stores a resource under its ID, and returns the ID.
     async fn save(&self, resource: Resource) -> Result<String>;
 
-    /// Returns the resource with this ID.
+    /// Returns the resource with this ID, even if it has expired. Returns `None` if it does not exist.
     async fn get(&self, id: &str) -> Result<Option<Resource>>;
 
-    /// Updates a resource, and returns its new state. Returns `None` if there is nothing to update.
+    /// Updates a resource, and returns its new state. Returns `None` if the resource does not exist or has expired.
     async fn update(&self, id: &str, update: ResourceUpdate) -> Result<Option<Resource>>;
 
     /// Removes a resource and its rows, and returns whether this call removed it.
@@ -60,19 +65,19 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the IDs of resources that have expired at `at`, up to a few hundred.
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
 
-    /// Returns the tombstone of a removed resource, while the store keeps it.
+    /// Returns the tombstone of a removed resource, or `None` if the store no longer keeps one.
     async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>>;
 
-    /// Stores the rows of a resource. The server calls it once, before [`save`](Self::save).
+    /// Stores the rows of a resource. The server calls this method once, before [`save`](Self::save).
     async fn put_rows(&self, id: &str, rows: Rows) -> Result<()>;
 
-    /// Returns rows of a resource from `offset` on: `limit` rows, or all that are left.
+    /// Returns up to `limit` rows of a resource, starting at `offset`. Returns fewer rows only at the end of the set.
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
 
-    /// Returns whether other processes share this store. Closures cannot be saved in a shared store.
+    /// Returns whether other processes share this store. A server with a shared store rejects closures as sources.
     fn is_shared(&self) -> bool;
 
-    /// Closes connections. It can be called more than once.
+    /// Closes the connections of the store. A second call has no effect.
     async fn close(&self) -> Result<()>;
 }
 
@@ -120,54 +125,54 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
     }
 }
 
-/// A result set without its rows.
+/// The metadata of a result set, without its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resource {
-    /// ID: at least 128 random bits.
+    /// ID of the result set. It contains at least 128 random bits, so callers cannot guess it.
     pub id: String,
-    /// Display name.
+    /// Display name of the set.
     pub name: String,
     /// Source of the rows.
     pub query: Origin,
-    /// Columns.
+    /// Columns of the rows.
     pub columns: Vec<ColumnDefinition>,
-    /// Columns that identify a row. Empty if there are none.
+    /// Key: the columns that together identify a row. Empty if the source has no key.
     #[serde(default)]
     pub key: Vec<String>,
     /// Whether the rows can be sorted.
     pub sorts: bool,
-    /// Number of rows at creation. For a snapshot, the number of rows written so far.
+    /// Number of rows when the set was created. For a snapshot, the number of rows written so far.
     pub total_count: u64,
-    /// Size of the rows in bytes, if it is known: as JSON, or as stored for a snapshot.
+    /// Size of the rows in bytes, if it is known. For a snapshot this is the stored size, otherwise the size as JSON.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// Preview.
+    /// Preview: the first rows.
     pub sample_data: Vec<Row>,
-    /// Creation time.
+    /// Time at which the set was created.
     pub created_at: DateTime<Utc>,
-    /// Expiry time. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Lifetime. It starts again when the set is unpinned.
+    /// Lifetime of the set. The lifetime starts again when the set is unpinned.
     pub life: Duration,
-    /// Number of accesses to the rows.
+    /// Number of times that callers have read the rows.
     pub access_count: u64,
     /// Time of the last access.
     pub last_accessed_at: Option<DateTime<Utc>>,
     /// Metadata from the creator of the set.
     pub metadata: Map<String, Value>,
-    /// Owner.
+    /// Owner of the set.
     pub owner: Owner,
-    /// Epoch of valid links. Links of an earlier epoch are revoked.
+    /// Epoch of valid links: a number that increases when links are revoked. Links with an earlier epoch are invalid.
     #[serde(default)]
     pub link_epoch: u64,
-    /// State of the snapshot, if the rows are in one.
+    /// State of the snapshot. `None` if the set is not a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotState>,
 }
 
 impl Resource {
-    /// Creates a resource without rows. Use it in tests of your own store.
+    /// Creates a resource without rows. Use this function to test your own store.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -207,9 +212,9 @@ impl Resource {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Origin {
-    /// Rows that are stored with the set. Every page comes from the same data.
+    /// In-memory rows that are stored with the set. Every page shows the same data.
     Rows,
-    /// A named query that runs for every page. A page shows the data at the time of the read.
+    /// A live query: a named query that runs again for every page. A page shows the data at the time of the read.
     Live {
         /// Registered name of the query.
         query: String,
@@ -218,39 +223,39 @@ pub enum Origin {
     },
     /// Closures in the process that created the set.
     Closures,
-    /// A snapshot of the rows. Every page comes from the same data.
+    /// A snapshot. Every page shows the same data.
     Snapshot,
 }
 
-/// The reason for removing a resource.
+/// The reason for which a call removes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Removal {
-    /// A caller deletes it.
+    /// A caller deletes the resource.
     Deleted,
-    /// The resource has expired. If it has not expired at the given time, it stays.
+    /// The resource has expired. If it has not expired at the time `at`, it is not removed.
     Expired {
         /// Current time.
         at: DateTime<Utc>,
     },
 }
 
-/// The record that is kept of a removed resource.
+/// The record that a store keeps of a removed resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TombstoneEntry {
     /// Reason for the removal.
     pub tombstone: Tombstone,
-    /// Owner of the removed resource. For other callers, the resource never existed.
+    /// Owner of the removed resource. The server does not tell other callers that the resource existed.
     #[serde(default)]
     pub owner: Owner,
 }
 
-/// The reason why a resource was removed.
+/// The reason for which a resource was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Tombstone {
-    /// A caller deleted it.
+    /// A caller deleted the resource.
     Deleted,
     /// The resource expired.
     Expired,

@@ -9,39 +9,39 @@ use crate::{
     snapshot::{Phase, SnapshotState},
 };
 
-/// A change to a resource.
+/// A change to the metadata of a result set ([`Resource`]).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceUpdate {
-    /// Time of the change.
+    /// Time of the change. A resource that has expired at this time is not changed.
     pub at: DateTime<Utc>,
     /// New expiry time. `Some(None)` pins the resource.
     pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// Minimum expiry time. A resource that is pinned or expires later is not changed.
+    /// New expiry time, if it is later than the current one. The expiry of a pinned resource is not changed.
     pub lives_until: Option<DateTime<Utc>>,
     /// Number of accesses to add.
     pub accesses: u64,
-    /// New name.
+    /// New display name.
     pub name: Option<String>,
     /// New metadata.
     pub metadata: Option<Map<String, Value>>,
-    /// Whether existing links are revoked.
+    /// Whether all existing links to the set are revoked.
     pub revoke_links: bool,
     /// New state of the snapshot.
     pub snapshot: Option<SnapshotUpdate>,
 }
 
-/// A change of a set's snapshot.
+/// A change to the state of a result set's snapshot.
 ///
-/// If the snapshot is ready or has failed, later updates do not change it.
+/// An update has no effect on a snapshot that is complete or has failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotUpdate {
     /// New state.
     pub state: SnapshotState,
-    /// Number of rows so far.
+    /// Number of rows written so far.
     pub total_count: u64,
-    /// Stored size in bytes.
+    /// Size of the stored rows in bytes.
     pub bytes: u64,
     /// New columns, if more is known about them than before.
     pub columns: Option<Vec<ColumnDefinition>>,
@@ -50,7 +50,7 @@ pub struct SnapshotUpdate {
 }
 
 impl SnapshotUpdate {
-    /// Creates an update to this state.
+    /// Creates an update that sets this state.
     pub fn new(state: SnapshotState, total_count: u64, bytes: u64) -> Self {
         Self { state, total_count, bytes, columns: None, if_heard_at: None }
     }
@@ -76,7 +76,7 @@ impl SnapshotUpdate {
 }
 
 impl ResourceUpdate {
-    /// Creates a change without effect, made at this time.
+    /// Creates an empty change at this time. Add changes with the other methods.
     pub fn at(at: DateTime<Utc>) -> Self {
         Self { at, ..Self::default() }
     }
@@ -95,7 +95,7 @@ impl ResourceUpdate {
         self
     }
 
-    /// Sets the minimum expiry time. A pinned resource stays pinned.
+    /// Sets the expiry time to `end` if the current expiry time is earlier. A pinned resource stays pinned.
     #[must_use]
     pub fn living_until(mut self, end: DateTime<Utc>) -> Self {
         self.lives_until = Some(end);
@@ -123,14 +123,15 @@ impl ResourceUpdate {
         self
     }
 
-    /// Revokes the existing links.
+    /// Revokes all existing links to the set.
     #[must_use]
     pub fn revoking_links(mut self) -> Self {
         self.revoke_links = true;
         self
     }
 
-    /// Applies the change, or returns `false` if the resource has expired. Use it to implement a store.
+    /// Applies the change to a resource. Returns `false` and changes nothing if the resource has expired.
+    /// Implementations of a store use this function.
     pub fn apply(&self, resource: &mut Resource) -> bool {
         if resource.is_expired(self.at) {
             return false;

@@ -67,7 +67,7 @@ async fn sort_must_be_by_a_column_and_possible() {
     let id = server.create_response(unsorted).await.unwrap().resource_id;
     let options = PageOptions::default().with_sort(Sort::ascending("id"));
     let error = server.page(&id, &Access::Program, options).await.unwrap_err();
-    assert_eq!(error.to_string(), "this set cannot be sorted");
+    assert_eq!(error.to_string(), "this result set does not support `sort`");
 }
 
 #[tokio::test]

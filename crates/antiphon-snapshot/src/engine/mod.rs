@@ -174,6 +174,6 @@ impl ObjectStoreRegistry for NoStores {
     }
 
     fn get_store(&self, _url: &Url) -> Result<Arc<dyn ObjectStore>, DataFusionError> {
-        exec_err!("queries reach no files")
+        exec_err!("a query cannot read files or URLs")
     }
 }

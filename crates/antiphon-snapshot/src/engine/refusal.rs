@@ -18,16 +18,16 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     match error {
         DataFusionError::ResourcesExhausted(text) if is_disk(&text) => refused(
             "spill",
-            "the query puts more aside on disk than queries may; choose fewer rows or columns before sorting, joining or grouping",
+            "the query needs more temporary disk space than allowed; select fewer rows or columns before sorting, joining or grouping",
         ),
         DataFusionError::ResourcesExhausted(_) => refused(
             "memory",
-            "the query needs more memory than queries may have; choose fewer rows or columns before joining, grouping or concatenating",
+            "the query needs more memory than allowed; select fewer rows or columns before joining, grouping or concatenating",
         ),
         DataFusionError::ArrowError(error, _) => match *error {
             ArrowError::ExternalError(source) => of_source(source),
             ArrowError::MemoryError(_) | ArrowError::OffsetOverflowError(_) => {
-                refused("memory", "a value became larger than values may be")
+                refused("memory", "the query creates a value that is too large; select shorter values")
             }
             ArrowError::IoError(text, error) => inside(format!("{text}: {error}")),
             error => not_valid(&error.to_string()),
@@ -39,12 +39,12 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
         },
         DataFusionError::SchemaError(error, _) => not_valid(&of_schema(&error)),
         DataFusionError::Plan(text) | DataFusionError::Execution(text) => not_valid(&text),
-        DataFusionError::NotImplemented(text) => not_valid(&format!("this cannot be done: {text}")),
+        DataFusionError::NotImplemented(text) => not_valid(&format!("the query is not supported: {text}")),
         DataFusionError::External(source) => of_source(source),
         DataFusionError::Context(_, error) | DataFusionError::Diagnostic(_, error) => of_query(*error),
         DataFusionError::Collection(mut errors) => match errors.pop() {
             Some(error) => of_query(error),
-            None => inside("an empty collection of errors"),
+            None => inside("the query engine returned an empty list of errors"),
         },
         DataFusionError::Shared(error) => shared(&error),
         DataFusionError::Internal(text) if is_pattern(&text) => no_pattern(),
@@ -57,7 +57,7 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
 pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     match of_query(error) {
         DualResponseError::Refused { rule: "memory" | "spill", .. } => DualResponseError::TooLarge(
-            "this needs more memory or disk than there is for it; filter the rows first".into(),
+            "sorting, filtering or grouping needs more memory or disk space than allowed; filter the rows first".into(),
         ),
         DualResponseError::Refused { reason, .. } => DualResponseError::Invalid(reason),
         error => error,
@@ -71,7 +71,7 @@ pub(crate) fn timeout(limit: Duration) -> DualResponseError {
 
 /// Creates the error for a query that is nested too deeply.
 pub(crate) fn too_deep() -> DualResponseError {
-    refused("too_deep", "the query nests too deep; use fewer parentheses, operators in a row and subqueries")
+    refused("too_deep", "the query is nested too deeply; use fewer parentheses, operators and subqueries")
 }
 
 /// Creates the error for an invalid query, with the message of the parser or the planner.
@@ -81,7 +81,7 @@ pub(crate) fn not_valid(text: &str) -> DualResponseError {
     let text = text.split("This issue was likely caused by a bug").next().unwrap_or(text).trim();
     let mut shown: String = text.chars().filter(|character| !character.is_control()).take(600).collect();
     if shown.is_empty() {
-        shown.push_str("the query cannot be understood");
+        shown.push_str("the query is not valid SQL");
     }
     refused("not_valid", shown)
 }
@@ -132,7 +132,7 @@ fn is_pattern(text: &str) -> bool {
 }
 
 fn no_pattern() -> DualResponseError {
-    not_valid("a regular expression is not one, or becomes too large; write a shorter one")
+    not_valid("a regular expression is not valid or is too large; correct or shorten it")
 }
 
 fn of_schema(error: &SchemaError) -> String {

@@ -7,14 +7,14 @@ use futures_util::stream::{BoxStream, Stream, StreamExt as _};
 use super::{First, columns, normal::Normal};
 use crate::error::{Error, Result};
 
-/// Arrow batches as a source for a snapshot.
+/// Arrow record batches as the source of a snapshot's rows.
 ///
-/// String views, binary views and dictionaries are written as their values. All other types are kept. Unions and
-/// run-end encoded columns are rejected, and so are two columns with one name. Each batch must have the announced
-/// schema.
+/// String views and binary views are stored as plain strings and bytes, and dictionaries as their values. Unions,
+/// run-end encoded columns, and two columns with the same name are rejected. All other types are stored unchanged.
+/// Each batch must have the schema that was passed to [`new`](Self::new).
 ///
-/// The stream is read no faster than rows are stored. If it returns an error, the write fails and no snapshot
-/// remains.
+/// The stream of batches is read only as fast as rows can be stored. If the stream returns an error, the write fails
+/// and no snapshot remains.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Creates a source from batches of this schema.
+    /// Creates a source from a stream of batches with this schema.
     pub fn new(
         schema: SchemaRef,
         batches: impl Stream<Item = Result<RecordBatch, BoxError>> + Send + 'static,
@@ -50,7 +50,7 @@ impl Batches {
         Self { schema, batches: batches.boxed() }
     }
 
-    /// Returns the batches, to use the rows of a query without storing them.
+    /// Returns the stream of batches, for example to use the rows of a query without storing them.
     pub fn into_stream(self) -> BoxStream<'static, Result<RecordBatch, BoxError>> {
         self.batches
     }

@@ -74,7 +74,7 @@ impl Claim {
         if self.is_ours().await? {
             return Ok(());
         }
-        Err(Error::Altered("the snapshot was removed while it was written".into()))
+        Err(Error::Altered("the snapshot was removed before it was complete".into()))
     }
 
     async fn is_ours(&self) -> Result<bool> {
@@ -89,14 +89,14 @@ impl Claim {
     /// is removed with it.
     pub(super) async fn release(&self) {
         if let Err(error) = self.inner.store.objects.delete(&self.place.intent()).await {
-            tracing::warn!(folder = %self.place.folder, %error, "an intent could not be removed yet");
+            tracing::warn!(folder = %self.place.folder, %error, "the marker of a complete snapshot could not be removed; it is removed with the snapshot");
         }
     }
 
     /// Removes all files of this writer, and no file of a later writer. Remaining files are found later.
     pub(super) async fn undo(&self) {
         if let Err(error) = self.withdraw().await {
-            tracing::warn!(folder = %self.place.folder, %error, "an unfinished snapshot could not be removed yet");
+            tracing::warn!(folder = %self.place.folder, %error, "the files of an unfinished snapshot could not be removed; a sweep removes them later");
         }
     }
 

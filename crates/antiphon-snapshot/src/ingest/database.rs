@@ -36,12 +36,13 @@ const PART_BYTES: usize = 256 * 1024;
 /// The number of rows after which they are handed over.
 const PART_ROWS: usize = 1024;
 
-/// A database query as a source for a snapshot. Create it with `from_postgres`, `from_mysql` or `from_sqlite`.
+/// A database query as the source of a snapshot's rows. Create it with `from_postgres`, `from_mysql` or
+/// `from_sqlite`.
 ///
 /// The query is one statement, so its rows come from one point in time. Concurrent changes are not visible.
 ///
-/// The query uses one connection until the last row is read. If it is dropped before that, the connection is closed
-/// and the query ends.
+/// The query uses one connection until the last row is read. If the query is dropped before its last row, its
+/// connection is closed, which ends the query.
 #[must_use = "a query does nothing until it is taken in"]
 pub struct DatabaseQuery<DB: Database> {
     pool: Pool<DB>,
@@ -49,13 +50,14 @@ pub struct DatabaseQuery<DB: Database> {
     arguments: Result<DB::Arguments, BoxError>,
 }
 
-/// Creates a source from a PostgreSQL query.
+/// Creates the source of a snapshot from a PostgreSQL query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
-/// The pool is one of `sqlx` 0.9.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
+/// pool must be a connection pool of `sqlx` 0.9.
 ///
 /// Values keep their types and all their digits: `numeric` becomes a decimal, `timestamptz` a timestamp in UTC, and
-/// `bytea` bytes. Arrays and other composite values become JSON. Other types become the text that PostgreSQL shows.
+/// `bytea` bytes. Arrays and other composite values become JSON. Values of other types become text, in the output
+/// format of PostgreSQL.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -70,15 +72,15 @@ pub fn from_postgres(pool: sqlx::PgPool, sql: impl Into<String>) -> DatabaseQuer
     DatabaseQuery::new(pool, sql)
 }
 
-/// Creates a source from a MariaDB or MySQL query.
+/// Creates the source of a snapshot from a MariaDB or MySQL query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
-/// The pool is one of `sqlx` 0.9.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
+/// pool must be a connection pool of `sqlx` 0.9.
 ///
 /// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone),
-/// `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` becomes a number, because it can be 2. Text with a binary collation
-/// stays text, and so does `JSON` of MariaDB. A column with a zero date (`0000-00-00`) becomes text, because no
-/// date type can represent it.
+/// `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` becomes a number and not a boolean, because its value can be 2. Text
+/// with a binary collation stays text, and so does `JSON` of MariaDB. A column with a zero date (`0000-00-00`)
+/// becomes text, because no date type can represent it.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -93,14 +95,14 @@ pub fn from_mysql(pool: sqlx::MySqlPool, sql: impl Into<String>) -> DatabaseQuer
     DatabaseQuery::new(pool, sql)
 }
 
-/// Creates a source from a SQLite query.
+/// Creates the source of a snapshot from a SQLite query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL.
-/// The pool is one of `sqlx` 0.9.
+/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
+/// pool must be a connection pool of `sqlx` 0.9.
 ///
-/// SQLite stores a type with each value, and only a preference for each column. The type of a column is therefore
-/// that of its values, or JSON if they have several types. Bytes in a column that was not declared for them become
-/// text: `\x` and hexadecimal digits.
+/// In SQLite, each value has its own type, and the declared type of a column is only a preference. The column of the
+/// snapshot gets the type of its values, or JSON if the values have several types. Bytes in a column that was not
+/// declared for bytes become text: `\x` and hexadecimal digits.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -120,8 +122,8 @@ impl<DB: Database> DatabaseQuery<DB> {
         Self { pool, sql: sql.into(), arguments: Ok(DB::Arguments::default()) }
     }
 
-    /// Binds the next parameter: `$1`, `$2` and so on for PostgreSQL, otherwise the next `?`. If a value cannot be
-    /// encoded, the query returns the error when it is sent.
+    /// Binds a value to the next parameter of the SQL: `$1`, `$2` and so on for PostgreSQL, otherwise the next `?`.
+    /// If the value cannot be encoded, the query returns an error when it runs.
     pub fn bind<'t, T: Encode<'t, DB> + Type<DB>>(mut self, value: T) -> Self {
         self.arguments = self.arguments.and_then(|mut arguments| {
             arguments.add(value)?;
@@ -247,7 +249,11 @@ impl Sink {
         if self.rows.is_empty() {
             return Ok(());
         }
-        Ok(self.sender.send(Ok(std::mem::take(&mut self.rows))).await.map_err(|_| "nobody takes the rows")?)
+        Ok(self
+            .sender
+            .send(Ok(std::mem::take(&mut self.rows)))
+            .await
+            .map_err(|_| "the writer has stopped")?)
     }
 }
 
@@ -261,7 +267,7 @@ impl<D: Database> Lease<D> {
     }
 
     fn connection(&mut self) -> Result<&mut D::Connection, BoxError> {
-        Ok(&mut **self.0.as_mut().ok_or("the connection is gone")?)
+        Ok(&mut **self.0.as_mut().ok_or("the database connection is closed")?)
     }
 
     fn end(mut self) {

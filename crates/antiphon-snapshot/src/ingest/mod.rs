@@ -43,7 +43,7 @@ pub(crate) async fn begin(
     options: SnapshotWriteOptions,
 ) -> Result<SnapshotWrite> {
     if id.place.is_empty() || id.set.is_empty() {
-        return Err(Error::Invalid("a snapshot needs an id".into()));
+        return Err(Error::Invalid("the ID of the snapshot is empty".into()));
     }
     let mut feed = Feed::open(row_source).await?;
     let claim = Claim::take(inner, id).await?;
@@ -144,5 +144,5 @@ impl Feed {
 }
 
 fn foreign() -> Error {
-    Error::Invalid("these rows are for a store of another kind; give rows as JSON, or Arrow batches".into())
+    Error::Invalid("the snapshot store does not support the row source; use JSON or Arrow batches".into())
 }

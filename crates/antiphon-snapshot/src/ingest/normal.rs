@@ -48,7 +48,7 @@ impl Normal {
     pub(super) fn take(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         if batch.num_columns() != self.given.fields().len() {
             return Err(Error::Invalid(format!(
-                "a batch has {} columns, and {} were announced; give every batch the same schema",
+                "a batch has {} columns, and the schema has {}; give every batch the same schema",
                 batch.num_columns(),
                 self.given.fields().len()
             )));
@@ -57,7 +57,7 @@ impl Normal {
         let columns = columns.map(|((array, given), plain)| {
             if array.data_type() != given.data_type() {
                 return Err(Error::Invalid(format!(
-                    "column `{}` is {} in a batch, and {} was announced; give every batch the same schema",
+                    "column `{}` is {} in a batch and {} in the schema; give every batch the same schema",
                     given.name(),
                     array.data_type(),
                     given.data_type()
@@ -80,16 +80,14 @@ pub(super) fn check_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Resul
     let mut seen = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(Error::Invalid("a column has no name; give every column one".into()));
+            return Err(Error::Invalid("a column has no name; give every column a name".into()));
         }
         if !seen.insert(name) {
-            return Err(Error::Invalid(format!(
-                "two columns are called `{name}`; give one of them another name"
-            )));
+            return Err(Error::Invalid(format!("two columns have the name `{name}`; rename one of them")));
         }
         if seen.len() > MAX_COLUMNS {
             return Err(Error::Invalid(format!(
-                "there are more than {MAX_COLUMNS} columns; choose fewer, or put those that belong together into one"
+                "the rows have more than {MAX_COLUMNS} columns; select fewer columns, or combine related ones"
             )));
         }
     }
@@ -98,7 +96,7 @@ pub(super) fn check_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Resul
 
 fn unfit(name: &str, kind: &DataType) -> Error {
     Error::Invalid(format!(
-        "column `{name}` is {kind}, which cannot be stored; cast it to a plain type or to text"
+        "column `{name}` has type {kind}, which cannot be stored; cast the column to a simple type or to text"
     ))
 }
 

@@ -119,7 +119,7 @@ impl Parts {
             runtime.block_on(async move {
                 tokio::select! {
                     stored = copy(&inner, &done, writer, schema) => stored,
-                    () = stop.cancelled() => Err(Error::Broken("the snapshot was given up".into())),
+                    () = stop.cancelled() => Err(Error::Broken("the snapshot was cancelled".into())),
                 }
             })
         });

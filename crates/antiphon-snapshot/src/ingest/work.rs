@@ -40,7 +40,7 @@ impl Work {
         options: &SnapshotWriteOptions,
         progress: &watch::Sender<Progress>,
     ) -> Result<Written> {
-        let over = || Error::Broken("the snapshot was given up".into());
+        let over = || Error::Broken("the snapshot was cancelled".into());
         let parts = self.parts.as_mut().ok_or_else(over)?;
         let mut count = Count { rows: 0, options, progress };
         let mut truncated = None;
@@ -56,7 +56,7 @@ impl Work {
         // Parquet stores no rows without columns, so such rows would be lost.
         if stored.rows != count.rows {
             return Err(Error::Invalid(
-                "there are rows without any column; give each at least one, or declare the columns".into(),
+                "the rows have no columns; add a column to each row, or declare the columns".into(),
             ));
         }
         progress.send_replace(Progress { rows: stored.rows, bytes: stored.bytes });

@@ -36,7 +36,7 @@ impl Inner {
             return skew;
         }
         let skew = self.measure().await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the clock of the object store cannot be read; it is taken to agree with this one");
+            tracing::warn!(%error, "the clock of the object store cannot be read; the last known difference, or zero, is used");
             last.map_or(TimeDelta::zero(), |(_, skew)| skew)
         });
         *self.clock.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), skew));

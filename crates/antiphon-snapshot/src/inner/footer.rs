@@ -46,16 +46,16 @@ pub(super) async fn load(
 ) -> Result<ArrowReaderMetadata> {
     let end = manifest.bytes;
     if end < 12 {
-        return Err(Error::Altered(format!("a file of {end} bytes is too short for Parquet")));
+        return Err(Error::Altered(format!("the stored file is not Parquet: {end} bytes are too short")));
     }
     let most = (end / 2).clamp(SMALL_FOOTER, MAX_FOOTER);
     let mut known = end.saturating_sub(TAIL)..end;
     let mut bytes = inner.store.objects.get_range(data, known.clone()).await?;
     let claimed = bytes.len().checked_sub(8).and_then(|at| bytes.get(at..at + 4));
     let claimed = claimed.and_then(|length| length.try_into().ok()).map(u32::from_le_bytes);
-    let length = u64::from(claimed.ok_or_else(|| Error::Altered("the stored rows have no end".into()))?);
+    let length = u64::from(claimed.ok_or_else(|| Error::Altered("the stored file is truncated".into()))?);
     if length > most || length + 8 > end {
-        return Err(Error::Altered(format!("a footer of {length} bytes was not written by Antiphon")));
+        return Err(Error::Altered(format!("the stored file has an invalid footer length: {length} bytes")));
     }
     if length + 8 > known.end - known.start {
         known = end - length - 8..end;
@@ -75,13 +75,15 @@ pub(super) async fn load(
                         .then(|| sum.saturating_add(range.end - range.start))
                 });
                 if wanted.is_none_or(|wanted| wanted > most) {
-                    return Err(Error::Altered("the index of pages is not where the footer says".into()));
+                    return Err(Error::Altered(
+                        "the footer has an invalid position of the page index".into(),
+                    ));
                 }
                 let parts: Vec<Bytes> = inner.store.objects.get_ranges(data, &ranges).await?;
                 decoder.push_ranges(ranges, parts)?;
             }
             DecodeResult::Data(metadata) => return described(metadata).await,
-            DecodeResult::Finished => return Err(Error::Altered("the footer has nothing in it".into())),
+            DecodeResult::Finished => return Err(Error::Altered("the stored file's footer is empty".into())),
         }
     }
 }
@@ -100,7 +102,7 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
     let depth = leaves.columns().iter().map(|leaf| leaf.path().parts().len()).max().unwrap_or(0);
     if depth > MAX_DEPTH {
         return Err(Error::Altered(format!(
-            "columns nested {depth} levels deep were not written by Antiphon"
+            "the stored file has columns with {depth} levels of nesting, which Antiphon does not write"
         )));
     }
     blocking(move || {
@@ -119,7 +121,7 @@ pub(super) fn starts(
     let fields = metadata.schema().fields().len();
     if fields != manifest.columns.len() {
         return Err(Error::Altered(format!(
-            "the stored rows have {fields} columns, and {} were written",
+            "the stored file has {fields} columns, and {} columns were written",
             manifest.columns.len()
         )));
     }
@@ -129,21 +131,21 @@ pub(super) fn starts(
     let mut rows = 0_u64;
     for group in metadata.metadata().row_groups() {
         let added = u64::try_from(group.num_rows()).ok().and_then(|count| rows.checked_add(count));
-        rows = added.ok_or_else(|| Error::Altered("a chunk has a negative row count".into()))?;
+        rows = added.ok_or_else(|| Error::Altered("a stored chunk has a negative row count".into()))?;
         let sum = |of: fn(&ColumnChunkMetaData) -> i64| {
             group.columns().iter().fold(0_i64, |sum, column| sum.saturating_add(of(column).max(0)))
         };
         let size = sum(ColumnChunkMetaData::uncompressed_size).max(group.total_byte_size());
         let stored = sum(ColumnChunkMetaData::compressed_size);
         if size > stored.saturating_mul(MAX_GROWTH).clamp(small, MAX_CHUNK) {
-            return Err(Error::Altered("a chunk claims to be larger than ours are".into()));
+            return Err(Error::Altered("a stored chunk declares a size that Antiphon does not write".into()));
         }
         starts.push(rows);
     }
     let claimed = metadata.metadata().file_metadata().num_rows();
     if rows != manifest.rows || u64::try_from(claimed) != Ok(rows) {
         return Err(Error::Altered(format!(
-            "the stored rows are {rows}, and {} were written",
+            "the stored file has {rows} rows, and {} rows were written",
             manifest.rows
         )));
     }

@@ -185,7 +185,7 @@ impl Inner {
         let found = self.store.objects.get(&place.manifest()).await?;
         if found.meta.size > MAX_MANIFEST {
             return Err(Error::Altered(format!(
-                "a manifest of {} bytes was not written by Antiphon",
+                "the manifest of the snapshot has {} bytes, which is more than Antiphon writes",
                 found.meta.size
             )));
         }
@@ -193,7 +193,9 @@ impl Inner {
             serde_json::from_slice(&found.bytes().await?).map_err(Error::Manifest)?;
         match manifest.version {
             1 => Ok(manifest),
-            other => Err(Error::Altered(format!("the snapshot is of version {other}, and this reads 1"))),
+            other => Err(Error::Altered(format!(
+                "the snapshot has format version {other}, and version 1 is supported; upgrade the program"
+            ))),
         }
     }
 
@@ -204,13 +206,13 @@ impl Inner {
                 // A deletion removes the manifest first. If the manifest still exists without its rows, the
                 // snapshot is damaged and not deleted.
                 self.store.objects.head(&place.manifest()).await?;
-                return Err(Error::Altered("the stored rows are gone".into()));
+                return Err(Error::Altered("the object store has lost the rows of the snapshot".into()));
             }
             found => found?,
         };
         if meta.size != manifest.bytes {
             return Err(Error::Altered(format!(
-                "the stored rows are {} bytes, and {} were written",
+                "the stored file has {} bytes, and {} bytes were written",
                 meta.size, manifest.bytes
             )));
         }
@@ -225,7 +227,7 @@ impl Inner {
         if digest(hash.await?) == manifest.digest {
             return Ok(());
         }
-        Err(Error::Altered("the stored rows are not those that were written: their digest is another".into()))
+        Err(Error::Altered("the stored file was changed: its digest differs from the manifest".into()))
     }
 }
 

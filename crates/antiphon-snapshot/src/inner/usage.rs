@@ -104,7 +104,7 @@ async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
         (Ok(Some(Ok(listing))), _) => Ok(Some(Arc::clone(listing))),
         (_, Some(last)) => Ok(Some(last)),
         (Ok(Some(Err(error))), None) => Err(Error::Broken(error.clone().into())),
-        (Ok(None) | Err(_), None) => Err(Error::Broken("the listing was broken off".into())),
+        (Ok(None) | Err(_), None) => Err(Error::Broken("the listing of objects was cancelled".into())),
     }
 }
 

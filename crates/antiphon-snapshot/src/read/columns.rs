@@ -53,7 +53,7 @@ impl Columns {
         places.sort_unstable();
         if let Some(twice) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             let name = stored.field(twice[0]).name();
-            return Err(Error::Invalid(format!("column `{name}` is asked for twice; name each once")));
+            return Err(Error::Invalid(format!("`columns` contains `{name}` twice; list each column once")));
         }
         let order: Vec<usize> = asked.iter().map(|at| places.binary_search(at).unwrap_or_default()).collect();
         let fields: Fields = asked.iter().map(|&at| plain_field(stored.field(at))).collect();
@@ -79,7 +79,7 @@ impl Columns {
         let arrays = if self.arranged {
             let array = |(&place, field): (&usize, &Arc<Field>)| {
                 let array = batch.columns().get(place);
-                let array = array.ok_or_else(|| Error::Altered("a column is gone".into()))?;
+                let array = array.ok_or_else(|| Error::Altered("the stored file lacks a column".into()))?;
                 if array.data_type() == field.data_type() {
                     return Ok(Arc::clone(array));
                 }

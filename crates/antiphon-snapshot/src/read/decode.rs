@@ -134,7 +134,7 @@ fn steps<S>(
 async fn fetch(inner: &Inner, opened: &Opened, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
     let end = opened.manifest.bytes;
     if ranges.iter().any(|range| range.start > range.end || range.end > end) {
-        return Err(Error::Altered("a page is not where the footer says".into()));
+        return Err(Error::Altered("the footer has an invalid position of a data page".into()));
     }
     let parts = inner.store.objects.get_ranges(&opened.data, ranges).await?;
     let whole = parts.iter().zip(ranges).all(|(part, range)| part.len() as u64 == range.end - range.start);

@@ -49,14 +49,14 @@ impl AsyncFileReader for StoredFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         async move {
             let mut parts = self.get_byte_ranges(vec![range]).await?;
-            parts.pop().ok_or_else(|| ParquetError::General("the object store gave nothing".into()))
+            parts.pop().ok_or_else(|| ParquetError::General("the object store returned no data".into()))
         }
         .boxed()
     }
 
     fn get_byte_ranges(&mut self, ranges: Vec<Range<u64>>) -> BoxFuture<'_, Result<Vec<Bytes>>> {
         if ranges.iter().any(|range| range.start > range.end || range.end > self.bytes) {
-            let error = ParquetError::General("a page is not where the footer says".into());
+            let error = ParquetError::General("the footer has an invalid position of a data page".into());
             return future::ready(Err(error)).boxed();
         }
         async move {

@@ -38,7 +38,9 @@ pub(super) fn pages(
                 let Some(header) = at(start, ranges, parts) else { continue };
                 let claimed = claimed(header).filter(|&claimed| claimed <= column.uncompressed_size());
                 if claimed.is_none() {
-                    return Err(Error::Altered("a page claims to be larger than its column".into()));
+                    return Err(Error::Altered(
+                        "a stored page declares a larger size than its column".into(),
+                    ));
                 }
             }
         }
@@ -53,7 +55,7 @@ fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
         .map_or(column.data_page_offset(), |dictionary| dictionary.min(column.data_page_offset()));
     match (u64::try_from(begin), u64::try_from(column.compressed_size())) {
         (Ok(begin), Ok(length)) => Ok((begin, length)),
-        _ => Err(Error::Altered("a column is before the beginning".into())),
+        _ => Err(Error::Altered("a stored column has a negative position or size".into())),
     }
 }
 

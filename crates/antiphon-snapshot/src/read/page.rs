@@ -66,7 +66,7 @@ async fn read(inner: &Arc<Inner>, opened: &Arc<Opened>, request: &SnapshotPage) 
         .await?;
     if unfinished.is_none() && page.rows.len() != limit && page.rows.bytes() <= request.max_bytes {
         return Err(Error::Altered(format!(
-            "{} rows were found where {limit} were written",
+            "the stored file has {} rows at this position, and {limit} rows were written",
             page.rows.len()
         )));
     }

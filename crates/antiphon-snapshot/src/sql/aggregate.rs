@@ -54,7 +54,7 @@ pub(crate) async fn aggregate(
     }
     if rows.len() > MAX_GROUPS {
         return Err(DualResponseError::TooLarge(format!(
-            "there are more than {MAX_GROUPS} groups; give a `limit`, or group by wider buckets"
+            "the result has more than {MAX_GROUPS} groups; set a `limit`, or group by wider buckets"
         )));
     }
     Ok(rows)
@@ -65,7 +65,7 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
     let (groups, measures) = (&aggregate.groups, &aggregate.measures);
     if groups.len() > MAX_BY || measures.len() > MAX_MEASURES {
         return Err(Error::Invalid(format!(
-            "rows are grouped by {MAX_BY} columns at most, and {MAX_MEASURES} things are measured of them"
+            "the request has too many `groups` or `measures`; the maximum is {MAX_BY} `groups` and {MAX_MEASURES} `measures`"
         )));
     }
     let counted = [Measure { op: MeasureOp::Count, column: None }];
@@ -73,7 +73,7 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
     let mut by = Vec::new();
     for (at, group) in groups.iter().enumerate() {
         if groups[..at].iter().any(|before| before.column == group.column) {
-            return Err(Error::Invalid(format!("rows are grouped by `{}` twice", group.column)));
+            return Err(Error::Invalid(format!("`groups` contains `{}` twice; remove one", group.column)));
         }
         if (0..measures.len()).any(|number| group.column == format!("m{number}")) {
             return Err(Error::Invalid(format!(
@@ -113,7 +113,7 @@ fn group(schema: &Schema, group: &Group) -> Result<Expr> {
     let kind = filter::kind(schema, &group.column)?;
     let column = filter::column(&group.column);
     if kind.is_nested() {
-        return Err(Error::Invalid(format!("column `{}` is nested; group by another", group.column)));
+        return Err(Error::Invalid(format!("column `{}` is nested; group by another column", group.column)));
     }
     let Some(bucket) = group.bucket else { return Ok(column) };
     let part = match bucket {
@@ -130,7 +130,7 @@ fn group(schema: &Schema, group: &Group) -> Result<Expr> {
         DataType::Timestamp(..) => Ok(date_trunc(lit(part), column)),
         DataType::Date32 | DataType::Date64 => Ok(cast(date_trunc(lit(part), column), kind.clone())),
         _ => Err(Error::Invalid(format!(
-            "column `{}` holds no days or moments; group it by `width`, or by its values",
+            "column `{}` has no dates or timestamps; group it by `width`, or without a bucket",
             group.column
         ))),
     }
@@ -139,12 +139,12 @@ fn group(schema: &Schema, group: &Group) -> Result<Expr> {
 fn by_width(group: &Group, kind: &DataType, column: Expr, width: f64) -> Result<Expr> {
     if !kind.is_numeric() {
         return Err(Error::Invalid(format!(
-            "column `{}` holds no numbers; `width` is for those",
+            "column `{}` has no numbers; `width` needs a column of numbers",
             group.column
         )));
     }
     if !width.is_finite() || width <= 0.0 {
-        return Err(Error::Invalid("the width of a bucket is a number above 0".into()));
+        return Err(Error::Invalid("`width` must be a number above 0".into()));
     }
     let least = floor(cast(column, DataType::Float64) / lit(width)) * lit(width);
     // Integers in buckets of integer width stay integers.
@@ -157,7 +157,7 @@ fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
         if measure.op == MeasureOp::Count {
             return Ok(count(lit(1_i64)));
         }
-        return Err(Error::Invalid("say of which column; only `count` needs none".into()));
+        return Err(Error::Invalid("a measure has no `column`; only `count` can omit it".into()));
     };
     let kind = filter::kind(schema, name)?;
     let column = filter::column(name);
@@ -165,10 +165,12 @@ fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
         if kind.is_numeric() {
             return Ok(());
         }
-        Err(Error::Invalid(format!("column `{name}` holds no numbers; it can be counted, not added up")))
+        Err(Error::Invalid(format!("column `{name}` has no numbers; `sum` and `mean` need numbers")))
     };
     if kind.is_nested() && measure.op != MeasureOp::Count {
-        return Err(Error::Invalid(format!("column `{name}` is nested; it can only be counted")));
+        return Err(Error::Invalid(format!(
+            "column `{name}` is nested and can only be counted; use `count`"
+        )));
     }
     Ok(match measure.op {
         MeasureOp::Count => count(column),

@@ -47,7 +47,7 @@ pub(super) fn kind<'a>(schema: &'a Schema, name: &str) -> Result<&'a DataType> {
 pub(super) fn all(schema: &Schema, filters: &[Filter]) -> Result<Option<Expr>> {
     if filters.len() > MAX_FILTERS {
         return Err(Error::Invalid(format!(
-            "there are {} filters; {MAX_FILTERS} are the most",
+            "`filter` has {} conditions, and the maximum is {MAX_FILTERS}",
             filters.len()
         )));
     }
@@ -97,7 +97,7 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
             };
             if values.len() > MAX_VALUES {
                 return Err(Error::Invalid(format!(
-                    "`in` on column `{}` has {} values; {MAX_VALUES} are the most",
+                    "`in` on column `{}` has {} values, and the maximum is {MAX_VALUES}",
                     filter.column,
                     values.len()
                 )));
@@ -140,7 +140,7 @@ fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
     let text = |value: &Value| {
         if value.is_null() {
             return Err(Error::Invalid(format!(
-                "column `{}` is compared with a value; ask for nothing by `is_null`",
+                "column `{}` cannot be compared with null; use `is_null` or `not_null`",
                 filter.column
             )));
         }
@@ -158,7 +158,7 @@ fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
         (FilterOp::NotNull, _) => column.is_not_null(),
         _ => {
             return Err(Error::Invalid(format!(
-                "column `{}` holds JSON; use `eq`, `ne`, `is_null`, `not_null`, or `in` with a list of at most {MAX_VALUES} values",
+                "column `{}` contains JSON; use `eq`, `ne`, `is_null`, `not_null`, or `in` with a list of at most {MAX_VALUES} values",
                 filter.column
             )));
         }
@@ -185,7 +185,7 @@ fn places(number: &str) -> i64 {
 fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     let text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let Value::String(value) = &filter.value else {
-        return Err(Error::Invalid(format!("column `{}` is compared with text here", filter.column)));
+        return Err(Error::Invalid(format!("the filter on column `{}` needs a text value", filter.column)));
     };
     if !text {
         return Err(Error::Invalid(format!(
@@ -195,7 +195,7 @@ fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     }
     if value.len() > MAX_TEXT_BYTES {
         return Err(Error::Invalid(format!(
-            "column `{}` is searched for a text of {} bytes; {MAX_TEXT_BYTES} is the maximum",
+            "the text of the filter on column `{}` has {} bytes, and the maximum is {MAX_TEXT_BYTES}",
             filter.column,
             value.len()
         )));
@@ -219,13 +219,10 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
             shown.truncate(cut);
             shown.push('…');
         }
-        Error::Invalid(format!("column `{}` holds {wanted}; {shown} does not fit", filter.column))
+        Error::Invalid(format!("column `{}` contains {wanted}; {shown} does not match", filter.column))
     };
     let wanted = wanted(kind).ok_or_else(|| {
-        Error::Invalid(format!(
-            "column `{}` is nested; only `is_null` and `not_null` can be asked of it",
-            filter.column
-        ))
+        Error::Invalid(format!("column `{}` is nested; use `is_null` or `not_null`", filter.column))
     })?;
     let mut text = match (kind, value) {
         (DataType::Boolean, Value::Bool(value)) => value.to_string(),
@@ -248,7 +245,7 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
     {
         if places(&text) > i64::from(*scale) {
             return Err(Error::Invalid(format!(
-                "column `{}` holds numbers with {scale} places behind the point, and {text} has more; give no more than that",
+                "column `{}` has numbers with {scale} decimal places, and {text} has more; round the number",
                 filter.column
             )));
         }
@@ -304,8 +301,8 @@ fn wanted(kind: &DataType) -> Option<&'static str> {
         kind if kind.is_integer() => "whole numbers",
         kind if kind.is_numeric() => "numbers",
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
-        DataType::Date32 | DataType::Date64 => "days, as `2026-01-31`",
-        DataType::Timestamp(..) => "moments, as `2026-01-31T12:00:00Z`",
+        DataType::Date32 | DataType::Date64 => "dates, as `2026-01-31`",
+        DataType::Timestamp(..) => "timestamps, as `2026-01-31T12:00:00Z`",
         DataType::Time32(_) | DataType::Time64(_) => "times of day, as `12:00:00`",
         DataType::Binary | DataType::LargeBinary => "bytes, as base64",
         _ => return None,

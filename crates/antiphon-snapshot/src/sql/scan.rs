@@ -191,7 +191,8 @@ impl Group {
             return Ok(());
         }
         let found = next - self.first;
-        let altered = format!("chunk {} has {found} rows, and {} were written", self.index, self.rows);
+        let (index, rows) = (self.index, self.rows);
+        let altered = format!("chunk {index} of the stored file has {found} rows, and {rows} were written");
         Err(DataFusionError::External(Box::new(Error::Altered(altered))))
     }
 }

@@ -66,7 +66,7 @@ pub(crate) async fn prepare(
             Err(error) => Ok(Err(error)),
         };
         if let Err(error) = remove(&of, &word).await {
-            tracing::debug!(%error, "word of a view that was being made is left; it counts for a while");
+            tracing::debug!(%error, "the marker of a view in progress could not be removed; it counts towards the tenant's usage for a while");
         }
         made.unwrap_or_else(|_| Err(refusal::timeout(limit)))
     };
@@ -85,9 +85,7 @@ impl Plan {
         let schema = Arc::clone(whole.schema());
         if view.sort.len() > MAX_SORT {
             let given = view.sort.len();
-            return Err(Error::Invalid(format!(
-                "rows are sorted by {MAX_SORT} columns at most, not {given}"
-            )));
+            return Err(Error::Invalid(format!("`sort` has {given} columns, and the maximum is {MAX_SORT}")));
         }
         let filter = filter::all(&schema, &view.filter)?;
         let mut sort = Vec::new();
@@ -95,7 +93,7 @@ impl Plan {
             let kind = filter::kind(&schema, &by.field)?;
             if kind.is_nested() || matches!(kind, DataType::Null) {
                 return Err(Error::Invalid(format!(
-                    "column `{}` is nested or empty and has no order; sort by another",
+                    "column `{}` is nested or empty and cannot be sorted; sort by another column",
                     by.field
                 )));
             }

@@ -19,7 +19,7 @@ impl Store {
             "memory" | "file" => {
                 if let Some((key, _)) = options.first() {
                     return Err(Error::InvalidUrl(format!(
-                        "`{key}` means nothing to a store of the kind `{}`; leave it out",
+                        "the option `{key}` does not exist for `{}:` stores; remove it",
                         url.scheme()
                     )));
                 }
@@ -49,7 +49,7 @@ fn folder(url: &Url) -> Result<Bucket> {
         Error::InvalidUrl(format!("`{url}` is not a local folder; use `file:///path`, with three slashes"))
     })?;
     let made = |error: std::io::Error| {
-        Error::InvalidUrl(format!("the folder `{}` cannot be made: {error}", folder.display()))
+        Error::InvalidUrl(format!("the folder `{}` cannot be created: {error}", folder.display()))
     };
     std::fs::create_dir_all(&folder).map_err(made)?;
     let folder = folder.canonicalize().map_err(made)?;
@@ -103,7 +103,7 @@ macro_rules! cloud {
         #[cfg(not(feature = $feature))]
         fn $open(url: &Url, _options: Vec<(String, String)>) -> Result<Bucket> {
             Err(Error::InvalidUrl(format!(
-                "`{}:` needs the feature `{}` of antiphon-snapshot, and this was built without it",
+                "`{}:` needs the feature `{}` of antiphon-snapshot; enable the feature, and build again",
                 url.scheme(),
                 $feature
             )))

@@ -19,7 +19,7 @@ pub(crate) use self::retry::again;
 pub(crate) type Sign =
     Arc<dyn Fn(Path, Duration) -> BoxFuture<'static, object_store::Result<Url>> + Send + Sync>;
 
-/// An existing object store, with its optional capabilities.
+/// An existing object store, and its optional interfaces for multipart uploads and signed URLs.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,30 +42,30 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Creates a bucket that uses the whole store.
+    /// Creates a bucket that uses the whole object store, without a prefix.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         let prefix = Path::default();
         Self { objects, prefix, multipart: None, sign: None, folder: None, ordered: false }
     }
 
-    /// Sets the prefix of all files. Default: the root of the store.
+    /// Sets the path prefix of all files. Default: none, and files are at the root of the store.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<Path>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the multipart interface of the same store. Default: none.
+    /// Sets the interface for multipart uploads to the same object store. Default: none.
     ///
-    /// With it, a failed part is sent again, and any process can remove the upload of a killed writer. Without it,
-    /// only the store's lifecycle rules remove such an upload.
+    /// With this interface, a failed part is sent again, and any process can remove the unfinished upload of a process
+    /// that was killed. Without this interface, only the lifecycle rules of the object store remove such an upload.
     #[must_use]
     pub fn with_multipart(mut self, multipart: Arc<dyn MultipartStore>) -> Self {
         self.multipart = Some(multipart);
         self
     }
 
-    /// Sets the signer for addresses in the same store. Default: none, and addresses are not signed.
+    /// Sets the interface that signs URLs of the same object store. Default: none, and the store cannot sign URLs.
     #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
     #[must_use]
     pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {

@@ -228,8 +228,5 @@ impl Rest {
 }
 
 fn short() -> Error {
-    Error::Generic {
-        store: "snapshots",
-        source: "the object store gave other bytes than were asked for".into(),
-    }
+    Error::Generic { store: "snapshots", source: "the object store returned a wrong byte range".into() }
 }

@@ -93,7 +93,7 @@ impl Writer {
         let (encoded, sent) = ((&mut self.encoding).await, (&mut self.sending).await);
         match settle(encoded, sent) {
             Err(error) => Err(error),
-            Ok(_) => Err(Error::Broken("the writer ended early".into())),
+            Ok(_) => Err(Error::Broken("the snapshot writer ended early".into())),
         }
     }
 
@@ -199,17 +199,17 @@ async fn encode(
     mut taken: mpsc::Receiver<Step>,
     parts: mpsc::Sender<Part>,
 ) -> Result<u64> {
-    let gone = |_| Error::Broken("the reader of the bytes has disconnected".into());
+    let gone = |_| Error::Broken("the upload of the snapshot has stopped".into());
     let broken = |error: JoinError| Error::Broken(error.into());
     loop {
         let step = tokio::select! {
             step = taken.recv() => step,
-            () = parts.closed() => return Err(Error::Broken("the reader of the bytes has disconnected".into())),
+            () = parts.closed() => return Err(Error::Broken("the upload of the snapshot has stopped".into())),
         };
         let batch = match step {
             Some(Step::Batch(batch)) => batch,
             Some(Step::End) => break,
-            None => return Err(Error::Broken("nobody brings rows".into())),
+            None => return Err(Error::Broken("the source of the rows has stopped".into())),
         };
         let work = tokio::task::spawn_blocking(move || {
             let full = encoder.add(&batch);

@@ -72,11 +72,11 @@ impl Upload {
     ) -> Result<Stored> {
         let outcome = tokio::select! {
             outcome = self.send(&mut parts, &gauge) => outcome,
-            () = stop.cancelled() => Err(Error::Broken("the snapshot was given up".into())),
+            () = stop.cancelled() => Err(Error::Broken("the snapshot was cancelled".into())),
         };
         drop(parts);
         if outcome.is_err() && tokio::time::timeout(REMOVAL, self.remove()).await.is_err() {
-            tracing::warn!(path = %self.path, "an unfinished upload could not be removed yet");
+            tracing::warn!(path = %self.path, "an unfinished upload could not be removed in time; a sweep removes it later");
         }
         outcome
     }
@@ -137,7 +137,7 @@ impl Upload {
             (Multipart::Opaque(upload), _) => {
                 try_join_all(batch.into_iter().map(|part| upload.put_part(PutPayload::from(part)))).await?;
             }
-            (Multipart::Known { .. }, None) => return Err(Error::Broken("an upload has no store".into())),
+            (Multipart::Known { .. }, None) => return Err(Error::Broken("the upload has no store".into())),
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Upload {
                 }
             }
             (Some(Multipart::Known { .. }), None) => {
-                return Err(Error::Broken("an upload has no store".into()));
+                return Err(Error::Broken("the upload has no store".into()));
             }
         }
         self.objects.delete(&note(&self.path)).await.or_else(ignore_missing)?;
@@ -200,7 +200,7 @@ impl Upload {
             done => done,
         };
         if let Err(error) = noted {
-            tracing::warn!(path = %self.path, %error, "an unfinished upload could not be removed yet");
+            tracing::warn!(path = %self.path, %error, "an unfinished upload could not be removed; a sweep removes it later");
         }
     }
 }
@@ -222,7 +222,7 @@ async fn gather(parts: &mut mpsc::Receiver<Part>, begun: bool) -> Result<(Vec<By
                 return Ok((batch, true));
             }
             Err(TryRecvError::Empty) => break,
-            Err(TryRecvError::Disconnected) => return Err(Error::Broken("the rows broke off".into())),
+            Err(TryRecvError::Disconnected) => return Err(Error::Broken("the rows ended early".into())),
         }
     }
     Ok((batch, false))

@@ -98,8 +98,8 @@ async fn what_cannot_be_stored_is_refused_by_its_name() {
         );
         let same = |name: &str| Field::new(name, DataType::Int32, true);
         let cases = [
-            (vec![Field::new("odd", runs, true)], "column `odd` is"),
-            (vec![same("a"), same("a")], "two columns are called `a`"),
+            (vec![Field::new("odd", runs, true)], "column `odd` has type"),
+            (vec![same("a"), same("a")], "two columns have the name `a`"),
             (vec![same("")], "no name"),
             ((0..1001).map(|number| same(&format!("c{number}"))).collect(), "more than 1000 columns"),
         ];

@@ -219,8 +219,8 @@ async fn rows_that_cannot_stand_in_a_table_are_refused_with_what_to_do() {
             (r#"{"a":null,"a":2}"#, "`a` twice"),
             (r#"{"":1}"#, "no name"),
             (many.as_str(), "more than 1000 columns"),
-            (r#"{"a":}"#, "row 1 cannot be taken"),
-            (r#"{"a":1} {"b":1}"#, "row 1 cannot be taken"),
+            (r#"{"a":}"#, "row 1 cannot be saved"),
+            (r#"{"a":1} {"b":1}"#, "row 1 cannot be saved"),
         ];
         for (text, expected) in cases {
             let begun = snapshots
@@ -239,7 +239,7 @@ async fn rows_that_cannot_stand_in_a_table_are_refused_with_what_to_do() {
         let twice =
             row_source(["{}"]).with_columns([ColumnDefinition::string("a"), ColumnDefinition::string("a")]);
         let error = snapshots.begin(&id("rs_bad"), twice, SnapshotWriteOptions::default()).await.unwrap_err();
-        assert!(error.to_string().contains("two columns are called `a`"), "{error}");
+        assert!(error.to_string().contains("two columns have the name `a`"), "{error}");
     }
 }
 

@@ -238,7 +238,7 @@ async fn an_address_that_is_none_is_refused_with_what_to_give() {
     for (address, expected) in [
         ("nowhere", "use `memory:`"),
         ("ftp://host/x", "`ftp:` is not a supported object store"),
-        ("file:///proc/no/such", "cannot be made"),
+        ("file:///proc/no/such", "cannot be created"),
     ] {
         let error = Snapshots::open(address).unwrap_err().to_string();
         assert!(error.contains(expected), "{address}: {error}");
@@ -247,7 +247,7 @@ async fn an_address_that_is_none_is_refused_with_what_to_give() {
     let error = Snapshots::open_with("s3://bucket", options.clone(), SnapshotConfig::default()).unwrap_err();
     assert!(error.to_string().contains("unknown option `acces_key`"), "{error}");
     let error = Snapshots::open_with("memory:", options, SnapshotConfig::default()).unwrap_err();
-    assert!(error.to_string().contains("leave it out"), "{error}");
+    assert!(error.to_string().contains("remove it"), "{error}");
 }
 
 #[tokio::test]

@@ -113,7 +113,7 @@ async fn two_columns_of_one_name_and_an_error_in_the_middle_are_told() {
     let snapshots = Snapshots::open("memory:").unwrap();
     let twice = from_postgres(pool.clone(), "SELECT 1 AS a, 2 AS a").into();
     let error = snapshots.begin(&id("rs_twice"), twice, SnapshotWriteOptions::default()).await.unwrap_err();
-    assert!(error.to_string().contains("two columns are called `a`"), "{error}");
+    assert!(error.to_string().contains("two columns have the name `a`"), "{error}");
     let breaks =
         from_postgres(pool, "SELECT 1 / (50000 - n) AS a FROM generate_series(1, 100000) AS n").into();
     let begun = snapshots.begin(&id("rs_breaks"), breaks, SnapshotWriteOptions::default()).await.unwrap();

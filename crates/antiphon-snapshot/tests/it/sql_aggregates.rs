@@ -142,12 +142,12 @@ async fn what_cannot_be_grouped_or_measured_is_said_in_words() {
         (json!({"groups": [{"column": "stat"}]}), "does not exist"),
         (json!({"groups": [{"column": "tags"}]}), "nested"),
         (json!({"groups": [{"column": "state"}, {"column": "state"}]}), "twice"),
-        (json!({"groups": [{"column": "id"}, {"column": "name"}, {"column": "state"}]}), "2 columns at most"),
-        (json!({"groups": [{"column": "name", "bucket": {"width": 1}}]}), "holds no numbers"),
+        (json!({"groups": [{"column": "id"}, {"column": "name"}, {"column": "state"}]}), "is 2 `groups`"),
+        (json!({"groups": [{"column": "name", "bucket": {"width": 1}}]}), "has no numbers"),
         (json!({"groups": [{"column": "id", "bucket": {"width": 0}}]}), "above 0"),
-        (json!({"groups": [{"column": "id", "bucket": "day"}]}), "no days or moments"),
-        (json!({"measures": [{"op": "sum", "column": "name"}]}), "holds no numbers"),
-        (json!({"measures": [{"op": "sum"}]}), "of which column"),
+        (json!({"groups": [{"column": "id", "bucket": "day"}]}), "no dates or timestamps"),
+        (json!({"measures": [{"op": "sum", "column": "name"}]}), "has no numbers"),
+        (json!({"measures": [{"op": "sum"}]}), "a measure has no `column`"),
         (json!({"measures": [{"op": "max", "column": "tags"}]}), "only be counted"),
     ];
     for (aggregate, expected) in cases {

@@ -23,20 +23,23 @@ async fn a_view_that_makes_no_sense_is_refused_in_words() {
     let five = ["id", "name", "state", "enrollment", "fee"].map(Sort::ascending);
     let views = [
         (View::sorted([Sort::ascending("enrolment")]), "column `enrolment` does not exist"),
-        (View::sorted([Sort::ascending("tags")]), "has no order"),
-        (View::sorted(five), "4 columns at most"),
+        (View::sorted([Sort::ascending("tags")]), "cannot be sorted"),
+        (View::sorted(five), "the maximum is 4"),
         (View::default().with_filter(Filter::new("Id", FilterOp::Eq, 1)), "column `Id` does not exist"),
         (View::default().with_filter(Filter::new("enrollment", FilterOp::Eq, 1.5)), "whole numbers"),
         (View::default().with_filter(Filter::new("enrollment", FilterOp::Eq, "many")), "whole numbers"),
         (View::default().with_filter(Filter::new("public", FilterOp::Eq, "yes")), "true or false"),
         (View::default().with_filter(Filter::new("founded", FilterOp::Gt, "soon")), "2026-01-31"),
         (View::default().with_filter(Filter::new("tags", FilterOp::Eq, 1)), "nested"),
-        (View::default().with_filter(Filter::new("mark", FilterOp::Lt, "AAAA")), "only be compared for equality"),
+        (
+            View::default().with_filter(Filter::new("mark", FilterOp::Lt, "AAAA")),
+            "only be compared for equality",
+        ),
         (View::default().with_filter(Filter::new("id", FilterOp::Contains, "1")), "does not contain text"),
         (View::default().with_filter(Filter::new("id", FilterOp::In, 1)), "needs a list"),
         (
             View::default().with_filter(Filter::new("name", FilterOp::Eq, serde_json::Value::Null)),
-            "does not fit",
+            "does not match",
         ),
     ];
     for (view, expected) in views {

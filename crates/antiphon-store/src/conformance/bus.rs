@@ -125,7 +125,7 @@ pub async fn nothing_is_kept_for_later(buses: &Buses) {
     assert_hears(buses, &mut subscription, "in time", None).await;
 }
 
-/// A listener that unsubscribes does not affect the others, and can subscribe again.
+/// If one listener unsubscribes, the other listeners still receive events, and the first listener can subscribe again.
 pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     let bus = buses.open().await;
     let mut stays = bus.subscribe("topic").await.unwrap();
@@ -167,7 +167,7 @@ pub async fn any_event_is_carried(buses: &Buses) {
     }
 }
 
-/// A slow listener uses bounded memory, does not delay the publisher, and receives a gap.
+/// If a listener is too slow, its memory stays bounded, the publisher does not wait, and the listener receives a gap.
 pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut slow = one.subscribe("topic").await.unwrap();

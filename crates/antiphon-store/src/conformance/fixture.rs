@@ -9,13 +9,13 @@ use crate::{
 
 type Opening<T> = Pin<Box<dyn Future<Output = Option<Arc<T>>> + Send>>;
 
-/// Opens the same store any number of times.
+/// A test fixture that opens any number of handles to the same store.
 pub struct Stores(Fixture<dyn Store, ()>);
 
-/// Opens the same queue any number of times.
+/// A test fixture that opens any number of handles to the same queue.
 pub struct Queues(Fixture<dyn Queue, QueueConfig>);
 
-/// Opens the same bus any number of times.
+/// A test fixture that opens any number of handles to the same bus.
 pub struct Buses(Fixture<dyn Bus, ()>);
 
 struct Fixture<T: ?Sized, C> {
@@ -36,12 +36,12 @@ impl Stores {
         self.0.open("", ()).await
     }
 
-    /// Opens a store in another space.
+    /// Opens a store in another space (namespace), which shares no data with the first store.
     pub async fn open_other(&self) -> Arc<dyn Store> {
         self.0.open("-other", ()).await
     }
 
-    /// Checks that a write failed with a conflict. Over a faulty backend, an unknown effect is accepted too.
+    /// Checks that a write failed with a conflict. If the fixture injects faults, [`Error::Backend`] is accepted too.
     #[track_caller]
     pub fn assert_conflict<T: fmt::Debug>(&self, result: Result<T>) {
         match result {
@@ -51,13 +51,13 @@ impl Stores {
         }
     }
 
-    /// Returns whether every result is reliable. Returns `false` over a faulty backend.
+    /// Returns whether every call reports its result correctly. Returns `false` if the fixture injects faults.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
 
-    /// Returns the duration for claims. It is longer than a test, except over a faulty backend, which can lose
-    /// claims.
+    /// Returns the duration that tests use for claims: 10 minutes. If the fixture injects faults, a claim can be
+    /// lost, and the duration is 3 seconds.
     pub fn lease(&self) -> Duration {
         if self.0.faulty { SOON_BACK } else { Duration::from_secs(600) }
     }
@@ -69,25 +69,26 @@ impl Stores {
 }
 
 impl Queues {
-    /// Opens another handle to the queue, with long leases. Over a faulty backend the leases are short.
+    /// Opens another handle to the queue, with the default [`QueueConfig`]. If the fixture injects faults, leases
+    /// last only 3 seconds.
     pub async fn open(&self) -> Arc<dyn Queue> {
         let config = QueueConfig::default();
         self.open_with(if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Opens another handle to the queue.
+    /// Opens another handle to the queue, with this configuration.
     pub async fn open_with(&self, config: QueueConfig) -> Arc<dyn Queue> {
         self.0.open("", config).await
     }
 
-    /// Opens a queue in another space.
+    /// Opens a queue in another space (namespace), which shares no jobs with the first queue.
     pub async fn open_other(&self) -> Arc<dyn Queue> {
         let config = QueueConfig::default();
         self.0.open("-other", if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Returns whether attempt numbers are exact. Returns `false` over a faulty backend, which can lease jobs and
-    /// then report a failure.
+    /// Returns whether attempt numbers are exact. Returns `false` if the fixture injects faults, because a failed
+    /// call can have leased jobs.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
@@ -99,13 +100,13 @@ impl Buses {
         self.0.open("", ()).await
     }
 
-    /// Opens a bus in another space.
+    /// Opens a bus in another space (namespace), which shares no events with the first bus.
     pub async fn open_other(&self) -> Arc<dyn Bus> {
         self.0.open("-other", ()).await
     }
 
-    /// Returns whether an event can arrive twice. Returns `true` over a faulty backend, which can publish and then
-    /// report a failure.
+    /// Returns whether an event can arrive twice. Returns `true` if the fixture injects faults, because a failed call
+    /// can have published the event.
     pub fn may_repeat(&self) -> bool {
         self.0.faulty
     }
@@ -128,7 +129,7 @@ debug!(Stores Queues Buses);
 
 /// Returns the URL of a service that tests need, from an environment variable.
 ///
-/// If the variable is not set, it prints that the test is skipped and returns `None`.
+/// If the variable is not set, this function prints that the test is skipped, and returns `None`.
 ///
 /// # Panics
 ///
@@ -143,13 +144,17 @@ pub fn service(variable: &str) -> Option<String> {
     url
 }
 
-/// Runs a contract test.
+/// Runs one contract test on a new Tokio runtime, with a timeout of two minutes.
+///
+/// # Panics
+///
+/// Panics if the test panics or does not end in time.
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
         // A hanging test indicates a problem too.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
-        assert!(ended.is_ok(), "the law has not ended within two minutes");
+        assert!(ended.is_ok(), "the contract test did not end within two minutes");
     });
 }
 

@@ -4,9 +4,9 @@
 //! its rule, so a failure names the violated rule. A second set of tests runs over [`Flaky`](crate::flaky::Flaky),
 //! which fails calls, delays them, and reports failures for calls that were applied.
 //!
-//! The macro takes a function that *opens* the backend in a given space. A test can therefore open the same backend
-//! twice and create races. The function returns `None` if the required server is not available. [`service`] reads
-//! the environment variable with the server's address.
+//! The macro takes a function that opens the backend in a given space (namespace). A test calls the function several
+//! times to get several handles to the same data, for example to test races. The function returns `None` if the
+//! required server is not available. [`service`] reads the environment variable with the server's address.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -41,7 +41,7 @@ use crate::{Bus, Queue, Store};
 /// The module `flaky` contains the same tests over a backend that fails calls, delays them, and reports failures
 /// for calls that were applied.
 ///
-/// Takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
+/// The macro takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
 #[macro_export]
 macro_rules! backend_laws {
     ($open:path) => {

@@ -283,7 +283,7 @@ pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     assert_prompt(queues, began.elapsed());
 }
 
-/// A worker does not wait longer than it requested.
+/// If the queue stays empty, `lease` returns no jobs when the wait is over.
 pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -313,7 +313,7 @@ pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     }
 }
 
-/// A queue has one job for each ID, whether the job is waiting, delayed, leased or dead.
+/// A push does not add a second job with the same ID while the first job is waiting, delayed, leased or dead.
 pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
     let queue = queues.open().await;
     let again = async |id: &str| queue.push("work", NewJob::new(id, "another")).await.unwrap();
@@ -417,7 +417,7 @@ pub async fn discarded_job_is_gone(queues: &Queues) {
     assert_eq!(lease(&*queue).await.id(), "a");
 }
 
-/// The pages of dead jobs contain every dead job once.
+/// The pages of the list of dead jobs contain every dead job once.
 pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     let queue = queues.open().await;
     let mut buried = BTreeSet::new();
@@ -434,7 +434,7 @@ pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     }
 }
 
-/// Concurrent workers lease each job once, if no lease expires.
+/// If no lease expires, concurrent workers lease each job exactly once.
 pub async fn racing_workers_share_the_jobs(queues: &Queues) {
     const JOBS: usize = 200;
     let (one, two) = (queues.open().await, queues.open().await);
@@ -521,7 +521,7 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
     }
 }
 
-/// `depth` is exact for more jobs than any engine returns in one response.
+/// `depth` is exact even for more jobs than an engine returns in one response.
 pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     const JOBS: u64 = 1_100;
     let queue = queues.open().await;

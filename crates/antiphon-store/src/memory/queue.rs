@@ -61,7 +61,7 @@ impl Line {
 
     /// Moves a job to the state `place`, and updates the index and the counts.
     fn put(&mut self, id: &str, place: JobState) {
-        let entry = self.jobs.get_mut(id).expect("only a job that is there is moved");
+        let entry = self.jobs.get_mut(id).expect("only an existing job is moved");
         if let Some((time, turn)) = entry.place.time() {
             self.due.remove(&(time, turn, id.to_owned()));
         }
@@ -110,7 +110,7 @@ impl Line {
             }
             let turn = self.turn();
             self.put(&id, JobState::Leased { until: now + config.lease, turn });
-            let entry = self.jobs.get_mut(&id).expect("it was moved above");
+            let entry = self.jobs.get_mut(&id).expect("the job was moved above");
             entry.attempts += 1;
             entry.token = turn;
             let lease = Lease::new(queue, id, turn.to_string());
@@ -256,7 +256,7 @@ impl Queue for MemoryQueue {
 
     async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
         self.dead_job(queue, id, |line| {
-            let entry = line.jobs.get_mut(id).expect("it was found dead");
+            let entry = line.jobs.get_mut(id).expect("the job was found dead");
             entry.attempts = 0;
             line.wait(id, Duration::ZERO);
         })

@@ -168,7 +168,7 @@ impl Store for MemoryStore {
         for (due, key) in due {
             state.due.remove(&(due, key.clone()));
             state.due.insert((lapses, key.clone()));
-            let kept = state.records.get_mut(&key).expect("what is due is kept");
+            let kept = state.records.get_mut(&key).expect("a due record exists");
             kept.due = Some(lapses);
             claimed.push(Record::new(key, kept.value.clone(), kept.revision));
         }

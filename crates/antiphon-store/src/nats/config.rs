@@ -19,25 +19,26 @@ use crate::{
 pub struct NatsConfig {
     /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`, `nats://token@host`.
     ///
-    /// The part before the `@` is percent-decoded and used for all servers. If one URL is `tls://`, TLS is required
-    /// for all servers, including servers that are discovered later.
+    /// The credentials before the `@` are percent-decoded and used for all servers. If one URL is `tls://`, TLS is
+    /// required for all servers, including servers that are discovered later.
     pub url: String,
-    /// The namespace of an application on a shared server: a [segment](crate::name). Default: `antiphon`.
+    /// The namespace of an application on a shared server. A namespace must be one [segment](crate::name) of a name.
+    /// Default: `antiphon`.
     pub space: String,
-    /// The prefix of all stream names and subjects: a [segment](crate::name). All spaces with one prefix share its
-    /// streams. Default: `antiphon`.
+    /// The prefix of all stream names and subjects. The prefix must be one [segment](crate::name) of a name. All spaces
+    /// with the same prefix share streams. Default: `antiphon`.
     pub prefix: String,
-    /// The number of servers that store each stream. More than one needs NATS 2.11. Default: 1.
+    /// The number of servers that store each stream. More than one server needs NATS 2.11. Default: 1.
     ///
-    /// The value applies when the streams are created. To change it later, use `nats stream edit`.
+    /// The value applies when the streams are created. To change the number of servers later, use `nats stream edit`.
     pub replicas: usize,
     /// The maximum time to wait for a connection, at the start and after a connection was lost. Default: 5 seconds.
     pub connect_timeout: Duration,
-    /// The maximum time of an operation after it has a connection, without the time that a worker waits for a job.
-    /// Default: 5 seconds.
+    /// The maximum time of one operation, counted from when it has a connection. The time that a worker waits for a
+    /// job is not included. Default: 5 seconds.
     pub timeout: Duration,
-    /// The certificate authorities of the servers, in PEM. They replace the authorities that the system trusts.
-    /// Default: none.
+    /// The certificate authorities of the servers, in PEM. These authorities replace the authorities that the system
+    /// trusts. Default: none.
     pub authority: Option<Vec<u8>>,
 }
 
@@ -90,8 +91,8 @@ impl NatsConfig {
         self
     }
 
-    /// Sets the certificate authorities of the servers, in PEM. They replace the authorities of the system.
-    /// Default: none, which means the authorities of the system.
+    /// Sets the certificate authorities of the servers, in PEM. These authorities replace the authorities of the
+    /// system. Default: none, which means the authorities of the system.
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(pem.into());
@@ -101,14 +102,14 @@ impl NatsConfig {
     /// Returns the TLS configuration if an authority is set.
     pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
         let Some(pem) = &self.authority else { return Ok(None) };
-        let bad = |problem: String| config(format!("the authority of NATS cannot be used: {problem}"));
+        let bad = |problem: String| config(format!("`NatsConfig::with_authority` is not valid: {problem}"));
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| bad(error.to_string()))?;
             roots.add(certificate).map_err(|error| bad(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(bad("there is no certificate in it; give PEM".into()));
+            return Err(bad("no certificate was found; pass certificates in PEM".into()));
         }
         Ok(Some(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
     }
@@ -118,12 +119,18 @@ impl NatsConfig {
         name::check_segment(&self.space)?;
         name::check_segment(&self.prefix)?;
         if !(1..=5).contains(&self.replicas) {
-            return Err(config("NATS keeps one to five replicas of a stream"));
+            let replicas = self.replicas;
+            return Err(config(format!(
+                "`NatsConfig::with_replicas` is {replicas}, and NATS supports 1 to 5 replicas of a stream"
+            )));
         }
         self.url
             .split(',')
             // The parser's message can contain the URL with its password, so the error omits it.
-            .map(|url| url.trim().parse().map_err(|_| config("a NATS URL looks like `nats://host:4222`")))
+            .map(|url| {
+                let problem = "the NATS URL is not valid; write `nats://host:4222`, with commas between URLs";
+                url.trim().parse().map_err(|_| config(problem))
+            })
             .collect()
     }
 }

@@ -291,7 +291,7 @@ impl NatsQueue {
     pub(super) async fn clean_up(&self, held: &Held, fence: u64) {
         let cleaned = self.link.run(self.clean(&held.place, fence, Some(&held.offer))).await;
         if let Err(error) = cleaned {
-            tracing::debug!(%error, "an acknowledged job is removed later, when it is offered again");
+            tracing::debug!(%error, "an acknowledged job could not be removed; it is removed at its next delivery");
         }
     }
 }

@@ -164,7 +164,7 @@ impl Link {
     /// Writes a message without a condition.
     pub(super) async fn put(&self, subject: &str, message: PublishMessage) -> Result<u64> {
         let sent = self.send(subject, message).await?;
-        written(sent).await?.ok_or_else(|| failed("an unconditional write was refused"))
+        written(sent).await?.ok_or_else(|| failed("NATS rejected an unconditional write"))
     }
 
     /// Sends a message to a stream, without waiting for the response.
@@ -236,7 +236,7 @@ impl Link {
         let subject = format!("STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let sent = self.context.send_request(subject, Request::new().payload(removal(sequence, false))).await;
         if let Err(error) = sent {
-            tracing::debug!(%error, "a message that means nothing any more was not removed");
+            tracing::debug!(%error, "an obsolete NATS message could not be removed; it stays in the stream and is ignored");
         }
     }
 

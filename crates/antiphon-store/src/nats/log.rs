@@ -82,7 +82,7 @@ impl Logs {
             }
             end = Some(now);
         }
-        Err(Error::busy(super::link::NAME, "too many are writing to one log"))
+        Err(Error::busy(super::link::NAME, format!("too many writers append to log `{log}` concurrently")))
     }
 
     async fn end(&self, link: &Link, log: &str, subject: &str) -> Result<End> {
@@ -182,7 +182,7 @@ fn read(kept: Kept) -> Result<Append> {
     while frame.has_remaining() {
         let length = usize::try_from(frame.try_get_u32().map_err(failed)?).map_err(failed)?;
         if length > frame.len() {
-            return Err(failed("a message in the stream of logs is cut off"));
+            return Err(failed("a message in the NATS stream of logs is truncated"));
         }
         append.entries.push(frame.split_to(length));
     }

@@ -2,70 +2,73 @@
 //!
 //! # Layout
 //!
-//! All spaces share seven streams, named `<prefix>_v1_<stream>`. Their subjects are
-//! `<prefix>.v1.<stream>.<space>.…`, in which a `/` of a name becomes a `.`.
+//! A *space* is the namespace of one application ([`NatsConfig::space`]). All spaces share seven streams, named
+//! `<prefix>_v1_<stream>`. Their subjects are `<prefix>.v1.<stream>.<space>.…`. A `/` in a name becomes a `.` in the
+//! subject.
 //!
 //! | stream | subject after the space | contents of a message |
 //! |---|---|---|
-//! | `records` | the key | a record; its revision is the sequence number of the message |
-//! | `logs` | the log | one append |
-//! | `timers` | the first segment of the key, and an interval of eight seconds | a record to check at that time |
-//! | `claims` | the key | the claim on an expired record, with its end |
-//! | `jobs` | the queue, the ID | a job, from the push until it is done |
-//! | `fences` | the queue, the ID, the sequence number of the job's message | the state of the job |
-//! | `dead` | the queue, the ID | the name of a dead job |
+//! | `records` | the key of the record | a record, whose revision is the sequence number of the message |
+//! | `logs` | the name of the log | the entries of one append |
+//! | `timers` | the first segment of the key, and an interval of eight seconds | a record to check in this interval |
+//! | `claims` | the key of the record | the claim on an expired record, with the time at which the claim ends |
+//! | `jobs` | the queue, and the ID of the job | a job, from the push until the job is done |
+//! | `fences` | the queue, the job's ID, the sequence number of its message | the *fence*: the job's state and holder |
+//! | `dead` | the queue, and the ID of the job | the name of a dead job |
 //!
-//! Every operation that must have one winner is a conditional publish: it requires the sequence number of the last
-//! message on the subject. This takes one round trip. Markers for deleted data are removed immediately. Each queue
-//! has one durable pull consumer, which delivers jobs and controls the timing of leases and delays. The fence
-//! decides which worker gets a job, because `JetStream` accepts an acknowledgement from any earlier holder. Events
-//! are plain messages on `<prefix>.v1.bus.<space>.…` and are not stored in a stream.
+//! If several writers compete and only one can succeed, each writes with a conditional publish. A conditional publish
+//! succeeds only if the last message on the subject has the expected sequence number. It takes one round trip. A
+//! deletion writes a marker message, which is removed immediately. Each queue has one durable pull consumer, which
+//! delivers jobs and controls the timing of leases and delays. The fence decides which worker holds a job. The fence is
+//! needed because `JetStream` accepts an acknowledgement from any earlier holder. Events are plain messages on
+//! `<prefix>.v1.bus.<space>.…` and are not stored in a stream.
 //!
 //! # Costs
 //!
 //! - `get`, `create`, `update`, `delete`, `append`, `push`, `ack`, `nack` and `extend` usually take one round trip.
-//!   A record that expires, and a read from the middle of a log, sometimes take one or two more. `lease` takes two:
-//!   one for the delivery, and one for the fence, which is written before the job is returned.
+//!   Operations on a record that expires, and a read from the middle of a log, sometimes take one or two more round
+//!   trips. `lease` takes two round trips: one for the delivery, and one to write the fence before the job is returned.
 //! - **The cost of a listing grows with the number of records.** NATS 2.9 has no index of subjects by prefix. For
-//!   each page of `list`, the server goes through the names of all records in all spaces and returns all that
-//!   match. Then the records of the page are read one by one. A listing of *n* records therefore costs *n* names
-//!   for each page. `dead` reads its stream, which has only small messages. `depth` reads the fences of up to 4,000
-//!   jobs, and estimates beyond that.
-//! - **Deleting a log**, and reading one from its start, reads every block of the stream of logs.
-//! - **Delayed jobs** are kept in the memory of the consumer, which goes through all of them whenever one is due.
-//!   Ten thousand are no problem. For a million, use another backend.
+//!   each page of `list`, the server compares the names of all records in all spaces, and returns all matching names.
+//!   Then this crate reads the records of the page one by one. If *n* records match, each page therefore transfers
+//!   *n* names. `dead` reads the names of its page from the stream `dead`, which has only small messages, and then
+//!   the jobs. `depth` reads the fences of up to 4,000 jobs, and estimates larger numbers.
+//! - **Deleting a log**, and reading a log from its start, makes the server read every block of the stream `logs`.
+//! - **Delayed jobs** are in the memory of the consumer, which checks all delayed jobs whenever one is due. This works
+//!   for ten thousand delayed jobs. For a million delayed jobs, use another backend.
 //!
 //! # Durability and failover
 //!
-//! An acknowledged write is in the files of the server, or in the files of a majority if there is more than one
-//! [replica](NatsConfig::replicas). NATS writes files without waiting for the disk (`sync_interval`, two minutes by
-//! default). If a process is killed, no data is lost. If a machine loses power, the last writes of one replica can
-//! be lost. A consumer stores its deliveries ten times per second. Deliveries that it loses are made again, and the
-//! fence keeps the job with its holder.
+//! An acknowledged write is in the files of the server. With more than one [replica](NatsConfig::replicas), the write
+//! is in the files of a majority of servers. NATS writes files without waiting for the disk (`sync_interval`, two
+//! minutes by default). If a process is killed, no data is lost. If a machine loses power, the last writes of one
+//! replica can be lost. A consumer saves the list of its deliveries ten times per second. After a crash, it repeats the
+//! deliveries that it had not saved. The fence then prevents a second worker from receiving a leased job.
 //!
 //! - More than one replica needs NATS 2.11. An older replicated stream checks a condition before its members have
 //!   agreed on the order of writes, so two writers can both succeed. [`Nats::connect`] rejects this configuration.
-//! - With one replica, reads use direct get. With more replicas, the leader answers them. A leader that was
-//!   disconnected from the others without noticing can return data that is some seconds old. Writes are not
-//!   affected.
-//! - With replicas, NATS 2.11 and later report a lost race with two different errors. Both become
-//!   [`Conflict`](crate::Error::Conflict).
-//! - A lost connection is opened again. Until then, operations wait for
+//! - With one replica, reads use NATS direct get. With more replicas, the leader of the stream answers reads. A leader
+//!   that was disconnected from the other servers without noticing can return data that is some seconds old. Writes are
+//!   not affected.
+//! - If two writers compete, NATS 2.11 and later with replicas report the failed write with one of two errors. Both
+//!   errors become [`Conflict`](crate::Error::Conflict).
+//! - A lost connection is opened again. Until the connection is open, operations wait for
 //!   [`connect_timeout`](NatsConfig::connect_timeout) and then return [`Busy`](crate::Error::Busy).
 //! - In a cluster, other servers receive a new subscription with a short delay.
 //!
 //! # Time
 //!
-//! A record expires by the server's clock. Its time is read when connecting and then every minute, and estimated in
-//! between. An update that was in flight when its record expired can still succeed.
+//! A record expires by the server's clock. This crate reads the server's time when it connects and then every minute,
+//! and estimates the server's time between two reads. An update that was in flight when its record expired can still
+//! succeed.
 //!
 //! # Server settings
 //!
 //! Set `jetstream` with a `store_dir` on a persistent disk. Keep `max_payload` at its default of 1 MiB. Use three
-//! replicas if there are three servers. The streams have no limits on age or size, and must not have any: data that
-//! exceeds a limit is lost. A user needs permission to publish and subscribe to `<prefix>.v1.>`, `$JS.API.>`,
-//! `$JS.ACK.>` and `_INBOX.>`. Do not delete a durable consumer while workers run. Leased jobs would be delivered
-//! again and then wait until their leases expire.
+//! replicas if there are three servers. The streams have no limits on age or size. Do not set such limits, because data
+//! that exceeds a limit is lost. A user needs permission to publish and subscribe to `<prefix>.v1.>`, `$JS.API.>`,
+//! `$JS.ACK.>` and `_INBOX.>`. Do not delete a durable consumer while workers run. Leased jobs would be delivered again
+//! and then wait until their leases expire.
 
 mod bus;
 mod claim;
@@ -90,14 +93,14 @@ use self::link::Link;
 pub use self::{bus::NatsBus, config::NatsConfig, queue::NatsQueue, store::NatsStore};
 use crate::{backend::Backend, error::Result, queue::QueueConfig};
 
-/// A connection to NATS that provides a store, a queue and a bus.
+/// A connection to NATS, from which you create a store, a queue and a bus.
 #[derive(Clone, Debug)]
 pub struct Nats {
     link: Arc<Link>,
 }
 
 impl Nats {
-    /// Connects, and creates the streams that do not exist yet.
+    /// Connects to NATS, and creates the streams that do not exist yet.
     pub async fn connect(config: NatsConfig) -> Result<Self> {
         Ok(Self { link: Link::connect(config).await? })
     }

@@ -85,13 +85,14 @@ async fn connect(
         });
     let connecting = timeout(settings.connect_timeout, options.connect(servers)).await;
     connecting.map_err(|late| Error::busy(NAME, late))?.map_err(|error| match error.kind() {
-        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-            config("NATS does not accept the credentials in the URL")
-        }
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => config(
+            "NATS rejected the connection: the credentials in the URL are missing or wrong; write \
+                 `nats://user:password@host:4222` or `nats://token@host:4222`",
+        ),
         _ => match tls::refusal(&error) {
-            Some(problem) => {
-                config(format!("TLS with NATS failed: {problem}; check the certificates and the authority"))
-            }
+            Some(problem) => config(format!(
+                "TLS with NATS failed: {problem}; check the certificates and `NatsConfig::with_authority`"
+            )),
             None => Error::busy(NAME, error),
         },
     })
@@ -99,15 +100,21 @@ async fn connect(
 
 fn check_server(client: &Client, replicas: usize) -> Result<()> {
     if !client.is_server_compatible(2, 9, 0) {
-        return Err(config("NATS 2.9 or later is needed"));
+        return Err(config("the NATS server is too old: NATS 2.9 or later is needed; upgrade the server"));
     }
     // Up to 2.10, a replicated stream checks a condition before its members agree, so two writers can both succeed.
     if replicas > 1 && !client.is_server_compatible(2, 11, 0) {
-        return Err(config("more than one replica needs NATS 2.11 or later; use one replica, or upgrade"));
+        return Err(config(
+            "streams with several replicas need NATS 2.11 or later; use one replica, or upgrade the server",
+        ));
     }
     let needed = MAX_VALUE + 2 * HEADERS;
-    if client.max_payload() < needed {
-        return Err(config(format!("NATS must take messages of {needed} bytes; raise `max_payload`")));
+    let accepted = client.max_payload();
+    if accepted < needed {
+        return Err(config(format!(
+            "the NATS server accepts messages of {accepted} bytes, and Antiphon needs {needed} bytes; raise \
+             `max_payload` of the server"
+        )));
     }
     Ok(())
 }
@@ -153,7 +160,7 @@ async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, inter
                     interrupter.send_modify(|count| *count += 1);
                 }
                 if let Err(error) = link.run(link.set_clock()).await {
-                    tracing::debug!(%error, "the server did not tell its time");
+                    tracing::debug!(%error, "the clock of the NATS server could not be read; retrying in a minute");
                 }
                 break;
             }

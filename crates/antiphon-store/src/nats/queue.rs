@@ -149,7 +149,7 @@ impl NatsQueue {
     /// decides.
     pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
-            tracing::debug!(%error, "an offer of a job was not answered");
+            tracing::debug!(%error, "the reply to a job delivery could not be sent; NATS delivers the job again");
         }
     }
 
@@ -247,7 +247,8 @@ impl Queue for NatsQueue {
                         None => return Ok(Pushed::Duplicate),
                     }
                 }
-                Err(Error::busy(super::link::NAME, "too many are pushing jobs of one id"))
+                let problem = format!("too many writers push job `{}` concurrently", job.id);
+                Err(Error::busy(super::link::NAME, problem))
             })
             .await
     }

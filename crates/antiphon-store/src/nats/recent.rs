@@ -46,7 +46,7 @@ fn digest(key: impl Hash) -> u64 {
 }
 
 fn place(key: u64) -> usize {
-    usize::try_from(key % SLOTS as u64).expect("it is less than the number of slots")
+    usize::try_from(key % SLOTS as u64).expect("the index is less than the number of slots")
 }
 
 impl<T> fmt::Debug for Recent<T> {

@@ -41,7 +41,7 @@ impl Link {
                 return Ok(scan);
             }
         }
-        Err(Error::busy(super::link::NAME, "the server ended a reading before it had begun"))
+        Err(Error::busy(super::link::NAME, "the NATS server sent no message within the time limit of a read"))
     }
 
     /// Makes one attempt of [`scan`](Self::scan). Returns `None` if the server was too slow to send the first

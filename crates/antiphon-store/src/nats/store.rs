@@ -32,7 +32,7 @@ pub(super) const TRIES: usize = 8;
 /// A cached deadline that is nearer than this is read again from the server, in milliseconds.
 const DOUBTFUL: u64 = 1_000;
 
-/// Records and logs in `JetStream` streams.
+/// A [`Store`] on `JetStream` streams.
 #[derive(Clone, Debug)]
 pub struct NatsStore {
     pub(super) link: Arc<Link>,
@@ -272,7 +272,7 @@ pub(super) fn cursor(after: Option<&Cursor>) -> Result<u64> {
 }
 
 fn foreign_cursor() -> Error {
-    config("this cursor does not come from a listing of this backend")
+    config("invalid cursor: the cursor is not from a listing of this backend; start the listing again")
 }
 
 fn conflict(key: &str) -> Error {

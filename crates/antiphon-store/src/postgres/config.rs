@@ -11,7 +11,8 @@ use crate::{
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresConfig {
-    /// `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and other parameters.
+    /// The URL of the database: `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and
+    /// other parameters.
     ///
     /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
     /// and `disable` for a network that you trust.
@@ -21,24 +22,26 @@ pub struct PostgresConfig {
     pub space: String,
     /// The schema of the tables: lower case letters, digits and `_`. Default: `antiphon`.
     pub schema: String,
-    /// The URL to listen for notifications, if `url` leads to a pooler without `LISTEN`, such as `PgBouncer` in
-    /// transaction mode. Default: `url`.
+    /// The URL of the connection that listens for notifications. Set this URL if `url` leads to a pooler that does not
+    /// support `LISTEN`, such as `PgBouncer` in transaction mode. Default: `url`.
     pub listen_url: Option<String>,
-    /// The maximum number of connections of this handle, without the one that listens. Default: 16.
+    /// The maximum number of connections. The connection that listens for notifications is not included. Default: 16.
     pub max_connections: u32,
     /// The maximum time to wait for a free or a new connection. Default: 5 seconds.
     pub connect_timeout: Duration,
-    /// The maximum time of an operation after it has its connection. Default: 10 seconds.
+    /// The maximum time of one operation, counted from when it has a connection. Default: 10 seconds.
     ///
     /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
     /// this time (`lock_timeout`). A cancelled call therefore does not continue on the server. If the role, the
-    /// database or the URL sets a value, that value is kept. With [`listen_url`](Self::listen_url) no value is set,
-    /// because other clients use the same connections of the pooler. Set the values with `alter role` instead.
+    /// database or the URL already sets one of these timeouts, that value is kept. With
+    /// [`listen_url`](Self::listen_url), this crate sets neither timeout, because the pooler shares its connections
+    /// with other clients. Set the timeouts with `alter role` instead.
     pub operation_timeout: Duration,
-    /// The interval at which a waiting lease polls for jobs, in case a notification is lost. Default: 5 seconds.
+    /// The interval at which a waiting worker polls for jobs, in case a notification is lost. Default: 5 seconds.
     pub poll: Duration,
-    /// Whether connecting migrates the schema, which needs the permission to create it. If false, call
-    /// [`Postgres::migrate`](super::Postgres::migrate) before. Default: true.
+    /// Whether [`Postgres::connect`](super::Postgres::connect) migrates the schema, which needs the permission to
+    /// create the schema. If false, call [`Postgres::migrate`](super::Postgres::migrate) before you connect. Default:
+    /// true.
     pub migrate: bool,
 }
 
@@ -72,7 +75,7 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the URL to listen for notifications, to bypass a pooler. Default: the main URL.
+    /// Sets the URL of the connection that listens for notifications, to bypass a pooler. Default: the main URL.
     #[must_use]
     pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
         self.listen_url = Some(listen_url.into());
@@ -100,14 +103,14 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the interval at which a waiting lease polls for jobs. Default: 5 seconds.
+    /// Sets the interval at which a waiting worker polls for jobs. Default: 5 seconds.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll;
         self
     }
 
-    /// Sets whether connecting migrates the schema. Default: true.
+    /// Sets whether [`Postgres::connect`](super::Postgres::connect) migrates the schema. Default: true.
     #[must_use]
     pub fn with_migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
@@ -125,8 +128,8 @@ impl PostgresConfig {
         if !plain {
             return Err(Error::Config {
                 problem: format!(
-                    "`{}` cannot be a schema: use lower case letters, digits and `_`, at most 63 of them, \
-                     and begin with neither a digit nor `pg_`",
+                    "the schema name `{}` is not valid: use lower case letters, digits and `_`, at most 63 \
+                     characters, and do not begin with a digit or `pg_`",
                     self.schema.chars().take(100).collect::<String>()
                 ),
             });
@@ -149,7 +152,7 @@ impl PostgresConfig {
 fn parse(url: &str) -> Result<PgConnectOptions> {
     // sqlx would accept any scheme.
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-        return Err(Error::Config { problem: "a PostgreSQL URL begins with `postgres://`".into() });
+        return Err(Error::Config { problem: "the PostgreSQL URL must begin with `postgres://`".into() });
     }
     let options = PgConnectOptions::from_str(url)
         .map_err(|error| Error::Config { problem: format!("the PostgreSQL URL cannot be used: {error}") })?;

@@ -148,7 +148,7 @@ impl Task {
                 Ok(Err(error)) => Some(error),
                 Err(_) => Some(sqlx::Error::PoolTimedOut),
             };
-            tracing::warn!(error = ?error, "the listening connection to PostgreSQL is lost");
+            tracing::warn!(error = ?error, "the connection to PostgreSQL for LISTEN was lost; reconnecting");
             self.pool.suspect();
             sleep(pause).await;
             pause = (pause * 2).min(LAST_PAUSE);

@@ -121,7 +121,7 @@ async fn verify(connection: &mut PgConnection, config: &PostgresConfig) -> Resul
     if found < newest {
         return Err(Error::Config {
             problem: format!(
-                "schema `{schema}` is at version {found}, not {newest}: run `Postgres::migrate`"
+                "schema `{schema}` is at version {found}, and {newest} is required; run `Postgres::migrate`"
             ),
         });
     }

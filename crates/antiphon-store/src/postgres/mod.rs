@@ -12,72 +12,71 @@
 //!
 //! # Layout
 //!
-//! All tables are in one schema ([`PostgresConfig::schema`]), together with the list of its migrations. They are
-//! separate from other data in the database. Every row contains its [space](PostgresConfig::space). Names are
-//! compared byte by byte, independently of the locale of the database.
-//! - **Records** are rows of `records`. Revisions come from one sequence, so none is used twice. `claim_at` is the
-//!   time at which a claim checks whether the record has expired. Updates that extend the lifetime do not change
-//!   it.
+//! All tables, and the list of applied migrations, are in one schema ([`PostgresConfig::schema`]). Other data in the
+//! database is not affected. Every row contains its [space](PostgresConfig::space). Names are compared byte by byte,
+//! independently of the locale of the database.
+//! - **Records** are rows of `records`. Revisions come from one sequence, so no revision is used twice. The column
+//!   `claim_at` is the time from which a claim checks whether the record has expired. An update that extends the
+//!   lifetime does not change `claim_at`.
 //! - **Logs**: `logs` contains the length of each log, and `entries` contains the entries. An append locks the row
 //!   of the log, and is one call of the function `append`.
-//! - **Jobs** are rows of `jobs`. They are leased with `for update skip locked`, and the job that has been due for
-//!   longest comes first. A lease is a due time in the future and a token from the same sequence. Expired leases
-//!   need no cleanup.
-//! - **Events** are notifications (`NOTIFY`). Each topic has a channel, whose name is a digest. Events are written
-//!   in base64 and contain their topic. An event of 4096 bytes with the longest names takes about 6050 of the 8000
-//!   bytes that fit.
+//! - **Jobs** are rows of `jobs`. Workers lease them with `for update skip locked`, the job that has been due for
+//!   longest first. A lease sets the due time of the job to the end of the lease. A lease also stores a token from the
+//!   sequence of revisions. Expired leases need no cleanup.
+//! - **Events** are notifications (`NOTIFY`). Each topic has a channel, whose name is a digest of the topic. A
+//!   notification contains the topic, and the event in base64. An event of 4096 bytes with the longest names takes
+//!   about 6050 of the 8000 bytes that a notification can have.
 //!
-//! An additional connection listens, if it is needed. It listens to the subscribed topics, and to one channel on
-//! which replicas announce queues with new jobs. These wake-ups are sent after the push has returned, many in one
-//! notification. A notification inside the push would make all pushes of the database wait for each other's write
-//! to disk. If a replica stops before it sends the wake-up, waiting workers find the job within
-//! [`PostgresConfig::poll`].
+//! One additional connection listens for notifications. This connection is opened when it is first needed. It listens
+//! to the subscribed topics, and to one channel on which replicas announce queues with new jobs. A replica sends these
+//! announcements after the push has returned, and combines many announcements in one notification. If each push sent
+//! its own notification, all pushes in the database would wait for each other's write to disk. If a replica stops
+//! before it sends the announcement, waiting workers find the job within [`PostgresConfig::poll`].
 //!
 //! All times come from the server's clock, `now()`.
 //!
 //! # Durability and failover
 //!
-//! An acknowledged write is committed. A commit is as durable as the server makes it, so keep `synchronous_commit`
-//! and `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
-//! `synchronous_standby_names`. Without it, the last writes can be lost. Their revisions are not used again,
-//! because every new connection advances the revisions to the time of the server in microseconds. This does not
-//! work with a pooler, which opens the connections itself: a lost revision can then be used again.
+//! An acknowledged write is committed. A commit is as durable as the server makes it, so keep `synchronous_commit` and
+//! `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
+//! `synchronous_standby_names`. Without this setting, the last writes can be lost. The revisions of lost writes are not
+//! used again: every new connection sets the sequence of revisions to at least the server's time in microseconds. With
+//! a pooler, the sequence is not set, because the pooler opens the connections. A lost revision can then be used again.
 //!
-//! While the server is unavailable, operations fail in bounded time. They return [`Error::Busy`] if they got no
-//! connection, otherwise [`Error::Backend`]. When the server is available again, the same handle works again. It
-//! listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become read-only,
-//! operations return [`Error::Busy`]. The connection is then closed, so that the next connection can reach the new
-//! primary.
+//! While the server is unavailable, operations fail in bounded time. They return [`Error::Busy`] if no connection was
+//! available, and [`Error::Backend`] otherwise. When the server is available again, the same handle works again. The
+//! handle listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become
+//! read-only, operations return [`Error::Busy`]. After such an error the connection is closed, so that the next
+//! connection can reach the new primary.
 //!
 //! # Operation
 //!
 //! - The user needs the permission to create the schema once (`grant create on database … to …`), or must own an
 //!   existing schema. Superuser permissions are not needed. If the servers must not have this permission, call
 //!   [`Postgres::migrate`] in the deployment and set [`PostgresConfig::migrate`] to false.
-//! - Each handle uses up to [`PostgresConfig::max_connections`] connections, and one that listens.
-//! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::listen_url`]
-//!   to a URL that bypasses it. The pooler also needs version 1.21 and `max_prepared_statements`. Without
+//! - Each handle uses up to [`PostgresConfig::max_connections`] connections, and one more connection that listens for
+//!   notifications.
+//! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::listen_url`] to a
+//!   URL that bypasses the pooler. The pooler also needs version 1.21 and `max_prepared_statements`. Without
 //!   `listen_url`, no event arrives, and workers find jobs only by polling.
 //! - A transaction that stays open for hours, in any application, prevents vacuum from removing the rows of
 //!   finished jobs. Leasing then becomes slower.
 //! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`. A URL to another machine
-//!   without `sslmode` is rejected, because the default of the protocol would continue without TLS and without a
-//!   warning. Certificates are checked against the public authorities, and against that of `sslrootcert` if it is
-//!   set.
+//!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates
+//!   are checked against the public certificate authorities, and against `sslrootcert` if it is set.
 //! - The server cancels statements that take longer than [`PostgresConfig::operation_timeout`].
-//! - Most updates of records are HOT updates: they touch no index if the page has room. Keep the `fillfactor` and
+//! - Most updates of records are HOT updates: they touch no index if the table page has room. Keep the `fillfactor` and
 //!   the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!
 //! # Limits
 //!
-//! - A page of a listing and one read of a log end after 1000 rows, or with the row that reaches 4 MiB.
-//!   One claim returns up to 128 records, one bulk removal deletes up to 2000, and one lease returns up to 1000
-//!   jobs.
-//! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. Beyond that it returns
-//!   the planner's estimate, which is as old as the last `ANALYZE`. Autovacuum runs `ANALYZE` when a tenth of the
-//!   jobs has changed.
-//! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment also reads the
-//!   expired records elsewhere under the first segment.
+//! - A page of a listing and one read of a log end after 1000 rows, or with the row that reaches 4 MiB. One claim
+//!   returns up to 128 records, one bulk removal deletes up to 2000 records, and one lease returns up to 1000 jobs.
+//! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. For larger numbers it
+//!   returns the planner's estimate, which is as old as the last `ANALYZE`. Autovacuum runs `ANALYZE` when a tenth of
+//!   the jobs has changed.
+//! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment reads all expired
+//!   records under the first segment of the prefix.
 //! - [`Store::delete_log`](crate::Store::delete_log) deletes row by row.
 //! - A handle can be used only in the tokio runtime in which it was connected.
 //!
@@ -111,14 +110,14 @@ use crate::{backend::Backend, error::Result, queue::QueueConfig};
 
 const BACKEND: &str = "PostgreSQL";
 
-/// A database with the tables of this crate. Clones share its connections.
+/// A connection pool to a PostgreSQL database with the tables of this crate. Clones share the connections.
 #[derive(Clone)]
 pub struct Postgres {
     inner: Arc<Inner>,
 }
 
 impl Postgres {
-    /// Connects, and migrates the schema unless [`PostgresConfig::migrate`] is false.
+    /// Connects to the database, and migrates the schema unless [`PostgresConfig::migrate`] is false.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
         config.check()?;
         let listen_options = config.listen_options()?;
@@ -133,7 +132,8 @@ impl Postgres {
         Ok(Self { inner: Arc::new(Inner { config, pool, channels, wakes, listener, store, queue }) })
     }
 
-    /// Migrates the schema. Any number of processes can call it at the same time.
+    /// Creates or updates the schema of this crate in the database. Any number of processes can call this at the same
+    /// time.
     pub async fn migrate(config: &PostgresConfig) -> Result<()> {
         config.check()?;
         migrate::prepare(config, true).await

@@ -27,7 +27,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(10);
 /// The pause before the next attempt if no connection was available.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Jobs in PostgreSQL.
+/// A [`Queue`] in a PostgreSQL table.
 #[derive(Clone)]
 pub struct PostgresQueue {
     inner: Arc<Inner>,

@@ -27,7 +27,7 @@ const MAX_REMOVED: usize = 2000;
 /// The number of bytes after which a page or a read ends.
 const MAX_BYTES: i64 = 4 * 1024 * 1024;
 
-/// Records and logs in PostgreSQL.
+/// A [`Store`] in PostgreSQL tables.
 #[derive(Clone)]
 pub struct PostgresStore {
     inner: Arc<Inner>,

@@ -118,7 +118,7 @@ async fn tell(wakes: Weak<Wakes>, pool: Arc<Pool>, mut requests: mpsc::Receiver<
         let next = || wakes.upgrade().and_then(|wakes| Some((wakes.channel.clone(), wakes.message()?)));
         while let Some((channel, payload)) = next() {
             while let Err(error) = notify(&pool, &channel, &payload).await {
-                tracing::debug!(%error, "a wake-up could not be sent");
+                tracing::debug!(%error, "waiting workers could not be notified of new jobs; retrying");
                 if wakes.strong_count() == 0 {
                     return;
                 }

@@ -10,7 +10,7 @@ use crate::{
     name,
 };
 
-/// A [`Bus`] that uses sharded publish and subscribe of Redis.
+/// A [`Bus`] that uses the sharded publish/subscribe of Redis.
 #[derive(Clone)]
 pub struct RedisBus {
     shared: Arc<Shared>,

@@ -11,24 +11,27 @@ use crate::{
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct RedisConfig {
-    /// `redis://`, `rediss://` (feature `tls`) or `unix://`, with user, password and database.
+    /// The URL of the server, with user, password and database. The URL starts with `redis://`, `rediss://` (feature
+    /// `tls`) or `unix://`.
     pub url: String,
-    /// More nodes from which to discover the cluster, with the same credentials. Default: none.
+    /// The URLs of further cluster nodes, from which the other nodes are discovered. These URLs must have the same
+    /// credentials as `url`. Default: none.
     pub nodes: Vec<String>,
     /// Whether the server is a cluster. If `nodes` is not empty, a cluster is assumed. Default: false.
     pub cluster: bool,
     /// The namespace of the data on the server. Default: `antiphon`.
     pub space: String,
-    /// The number of hash slots over which records are spread. It cannot be changed later. Default: 16.
+    /// The number of hash slots over which records are spread. The number cannot be changed later. Default: 16.
     pub buckets: u16,
-    /// The maximum time to wait for a connection. After it, the call returns [`Error::Busy`]. Default: 2 seconds.
+    /// The maximum time to wait for a connection. After this time, the call returns [`Error::Busy`]. Default: 2
+    /// seconds.
     pub connect_timeout: Duration,
-    /// The maximum time of one operation. After it, the call returns [`Error::Backend`]. Default: 5 seconds.
+    /// The maximum time of one operation. After this time, the call returns [`Error::Backend`]. Default: 5 seconds.
     pub timeout: Duration,
     /// The maximum number of concurrent operations. Further operations wait. Default: 1024.
     pub max_in_flight: usize,
-    /// The maximum number of queues that keep a connection to wait for jobs. Workers of other queues poll 10 times
-    /// per second. Default: 32.
+    /// The maximum number of queues whose waiting workers have a connection that blocks until a job arrives. Workers
+    /// of other queues poll 10 times per second. Default: 32.
     pub max_waiting_queues: usize,
     /// The certificate authority of the server, in PEM, if the system does not trust it. Default: none.
     #[cfg(feature = "tls")]
@@ -53,7 +56,7 @@ impl RedisConfig {
         }
     }
 
-    /// Adds a node from which to discover the cluster.
+    /// Adds the URL of a cluster node, from which the other nodes are discovered.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -102,7 +105,8 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the maximum number of queues that keep a connection to wait for jobs. Default: 32.
+    /// Sets the maximum number of queues whose waiting workers have a connection that blocks until a job arrives.
+    /// Default: 32.
     #[must_use]
     pub fn with_max_waiting_queues(mut self, max_waiting_queues: usize) -> Self {
         self.max_waiting_queues = max_waiting_queues;
@@ -126,11 +130,11 @@ impl RedisConfig {
     pub(super) fn check(&self) -> Result<()> {
         name::check_segment(&self.space)?;
         let problem = if !(1..=1024).contains(&self.buckets) {
-            "`buckets` is not between 1 and 1024"
+            "`RedisConfig::with_buckets` must be between 1 and 1024"
         } else if self.max_in_flight == 0 {
-            "`max_in_flight` is 0: nothing could ever be done"
+            "`RedisConfig::with_max_in_flight` must be at least 1"
         } else if self.timeout.is_zero() || self.connect_timeout.is_zero() {
-            "`timeout` and `connect_timeout` cannot be 0"
+            "`RedisConfig::with_timeout` and `with_connect_timeout` must be greater than 0"
         } else {
             return Ok(());
         };
@@ -153,7 +157,7 @@ fn parse(url: &str) -> Result<ConnectionInfo> {
     }
     // The error contains neither the URL nor the parser's message, because both can contain a password.
     url.into_connection_info().map_err(|_| Error::Config {
-        problem: "not a URL of a Redis server: write `redis://user:password@host:port/0`".to_owned(),
+        problem: "the Redis URL is not valid; write `redis://user:password@host:port/0`".to_owned(),
     })
 }
 

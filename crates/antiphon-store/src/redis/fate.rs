@@ -55,5 +55,5 @@ pub(super) fn told(error: RedisError) -> Error {
 
 /// Returns the error for a reply that no script returns.
 pub(super) fn odd_reply() -> Error {
-    Error::backend(NAME, "the reply is not of the expected form")
+    Error::backend(NAME, "Redis returned a reply of an unexpected type")
 }

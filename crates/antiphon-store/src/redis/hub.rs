@@ -72,7 +72,7 @@ impl Hub {
 }
 
 fn gone() -> Error {
-    Error::busy(NAME, "the runtime that listens has ended")
+    Error::busy(NAME, "the Tokio runtime of the Redis subscriptions has shut down")
 }
 
 /// The subscriptions by channel. The connection fills their feeds while it reads.
@@ -250,7 +250,7 @@ impl Subscriber {
                 });
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot listen");
+                tracing::debug!(%error, "the Redis connection for subscriptions could not be opened; retrying");
                 let pause = self.retry.1;
                 self.retry = (Instant::now() + pause, (pause * 2).min(PAUSE.1));
             }

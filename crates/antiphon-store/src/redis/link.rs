@@ -61,14 +61,17 @@ impl Link {
         let wire = match timeout_at(Instant::now() + config.connect_timeout, connecting).await {
             Ok(Ok(wire)) => wire,
             Ok(Err(error)) if is_final(&error) => {
-                return Err(Error::Config { problem: format!("redis refuses the configuration: {error}") });
+                return Err(Error::Config {
+                    problem: format!("Redis rejected the connection: {error}; check the user and password"),
+                });
             }
             Ok(Err(error)) => {
                 #[cfg(feature = "tls")]
                 if let Some(problem) = crate::tls::refusal(&error) {
                     return Err(Error::Config {
                         problem: format!(
-                            "TLS with Redis failed: {problem}; check the certificates and `authority`"
+                            "TLS with Redis failed: {problem}; check the certificates and \
+                             `RedisConfig::with_authority`"
                         ),
                     });
                 }
@@ -100,7 +103,7 @@ impl Link {
         let mut cmd = script.by_code(&key);
         fill(&mut cmd);
         let value = self.send(&cmd, deadline).await?;
-        value.ok_or_else(|| Error::backend(NAME, "the server does not keep the script it was given"))
+        value.ok_or_else(|| Error::backend(NAME, "Redis returned NOSCRIPT to an EVAL command"))
     }
 
     /// Sends a command that needs no script.
@@ -111,7 +114,8 @@ impl Link {
     /// Sends a command. Returns `None` if the server does not have its script.
     async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
         let place = timeout_at(deadline, self.places.acquire()).await;
-        let _place = place.map_err(|elapsed| Error::busy(NAME, elapsed))?.expect("it is never closed");
+        let _place =
+            place.map_err(|elapsed| Error::busy(NAME, elapsed))?.expect("the semaphore is never closed");
 
         let patience = deadline.min(Instant::now() + self.connect_timeout);
         let mut pause = Duration::from_millis(5);

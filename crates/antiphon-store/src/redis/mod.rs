@@ -1,49 +1,55 @@
 //! Redis 7 or later, a single server or a cluster.
 //!
-//! Every operation is one script on keys of one hash slot. The server identifies the script by its digest. In the
-//! table, the part in braces decides the slot.
+//! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash slot.
+//! The part of a key in braces decides the slot.
 //!
-//! | data | keys |
-//! |---|---|
-//! | records | spread over [`RedisConfig::buckets`] by a hash of the key: `antiphon:v1:{space.7}` followed by `:r:key` (a hash: value `v`, revision `n`, expiry `x`), `:i` (the sorted keys of the bucket, for listings), `:x` and `:x:segment` (the keys that expire, by the time from which they can be claimed: all of them, and by the first segment of the key), `:n` (the newest revision) |
-//! | logs | one list for each log, `antiphon:v1:{space.l.log}` |
-//! | jobs | one slot for each queue, `antiphon:v1:{space.q.queue}`, with a stream and its consumer group (`:s`). `lua/queue.lua` describes the other keys |
-//! | events | sharded publish and subscribe on `antiphon:v1:{space.b}:topic` |
+//! - **Records** are spread over [`RedisConfig::buckets`] by a hash of the key. The Redis keys of bucket 7 start with
+//!   `antiphon:v1:{space.7}`, followed by one of these suffixes:
+//!   - `:r:key` is a hash with the value (`v`), the revision (`n`) and the expiry time (`x`) of the record `key`.
+//!   - `:i` contains the sorted keys of all records in the bucket, for listings.
+//!   - `:x` contains the keys of the records that expire, by the time from which they can be claimed. `:x:segment`
+//!     contains only the keys with this first segment.
+//!   - `:n` is the newest revision in the bucket.
+//! - **Logs**: each log is one list, `antiphon:v1:{space.l.log}`.
+//! - **Jobs**: each queue has one slot, `antiphon:v1:{space.q.queue}`, with a stream and its consumer group (`:s`).
+//!   `lua/queue.lua` describes the other keys of a queue.
+//! - **Events** use sharded publish and subscribe on `antiphon:v1:{space.b}:topic`.
 //!
-//! Scripts receive the key up to the closing brace and derive the others from it. All times come from the server's
-//! clock.
+//! A script receives the part of the key up to the closing brace, and derives the full keys from it. All times come
+//! from the server's clock.
 //!
 //! # Connections
 //!
 //! All handles from one [`Redis`] share these connections:
-//! - One connection for operations. In a cluster, one to each node.
-//! - One that listens for events. It is opened when it is first needed.
-//! - One for each queue with waiting workers, up to [`RedisConfig::max_waiting_queues`].
+//! - One connection for operations. In a cluster, there is one connection for operations to each node.
+//! - One connection that listens for events. This connection is opened when it is first needed.
+//! - One connection for each queue with waiting workers, up to [`RedisConfig::max_waiting_queues`].
 //!
 //! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue.
 //! Lost connections are opened again. Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).
 //!
 //! # Durability and failover
 //!
-//! A server with `appendonly yes` and `appendfsync always` keeps every acknowledged write. With `appendfsync` set
-//! to `everysec` it can lose the last second. A replica that takes over does not have the writes that had not
-//! reached it. `min-replicas-to-write` shortens this window but does not close it. After such a failover a job can
-//! run twice, and two writers at one revision can both have succeeded. Revisions are based on the time, so a lost
-//! revision is not used again. If this is not acceptable, use PostgreSQL or NATS.
+//! A server with `appendonly yes` and `appendfsync always` keeps every acknowledged write. With `appendfsync` set to
+//! `everysec`, the server can lose the writes of the last second. If a replica takes over, the writes that were not yet
+//! replicated are lost. The setting `min-replicas-to-write` makes lost writes less likely, but does not prevent them.
+//! After such a failover a job can run twice, and two writers at one revision can both have succeeded. Revisions are
+//! based on the time, so a lost revision is not used again. If you cannot accept lost writes, use PostgreSQL or NATS.
 //!
 //! # Server settings
 //!
-//! - `maxmemory-policy noeviction`: any other policy deletes records. A full server then rejects writes that add
-//!   data, with [`Error::Busy`]. Jobs can still be leased and finished, and records can be deleted.
-//! - `appendonly yes`.
+//! - `maxmemory-policy noeviction`: with any other policy, Redis deletes records when its memory is full. With
+//!   `noeviction`, a full server rejects writes that add data, with [`Error::Busy`]. Jobs can still be leased and
+//!   finished, and records can be deleted.
+//! - `appendonly yes`: Redis writes every change to a file, so that data survives a restart.
 //! - An ACL user needs all commands except the administrative ones on `~antiphon:v1:*` and `&antiphon:v1:*`.
 //!
 //! # Limits
 //!
 //! - All data is in memory. Each queue and each log is on one node, and so are all events of a space.
 //! - The server drops an unclaimed record one day after it expired.
-//! - [`claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment searches all expired
-//!   records of the first segment, a few thousand at a time.
+//! - [`claim_expired`](crate::Store::claim_expired) with a prefix of several segments searches all expired records
+//!   under the first segment, a few thousand at a time.
 
 mod bus;
 mod config;
@@ -69,7 +75,7 @@ use crate::{
     queue::QueueConfig,
 };
 
-/// A connected Redis server or cluster.
+/// A connection to a Redis server or cluster, from which you create a store, a queue and a bus.
 #[derive(Clone)]
 pub struct Redis {
     shared: Arc<Shared>,
@@ -133,12 +139,15 @@ async fn settle(link: &Link, keys: &Keys, config: &RedisConfig) -> Result<()> {
     let (eviction, append_only) = (parts.text()?, parts.text()? == "1");
     if buckets != config.buckets.to_string() {
         let space = &config.space;
-        let problem =
-            format!("space `{space}` has {buckets} buckets, not {}: set `buckets` to that", config.buckets);
+        let problem = format!(
+            "space `{space}` was created with {buckets} buckets, not {}; set `RedisConfig::with_buckets` \
+             to {buckets}",
+            config.buckets
+        );
         return Err(Error::Config { problem });
     }
     if cluster && !config.is_cluster() {
-        let problem = "the server is a node of a cluster: set `cluster`".to_owned();
+        let problem = "the Redis server is a node of a cluster; set `RedisConfig::with_cluster`".to_owned();
         return Err(Error::Config { problem });
     }
     if eviction != "noeviction" {

@@ -33,7 +33,9 @@ impl Position {
             let bucket = bucket.parse().ok().filter(|bucket| *bucket < buckets)?;
             Some(Self { bucket, after: (!after.is_empty()).then(|| after.to_owned()) })
         };
-        read().ok_or_else(|| Error::Config { problem: format!("not a cursor of the {NAME} store") })
+        let problem =
+            "invalid cursor: the cursor is not from a listing of this backend; start the listing again";
+        read().ok_or_else(|| Error::Config { problem: problem.into() })
     }
 
     fn write(&self) -> Cursor {

@@ -22,7 +22,7 @@ use crate::{
 /// The maximum number of jobs of one lease, and of one page of dead jobs.
 const MOST: usize = 256;
 
-/// Jobs in Redis.
+/// A [`Queue`] in Redis.
 #[derive(Clone)]
 pub struct RedisQueue {
     shared: Arc<Shared>,

@@ -26,7 +26,7 @@ pub(super) const ROOM: usize = 1024 * 1024;
 /// The time for which the server keeps an expired, unclaimed record.
 pub(super) const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Records and logs in Redis.
+/// A [`Store`] in Redis.
 #[derive(Clone)]
 pub struct RedisStore {
     pub(super) shared: Arc<Shared>,

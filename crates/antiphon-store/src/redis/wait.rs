@@ -211,7 +211,7 @@ impl Task {
         match open.pop(&self.key, pause).await {
             Ok(token) => token,
             Err(error) => {
-                tracing::debug!(%error, key = self.key, "the connection that waits for jobs was lost");
+                tracing::debug!(%error, key = self.key, "the Redis connection that waits for jobs was lost; reconnecting");
                 *line = None;
                 false
             }

@@ -18,9 +18,9 @@ const CHUNK: usize = 8 * 1024;
 /// The maximum size of an idle buffer, in bytes.
 const KEEP: usize = 64 * 1024;
 
-/// A stream of bytes whose lines are converted in both directions, for the SDK.
+/// A byte stream of JSON lines that converts the tasks of MCP 2025-11-25 for the SDK, in both directions.
 ///
-/// A line is buffered until it is complete. A line of more than 16 MiB passes unchanged, in parts.
+/// The stream buffers each line until it is complete. Lines of more than 16 MiB pass unchanged, in parts.
 pub struct Lines<S> {
     stream: S,
     incoming: RewrittenLines,
@@ -30,18 +30,19 @@ pub struct Lines<S> {
 impl<S> Lines<S> {
     /// Wraps the server's end of `stream`.
     ///
-    /// If the parsing of a line would need too much memory, the line is not passed on. See
+    /// If parsing a line would need too much memory, the SDK does not receive the line. See
     /// [`with_max_parsed_bytes`](Self::with_max_parsed_bytes).
     pub fn server(stream: S) -> Self {
         Self::new(stream, super::server_in, super::server_out).with_max_parsed_bytes(MAX_PARSED_BYTES)
     }
 
-    /// Sets the maximum memory for parsing one incoming line, in bytes. It is estimated from the number of JSON
-    /// values. Default: 8 MiB on the server's end, no limit on the client's. A line can always take 8 times its
-    /// length.
+    /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of JSON
+    /// values. A line can always take 8 times its length, even if that is more than the maximum. Default: 8 MiB on the
+    /// server's end, no limit on the client's end.
     ///
-    /// If a request needs more, the SDK reads [`REJECTED`](super::REJECTED) instead: a request with the same ID,
-    /// which an `antiphon::Server` answers with an error. A response becomes an error, and a notification is dropped.
+    /// If a request needs more memory, the SDK receives the request [`REJECTED`](super::REJECTED) with the same ID
+    /// instead, and an `antiphon::Server` answers it with an error. If a response needs more memory, the SDK receives
+    /// an error instead of the response. If a notification needs more memory, it is dropped.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.incoming.max_parsed = Some(bytes);

@@ -1,28 +1,29 @@
-//! Preserves the tasks of 2025-11-25. The SDK supports only those of 2026-07-28.
+//! Converts messages so that the tasks of MCP 2025-11-25 work with the SDK. The SDK itself supports only the tasks of
+//! MCP 2026-07-28.
 //!
-//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool. It parses
-//! `tasks/get` and `tasks/cancel` as requests of the newer revision. But it passes on unknown methods unchanged. So
-//! this module gives messages unknown names before the SDK reads them, and restores the names after it has written
-//! them.
+//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool. The SDK parses
+//! `tasks/get` and `tasks/cancel` as requests of MCP 2026-07-28. But the SDK passes unknown methods on unchanged. So
+//! this module renames methods before the SDK reads a message, and restores the names after the SDK has written it.
 //!
 //! | to a server | as the SDK reads it |
 //! |---|---|
 //! | `tools/call` with `params.task` | `antiphon/tasks/call` |
-//! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on |
+//! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on, with the same prefix |
 //! | `tools/list` | `antiphon/tools/list` |
 //!
-//! Requests of 2026-07-28 or later stay unchanged. A client writes the names on the right, and its peer reads the
-//! names on the left.
+//! Requests of MCP 2026-07-28 or later stay unchanged. A client writes the names of the right column, and its peer
+//! reads the names of the left column.
 //!
 //! | from a server | as a handler writes it, and a client reads it |
 //! |---|---|
 //! | `capabilities.tasks` of `initialize` | `capabilities.experimental["antiphon/tasks"]` |
-//! | `execution` of a tool | the client's side only: a copy in the tool's `_meta["antiphon/execution"]` |
-//! | a task of 2025-11-25 as a result | the client's side only: wrapped as `{"task": …}`, because the SDK would parse it as a task of 2026-07-28 |
-//! | `_meta` next to `task` or `tasks` | the client's side only: moved into the task, or removed, because the SDK would read nothing else |
+//! | `execution` of a tool | only in clients: a copy of `execution` in the tool's `_meta["antiphon/execution"]` |
+//! | a task as a result | only in clients: `{"task": …}`, because the SDK would parse the task as MCP 2026-07-28 |
+//! | `_meta` next to `task` or `tasks` | only in clients: the `_meta` is moved into the task, or removed |
 //!
-//! All functions take one message and return the converted one, or `None` if it does not change. Most messages are
-//! only searched for a few words.
+//! If a result has `_meta` next to `task` or `tasks`, the SDK would otherwise read only the `_meta`. Each function of
+//! this module takes one message. It returns the converted message, or `None` if the message does not change. The
+//! functions do not parse most messages, but only search them for a few words.
 
 mod lines;
 
@@ -34,12 +35,14 @@ use serde_json::{Map, Value, value::RawValue};
 pub use self::lines::Lines;
 use crate::revision;
 
-/// The key in `experimental` for the `tasks` of a server's capabilities. A handler writes it, and a client reads it.
+/// The key under `capabilities.experimental` that contains the `tasks` of a server's capabilities. A server's handler
+/// writes this key, and a client reads it.
 pub const TASKS: &str = "antiphon/tasks";
-/// The key in the `_meta` of a tool for its `execution`. A client reads it.
+/// The key in a tool's `_meta` that contains the tool's `execution`. A client reads this key.
 pub const EXECUTION: &str = "antiphon/execution";
 
-/// The method of a request that replaces one that was not parsed. Its params are the error to answer with.
+/// The method of the request that replaces a request which is too large to parse. The `params` of this request are the
+/// error that the server must return.
 pub const REJECTED: &str = "antiphon/rejected";
 
 /// Converts `error`, which has an ID, to a request that is answered with it.
@@ -130,7 +133,7 @@ pub fn client_out(message: &[u8]) -> Option<Vec<u8>> {
     Some(call.renamed(message, name))
 }
 
-/// Returns the MCP name of a method, or `None` if `method` is not an internal name.
+/// Returns the MCP name of a renamed method, or `None` if `method` is not a name of this module.
 pub fn official(method: &str) -> Option<&'static str> {
     match method {
         "antiphon/tasks/call" => Some("tools/call"),
@@ -143,7 +146,8 @@ pub fn official(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns whether `message` requests a server's capabilities. Only such a response needs [`server_out`].
+/// Returns whether `message` requests the capabilities of a server. Only responses to such requests need
+/// [`server_out`].
 pub fn asks_for_capabilities(message: &[u8]) -> bool {
     const WORDS: [&str; 3] = [r#""initialize""#, r#""server/discover""#, r#""server\/discover""#];
     let name = Call::read(message, &WORDS);
@@ -228,7 +232,7 @@ struct Found {
     result_type: Option<IgnoredAny>,
     #[serde(rename = "_meta")]
     meta: Option<IgnoredAny>,
-    /// Whether the field exists. A task of 2026-07-28 without a limit has `null` here.
+    /// Whether the field exists. A task of MCP 2026-07-28 without a limit has `null` here.
     #[serde(default, deserialize_with = "is_there")]
     ttl_ms: bool,
 }

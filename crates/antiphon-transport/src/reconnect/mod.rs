@@ -32,18 +32,19 @@ use crate::{
     inbox::{Inbox, TRANSPORT_ERROR, Verdict, answered, write},
 };
 
-/// How a client reconnects to a lost server.
+/// How a client reconnects after it has lost the connection to a server.
 ///
-/// The server's state for the connection is lost. See the documentation of the crate.
+/// After a reconnect, the server no longer has the state of the old connection. See the documentation of the crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconnect {
-    /// The maximum number of attempts in a row. Default: 5.
+    /// How often the client tries to reconnect before it gives up. Default: 5.
     pub attempts: u32,
-    /// The wait before the first attempt. It doubles for each attempt, and is shortened by up to half at random, so
-    /// that many clients do not reconnect at the same time. Default: 250 ms.
+    /// The delay before the first attempt to reconnect. The delay doubles with each attempt. To spread the reconnects
+    /// of many clients, each delay is shortened at random by up to half. Default: 250 ms.
     pub first_delay: Duration,
-    /// The longest wait. A connection that lasts this long resets the number of attempts. Default: 10 seconds.
+    /// The longest delay between two attempts. If a connection lasts this long, the client counts attempts from zero
+    /// again. Default: 10 seconds.
     pub max_delay: Duration,
 }
 
@@ -54,14 +55,14 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// Sets the maximum number of attempts in a row.
+    /// Sets how often the client tries to reconnect before it gives up. Default: 5.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
         self
     }
 
-    /// Sets the first and the longest wait.
+    /// Sets the delay before the first attempt to reconnect, and the longest delay. Default: 250 ms and 10 seconds.
     #[must_use]
     pub fn with_delays(mut self, first: Duration, max: Duration) -> Self {
         self.first_delay = first;
@@ -276,13 +277,17 @@ impl<D: Dial> Client<D> {
 
     fn look(&mut self, reconnect: &Reconnect, handshake: Option<((RequestId, String), String)>) {
         if self.attempts >= reconnect.attempts {
-            tracing::warn!(attempts = self.attempts, "the server stays lost");
+            tracing::warn!(attempts = self.attempts, "reconnecting to the server failed in every attempt");
             self.shared.outbox.send_replace(Exit::Over);
             return;
         }
         let delay = reconnect.delay(self.attempts);
         self.attempts += 1;
-        tracing::info!(attempt = self.attempts, ?delay, "the server is lost; it is looked for");
+        tracing::info!(
+            attempt = self.attempts,
+            ?delay,
+            "the connection to the server was lost; reconnecting"
+        );
         let (dial, limit) = (Arc::clone(&self.dial), self.settings.connect_timeout);
         let version = self.shared.open().version.clone();
         self.state = State::Looking(tokio::spawn(async move {
@@ -308,11 +313,11 @@ impl<D: Dial> Client<D> {
                 self.connections.send_replace(number);
             }
             Err(Error::Changed(why)) => {
-                tracing::warn!(why, "the server came back as another");
+                tracing::warn!(why, "the server changed during a reconnect; the connection is closed");
                 self.shared.outbox.send_replace(Exit::Over);
             }
             Err(error) => {
-                tracing::debug!(%error, "the server is not found");
+                tracing::debug!(%error, "an attempt to reconnect failed");
                 let handshake = {
                     let open = self.shared.open();
                     open.initialize.clone().zip(open.initialized.clone())
@@ -339,10 +344,13 @@ async fn greet<L: Link>(
         match serde_json::from_slice::<RxJsonRpcMessage<RoleClient>>(&text) {
             Ok(JsonRpcMessage::Response(response)) if response.id == id => {
                 let ServerResult::InitializeResult(result) = response.result else {
-                    return Err(Error::Changed("it does not answer `initialize`".into()));
+                    return Err(Error::Changed("its answer to `initialize` is not valid".into()));
                 };
                 if version.is_some_and(|version| version != result.protocol_version) {
-                    return Err(Error::Changed(format!("it now speaks {}", result.protocol_version)));
+                    return Err(Error::Changed(format!(
+                        "it now uses protocol revision {}",
+                        result.protocol_version
+                    )));
                 }
                 return outbox.send(initialized).await;
             }
@@ -367,7 +375,7 @@ fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
 fn lost(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let error = ErrorData::new(
         ErrorCode(TRANSPORT_ERROR),
-        "the connection was lost before the answer came: the request may have been carried out",
+        "the connection was lost before the answer came: the server may have executed the request",
         Some(json!({ "reason": "connection lost" })),
     );
     JsonRpcMessage::error(error, Some(id))

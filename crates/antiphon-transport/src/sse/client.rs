@@ -24,28 +24,29 @@ use crate::{
 /// How many messages are posted at the same time.
 const POSTS: usize = 8;
 
-/// The settings of an HTTP+SSE client.
+/// The settings of a client over HTTP+SSE.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SseClientConfig {
-    /// Headers of every request, such as `Authorization`. Default: none.
+    /// The HTTP headers of every request, such as `Authorization`. Default: none.
     pub headers: HeaderMap,
-    /// The HTTP client for the requests, for example with a proxy or certificates. It must have no total timeout,
-    /// because that would end the stream. Default: a plain client.
+    /// The HTTP client that sends the requests. Set this field if you need an HTTP proxy or special certificates. The
+    /// client must have no total timeout, because that would end the event stream. Default: a client without special
+    /// settings.
     pub http: Option<reqwest::Client>,
-    /// The maximum time to connect, including a repeated handshake. Default: 10 seconds.
+    /// The maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// How to reconnect to a lost server. With `None`, the client ends with the first stream. Default:
-    /// [`Reconnect::default`].
+    /// How the client reconnects after it has lost the server. With `None`, the client ends with the first event
+    /// stream. Default: [`Reconnect::default`].
     pub reconnect: Option<Reconnect>,
     /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
     pub max_message_bytes: usize,
-    /// The maximum number of open requests of the server. Default: 1024.
+    /// The maximum number of requests from the server that this client has not answered yet. Default: 1024.
     pub max_open_requests: usize,
-    /// How long the stream can be silent, without even a comment, before the server counts as lost. Default: no
-    /// limit, because some servers send no keep-alive comments.
+    /// How long the server can send nothing on the event stream, not even a comment, before the client treats the
+    /// server as lost. Default: no limit, because some servers send no keep-alive comments.
     pub idle_limit: Option<Duration>,
-    /// The maximum time to post a message. Default: 30 seconds.
+    /// The maximum time to send a message with POST. Default: 30 seconds.
     pub send_timeout: Duration,
 }
 
@@ -65,42 +66,45 @@ impl Default for SseClientConfig {
 }
 
 impl SseClientConfig {
-    /// Sets the headers of every request.
+    /// Sets the HTTP headers of every request, such as `Authorization`. Default: none.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Sets the HTTP client for the requests.
+    /// Sets the HTTP client that sends the requests. This client must have no total timeout. Default: a client without
+    /// special settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum time to connect.
+    /// Sets the maximum time to connect. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how to reconnect to a lost server.
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect.
+    /// Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
         self
     }
 
-    /// Sets the maximum length of a message, in bytes.
+    /// Sets the maximum length of a message in both directions, in bytes. Default: 16 MiB.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets how long the stream can be silent.
+    /// Sets how long the server can send nothing on the event stream before the client treats the server as lost.
+    /// Default: no limit.
     #[must_use]
     pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_limit = idle.into();
@@ -108,7 +112,7 @@ impl SseClientConfig {
     }
 }
 
-/// A session with a server, for [`rmcp::serve_client`].
+/// A client's session with a server over HTTP+SSE, for [`rmcp::serve_client`].
 ///
 /// # Examples
 ///
@@ -125,12 +129,12 @@ impl SseClientConfig {
 pub struct SseClient(Client<Dialer>);
 
 impl SseClient {
-    /// Opens the stream at `url` and waits for the URL to post to.
+    /// Opens the event stream at `url`, and waits until the server sends the URL for messages.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server is not reachable, rejects the request, does not send events, or names a URL of
-    /// another origin.
+    /// Returns an error if the server is not reachable, rejects the request, or does not send events. Returns an error
+    /// if the URL for messages has another origin than `url`.
     pub async fn connect(url: &str, config: SseClientConfig) -> Result<Self> {
         let settings = Settings {
             max_message_bytes: config.max_message_bytes,
@@ -141,8 +145,9 @@ impl SseClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// Returns the number of the current session, from 1. When it changes, the client has reconnected, and the
-    /// server's state of the old session (subscriptions, log level, open requests) is lost.
+    /// Returns a watch on the number of the current session. The first session has the number 1. When the number
+    /// changes, the client has reconnected, and the server's state of the old session (subscriptions, log level, open
+    /// requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }
@@ -178,11 +183,11 @@ struct Dialer {
 impl Dialer {
     fn new(url: &str, mut config: SseClientConfig) -> Result<Self> {
         let bad = |reason| Error::Url { url: url.to_owned(), reason };
-        let parsed = Url::parse(url).map_err(|_| bad("it is no URL"))?;
+        let parsed = Url::parse(url).map_err(|_| bad("it is not a valid URL"))?;
         match parsed.scheme() {
             "http" => {}
             "https" if cfg!(feature = "tls") => {}
-            "https" => return Err(bad("build with the feature `tls` for `https://`")),
+            "https" => return Err(bad("`https://` needs the feature `tls`")),
             _ => return Err(bad("it must begin with `http://` or `https://`")),
         }
         let http = match config.http.take() {
@@ -232,10 +237,12 @@ impl Dial for Dialer {
             }
         };
         let bad = |reason| Error::Url { url: endpoint.clone(), reason };
-        let url = base.join(&endpoint).map_err(|_| bad("the server names no address to post to"))?;
+        let url = base
+            .join(&endpoint)
+            .map_err(|_| bad("the server sent it as its `endpoint`, but it is not a valid URL"))?;
         // Otherwise a server could make its clients send their credentials to another server.
         if url.origin() != base.origin() {
-            return Err(bad("the server names an address of another server's"));
+            return Err(bad("the server sent it as its `endpoint`, but it belongs to another server"));
         }
         stream.outbox = Some(Postbox {
             url,
@@ -270,15 +277,20 @@ impl Stream {
                 // Count from the last received data, because the caller can drop this future and call again.
                 Some(idle) => timeout_at(self.heard + idle, chunk)
                     .await
-                    .inspect_err(|_| tracing::debug!(?idle, "a stream is silent"))
+                    .inspect_err(|_| {
+                        tracing::debug!(
+                            ?idle,
+                            "an SSE stream is closed: no data arrived within the idle limit"
+                        );
+                    })
                     .ok()?,
                 None => chunk.await,
             };
             self.heard = Instant::now();
-            let chunk = chunk.inspect_err(|error| tracing::debug!(%error, "a stream breaks")).ok()??;
+            let chunk = chunk.inspect_err(|error| tracing::debug!(%error, "an SSE stream failed")).ok()??;
             let events = &mut self.events;
             if let Err(error) = self.reader.take(&chunk, |event| events.push_back(event)) {
-                tracing::warn!(%error, "a stream is given up");
+                tracing::warn!(%error, "an SSE stream is closed because of an invalid event");
                 return None;
             }
         }

@@ -23,48 +23,54 @@ use crate::{
     weight::{MAX_PARSED_BYTES, MemoryBudget, Share},
 };
 
-/// The settings of an HTTP+SSE server.
+/// The settings of a server over HTTP+SSE.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SseConfig {
-    /// The path of the stream. Default: `/sse`.
+    /// The path of the event stream. Default: `/sse`.
     pub path: String,
-    /// The path for messages. Default: `/message`.
+    /// The path to which clients post messages. Default: `/message`.
     pub message_path: String,
-    /// The path for messages that clients receive, if a proxy or a nested router changes it. Default: `message_path`.
+    /// The path for messages, as the server sends it to clients. Set this field if a proxy or a nested router changes
+    /// the path. Default: `message_path`.
     pub public_message_path: Option<String>,
-    /// The allowed `Host` headers. An empty list allows all. Default: loopback. A public server must set its own.
+    /// The accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names. Default:
+    /// the loopback hosts.
     pub allowed_hosts: Vec<String>,
-    /// The allowed `Origin` headers, as `https://example.com:443` or with `:*` for any port. Requests without one are
-    /// always allowed. Default: loopback, any port.
+    /// The accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
+    /// without an `Origin` are always accepted. Default: loopback origins with any port.
     pub allowed_origins: Vec<String>,
     /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
     pub max_message_bytes: usize,
-    /// The maximum memory for parsing one message, in bytes, estimated from its number of JSON values. A message can
-    /// always take 8 times its length. If it needs more, the response is 400 with -32600. Default: 8 MiB.
+    /// The maximum memory for parsing one message, in bytes. The memory is estimated from the number of JSON values. A
+    /// message can always take 8 times its length, even if that is more than the maximum. If a message needs more
+    /// memory, the server answers with 400 and the error -32600. Default: 8 MiB.
     pub max_parsed_bytes: usize,
-    /// The memory for all messages together, while they are received, parsed and processed, and until their responses
-    /// are sent. If a message exceeds it, the response is 503, or an error on the stream. Default: 64 MiB, shared by
-    /// all endpoints of the process without another budget.
+    /// The memory budget for all messages together, from their arrival until their responses are sent. If a message
+    /// would exceed the budget, the server answers with 503, or with an error on the event stream. Default: a budget of
+    /// 64 MiB that all endpoints of the process share.
     pub bodies: MemoryBudget,
-    /// The maximum number of queued messages of a session, in each direction. Further senders wait. Default: 32.
+    /// The maximum number of messages that a session queues in each direction. If a queue is full, senders wait.
+    /// Default: 32.
     pub queue: usize,
-    /// The maximum number of open requests of a client. Further requests are answered with an error. Default: 1024.
+    /// The maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Default: 1024.
     pub max_open_requests: usize,
-    /// The maximum number of sessions. Further ones are rejected with 503. Default: 1024.
+    /// The maximum number of sessions. The server rejects further sessions with 503. Default: 1024.
     pub max_sessions: usize,
-    /// The interval of keep-alive comments on a stream. Default: 15 seconds.
+    /// The interval at which the server sends comments on an event stream, so that proxies keep it open. Default: 15
+    /// seconds.
     pub keep_alive: Option<Duration>,
-    /// How long a client can take to read an event or to post a message. Then its session ends, or the post is
-    /// rejected. Default: 30 seconds.
+    /// How long a client can take to read an event, or to post a message. If reading takes longer, the session ends. If
+    /// posting takes longer, the server rejects the message. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service with the names of [`legacy_tasks`](crate::legacy_tasks), which preserves
-    /// tasks of 2025-11-25. Use it only for an `antiphon::Server`, because other handlers do not support these names.
-    /// Default: no.
+    /// Whether the service supports the tasks of MCP 2025-11-25. Requests then reach the service with the method names
+    /// of [`legacy_tasks`](crate::legacy_tasks). Set this field only for an `antiphon::Server`, because other handlers
+    /// do not support these names. Default: no.
     pub tasks: bool,
-    /// Returns the sender of a request. A session accepts messages only from the sender that opened it. Default: the
-    /// [`Caller`] that a middleware puts into the request, such as the layer of `antiphon::auth::Auth`. Without a
-    /// caller, the session ID is enough.
+    /// The function that returns the sender of a request. A session accepts messages only from the sender that opened
+    /// it. Default: the [`Caller`] that a middleware has added to the request, such as the layer of
+    /// `antiphon::auth::Auth`. If a request has no sender, the server checks only the session ID.
     pub owner: Option<OwnerHook>,
 }
 
@@ -103,7 +109,7 @@ impl Default for SseConfig {
 }
 
 impl SseConfig {
-    /// Sets the path of the stream and the path for messages.
+    /// Sets the path of the event stream, and the path to which clients post messages. Default: `/sse` and `/message`.
     #[must_use]
     pub fn with_paths(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
         self.path = stream.into();
@@ -111,28 +117,29 @@ impl SseConfig {
         self
     }
 
-    /// Sets the path for messages that clients receive.
+    /// Sets the path for messages, as the server sends it to clients. Use this method if a proxy or a nested router
+    /// changes the path.
     #[must_use]
     pub fn with_public_message_path(mut self, path: impl Into<String>) -> Self {
         self.public_message_path = Some(path.into());
         self
     }
 
-    /// Sets the allowed `Host` headers.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the allowed `Origin` headers.
+    /// Sets the accepted `Origin` headers. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the maximum length of a message, in bytes.
+    /// Sets the maximum length of a message in both directions, in bytes. Default: 4 MiB.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
@@ -146,57 +153,60 @@ impl SseConfig {
         self
     }
 
-    /// Sets the memory budget that this endpoint shares with others. Default: one of 64 MiB for the process.
+    /// Sets a memory budget for messages that this endpoint shares with other endpoints. Default: one budget of 64 MiB
+    /// for the whole process.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of queued messages of a session, in each direction.
+    /// Sets the maximum number of messages that a session queues in each direction. Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of open requests of a client.
+    /// Sets the maximum number of unanswered requests of a client. Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of sessions.
+    /// Sets the maximum number of sessions. Default: 1024.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets the interval of keep-alive comments on a stream. `None` sends none.
+    /// Sets the interval at which the server sends comments on an event stream. `None` disables these comments.
+    /// Default: 15 seconds.
     #[must_use]
     pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = period.into();
         self
     }
 
-    /// Sets how long a client can take to read an event or to post a message.
+    /// Sets how long a client can take to read an event, or to post a message. Default: 30 seconds.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
         self
     }
 
-    /// Sets whether tasks of 2025-11-25 reach the service, which must be an `antiphon::Server`.
+    /// Sets whether the service supports the tasks of MCP 2025-11-25. Use this setting only if the service is an
+    /// `antiphon::Server`. Default: no.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Sets how to determine the sender of a request. A session accepts messages only from the sender that opened it.
-    /// For others, it does not exist.
+    /// Sets a function that returns the sender of a request. A session accepts messages only from the sender that
+    /// opened it. The server answers other senders as if the session did not exist.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.owner = Some(OwnerHook(Arc::new(owner)));
@@ -215,10 +225,11 @@ impl SseConfig {
     }
 }
 
-/// Creates an axum router with both endpoints. `serve` receives each session and owns it while it runs.
+/// Creates an axum router with the routes for the event stream and for messages. The router passes each new session to
+/// `serve`.
 ///
-/// The future that `serve` returns is spawned. Set `TCP_NODELAY` on the listener, for example with
-/// `axum::serve::ListenerExt::tap_io`. An event is a small write, which can otherwise be delayed by 40 ms.
+/// The future that `serve` returns runs as a Tokio task. Set `TCP_NODELAY` on the listener, for example with
+/// `axum::serve::ListenerExt::tap_io`. Otherwise, the operating system can delay small events by 40 ms.
 ///
 /// # Examples
 ///
@@ -287,7 +298,8 @@ impl SessionTable {
             return busy.into_response();
         };
         let Some(id) = session_id() else {
-            return (StatusCode::INTERNAL_SERVER_ERROR, "no session can be made").into_response();
+            return (StatusCode::INTERNAL_SERVER_ERROR, "the server could not create a session")
+                .into_response();
         };
         let (body, transport) = self.sessions.open(&id, parts, &self.config, place);
         tokio::spawn(serve(transport));
@@ -310,7 +322,7 @@ impl SessionTable {
         let Some(id) = query(&parts.uri) else {
             return Err(refuse(
                 StatusCode::BAD_REQUEST,
-                "one sessionId is needed: take the address from the stream",
+                "the URL needs exactly one sessionId: use the URL of the `endpoint` event",
             ));
         };
         let owner = self.config.owner_of(&parts);
@@ -318,7 +330,10 @@ impl SessionTable {
             return Err(refuse(StatusCode::NOT_FOUND, "there is no such session: open a new stream"));
         };
         if !is_json(&parts.headers) {
-            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json"));
+            return Err(refuse(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the Content-Type must be application/json",
+            ));
         }
         let read = async {
             let post = session.posts.acquire().await;
@@ -326,7 +341,7 @@ impl SessionTable {
         };
         let (bytes, _post) = match timeout(self.config.send_timeout, read).await {
             Ok((bytes, post)) => (bytes?, post),
-            Err(_) => return Err(refuse(StatusCode::REQUEST_TIMEOUT, "the message took too long")),
+            Err(_) => return Err(refuse(StatusCode::REQUEST_TIMEOUT, "the message took too long to arrive")),
         };
         let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
         let taken = match session.inbox.judge_within(&bytes, &room) {
@@ -359,7 +374,8 @@ impl SessionTable {
         let mut bytes = Vec::new();
         let mut share = self.config.bodies.take(0);
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|_| (StatusCode::BAD_REQUEST, "the body broke off").into_response())?;
+            let chunk = chunk
+                .map_err(|_| (StatusCode::BAD_REQUEST, "the request body is incomplete").into_response())?;
             if bytes.len() + chunk.len() > self.config.max_message_bytes {
                 return Err((StatusCode::PAYLOAD_TOO_LARGE, "the message is too large").into_response());
             }
@@ -392,8 +408,8 @@ async fn take(
     session.deliver(message).await
 }
 
-/// Returns the error for requests of 2026-07-28 and later, which this transport does not support. It is the error of
-/// an old server, so that a client falls back to `initialize`.
+/// Returns the error for requests of MCP 2026-07-28 and later, which this transport does not support. It is the error
+/// of an old server, so that a client falls back to `initialize`.
 fn too_new(request: &ClientRequest) -> Option<ErrorData> {
     if matches!(request, ClientRequest::DiscoverRequest(_)) {
         return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));

@@ -82,11 +82,13 @@ impl Outbox {
         let place = match place {
             Ok(Ok(place)) => place,
             Ok(Err(_)) => return Err(Error::Closed),
-            Err(_) => return Err(self.give_up("a client does not read its events; its session ends")),
+            Err(_) => {
+                return Err(self.give_up("a session is closed: the client did not read its events in time"));
+            }
         };
         let text = text()?;
         let Some(share) = self.budget.take_within(text.len(), self.stall).await else {
-            return Err(self.give_up("there is no memory for an answer; its session ends"));
+            return Err(self.give_up("a session is closed: the memory for messages was used up for too long"));
         };
         place.send((text, share));
         Ok(())
@@ -198,7 +200,8 @@ impl Events {
     }
 }
 
-/// A session with one client, for [`rmcp::serve_server`]. It ends with its stream, and drop ends the stream.
+/// A session with one client, for [`rmcp::serve_server`]. The session ends when its event stream ends. If you drop the
+/// session, the stream ends.
 pub struct SseTransport {
     received: mpsc::Receiver<Incoming>,
     outbox: Outbox,
@@ -208,7 +211,8 @@ pub struct SseTransport {
 }
 
 impl SseTransport {
-    /// Returns the request that opened the stream. Each message to the service contains the request that posted it.
+    /// Returns the HTTP request that opened the event stream. The HTTP request that posted a message is in the
+    /// extensions of that message.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }

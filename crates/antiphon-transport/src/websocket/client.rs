@@ -25,31 +25,33 @@ use crate::{
     reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
 };
 
-/// The settings of a WebSocket client.
+/// The settings of a client over WebSocket.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WebSocketClientConfig {
-    /// Headers of the upgrade request, such as `Authorization`. Default: none.
+    /// The HTTP headers of the request that opens the WebSocket, such as `Authorization`. Default: none.
     pub headers: HeaderMap,
-    /// The HTTP client for the upgrade request, for example with a proxy or certificates. It must be built with
-    /// `http1_only`. Default: a plain client.
+    /// The HTTP client for the request that opens the WebSocket. Set this field if you need an HTTP proxy or special
+    /// certificates. The HTTP client must be built with `http1_only`. Default: a client without special settings.
     pub http: Option<reqwest::Client>,
-    /// The maximum time to connect, including a repeated handshake. Default: 10 seconds.
+    /// The maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
     pub connect_timeout: Duration,
-    /// How to reconnect to a lost server. With `None`, the client ends with the first connection. Default:
-    /// [`Reconnect::default`].
+    /// How the client reconnects after it has lost the server. With `None`, the client ends with the first connection.
+    /// Default: [`Reconnect::default`].
     pub reconnect: Option<Reconnect>,
     /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
     pub max_message_bytes: usize,
-    /// The maximum number of queued messages to send. Further senders wait. Default: 32.
+    /// The maximum number of outgoing messages that are queued. If the queue is full, senders wait. Default: 32.
     pub queue: usize,
-    /// The maximum number of open requests of the server. Default: 1024.
+    /// The maximum number of requests from the server that this client has not answered yet. Default: 1024.
     pub max_open_requests: usize,
-    /// The interval of pings to the server. Default: 15 seconds.
+    /// The interval at which the client sends pings to the server. Default: 15 seconds.
     pub ping_interval: Option<Duration>,
-    /// How long the server can be silent, without even a pong, before it counts as lost. Default: 45 seconds.
+    /// How long the server can send nothing, not even a pong, before the client treats the server as lost. Default: 45
+    /// seconds.
     pub idle_limit: Option<Duration>,
-    /// How long the server can take to read one message before it counts as lost. Default: 30 seconds.
+    /// How long the server can take to read one message before the client treats the server as lost. Default: 30
+    /// seconds.
     pub send_timeout: Duration,
 }
 
@@ -71,42 +73,45 @@ impl Default for WebSocketClientConfig {
 }
 
 impl WebSocketClientConfig {
-    /// Sets the headers of the upgrade request.
+    /// Sets the HTTP headers of the request that opens the WebSocket, such as `Authorization`. Default: none.
     #[must_use]
     pub fn with_headers(mut self, headers: HeaderMap) -> Self {
         self.headers = headers;
         self
     }
 
-    /// Sets the HTTP client for the upgrade request.
+    /// Sets the HTTP client for the request that opens the WebSocket. The HTTP client must be built with `http1_only`.
+    /// Default: a client without special settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum time to connect.
+    /// Sets the maximum time to connect. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how to reconnect to a lost server.
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect.
+    /// Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
         self
     }
 
-    /// Sets the maximum length of a message, in bytes.
+    /// Sets the maximum length of a message in both directions, in bytes. Default: 16 MiB.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
         self
     }
 
-    /// Sets the interval of pings to the server, and how long it can be silent.
+    /// Sets the interval of pings to the server, and how long the server can send nothing before the client treats the
+    /// server as lost. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -129,7 +134,7 @@ impl WebSocketClientConfig {
     }
 }
 
-/// A connection to a server, for [`rmcp::serve_client`].
+/// A client's connection to a server over WebSocket, for [`rmcp::serve_client`].
 ///
 /// # Examples
 ///
@@ -146,12 +151,12 @@ impl WebSocketClientConfig {
 pub struct WebSocketClient(Client<Dialer>);
 
 impl WebSocketClient {
-    /// Connects to `url`, with `ws://` or `wss://`.
+    /// Connects to a server. `url` starts with `ws://` or `wss://`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL has another scheme, or if the server is not reachable, rejects the request, or
-    /// does not choose the subprotocol `mcp`.
+    /// Returns an error if the URL has another scheme. Returns an error if the server is not reachable, rejects the
+    /// request, or does not choose the subprotocol `mcp`.
     pub async fn connect(url: &str, config: WebSocketClientConfig) -> Result<Self> {
         let settings = Settings {
             max_message_bytes: config.max_message_bytes,
@@ -162,8 +167,9 @@ impl WebSocketClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// Returns the number of the current connection, from 1. When it changes, the client has reconnected, and the
-    /// server's state of the old connection (subscriptions, log level, open requests) is lost.
+    /// Returns a watch on the number of the current connection. The first connection has the number 1. When the number
+    /// changes, the client has reconnected, and the server's state of the old connection (subscriptions, log level,
+    /// open requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }
@@ -206,7 +212,7 @@ impl Dialer {
                 format!("https://{rest}")
             }
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("wss") => {
-                return Err(bad("build with the feature `tls` for `wss://`"));
+                return Err(bad("`wss://` needs the feature `tls`"));
             }
             _ => return Err(bad("it must begin with `ws://` or `wss://`")),
         };
@@ -220,7 +226,7 @@ impl Dialer {
                 .map_err(Error::connection)?,
         };
         Ok(Self {
-            url: Url::parse(&plain).map_err(|_| bad("it is no URL"))?,
+            url: Url::parse(&plain).map_err(|_| bad("it is not a valid URL"))?,
             http,
             headers: config.headers,
             limits,
@@ -257,7 +263,10 @@ impl Dial for Dialer {
                 .is_some_and(|found| found == value)
         };
         if !says(header::SEC_WEBSOCKET_ACCEPT, &accept) {
-            return Err(Error::Refused { status: 101, reason: "the handshake is not WebSocket's".into() });
+            return Err(Error::Refused {
+                status: 101,
+                reason: "the response is not a valid WebSocket handshake".into(),
+            });
         }
         if !says(header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL) {
             return Err(Error::Subprotocol);

@@ -67,11 +67,11 @@ pub(super) struct Farewell {
 impl Farewell {
     pub(super) const DONE: Self = Self::new(CloseCode::Normal, "");
     #[cfg(feature = "websocket-server")]
-    pub(super) const AWAY: Self = Self::new(CloseCode::Away, "the server goes away");
+    pub(super) const AWAY: Self = Self::new(CloseCode::Away, "the server closes the connection");
     #[cfg(feature = "websocket-server")]
     pub(super) const EXPIRED: Self = Self::new(CloseCode::Policy, "the credentials are no longer valid");
-    const UNSERVED: Self = Self::new(CloseCode::Policy, "the conversation cannot go on");
-    const SILENT: Self = Self::new(CloseCode::Away, "nothing was heard for too long");
+    const UNSERVED: Self = Self::new(CloseCode::Policy, "the server ended the connection");
+    const SILENT: Self = Self::new(CloseCode::Away, "no data was received for too long");
     const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
     const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
     const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
@@ -79,7 +79,8 @@ impl Farewell {
     #[cfg(feature = "websocket-server")]
     const BUSY: Self =
         Self { raw: true, ..Self::new(CloseCode::Again, "messages take too much memory at once") };
-    const BROKEN: Self = Self { raw: true, ..Self::new(CloseCode::Protocol, "the frames are broken") };
+    const BROKEN: Self =
+        Self { raw: true, ..Self::new(CloseCode::Protocol, "the WebSocket frames are not valid") };
 
     const fn new(code: CloseCode, reason: &'static str) -> Self {
         Self { code, reason, raw: false }
@@ -164,7 +165,7 @@ impl Outbox {
         let Some((budget, over)) = &self.budget else { return Ok(None) };
         let share = budget.take_within(bytes, self.stall).await;
         if share.is_none() {
-            tracing::warn!(stall = ?self.stall, "there is no memory for an answer; its connection ends");
+            tracing::warn!(stall = ?self.stall, "a WebSocket connection is closed: the memory for messages was used up for too long");
             over.cancel();
             return Err(Error::Stalled(self.stall));
         }
@@ -272,7 +273,7 @@ where
                 }
                 Some(Ok(Message::Close(_))) | None => self.end(None),
                 Some(Err(error)) => {
-                    tracing::debug!(%error, "a WebSocket connection breaks");
+                    tracing::debug!(%error, "a WebSocket connection failed");
                     self.end(Farewell::after(&error));
                 }
             }
@@ -409,7 +410,7 @@ async fn in_time(
         }
         Err(_) => {
             let error = Error::Stalled(stall);
-            tracing::warn!(%error, "a WebSocket connection is given up");
+            tracing::warn!(%error, "a WebSocket connection is closed");
             Err(None)
         }
     }

@@ -30,45 +30,49 @@ use crate::{
     weight::{MAX_PARSED_BYTES, MemoryBudget},
 };
 
-/// The settings of a WebSocket server.
+/// The settings of a server over WebSocket.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WebSocketConfig {
-    /// The path of the endpoint. Default: `/ws`.
+    /// The path of the WebSocket endpoint. Default: `/ws`.
     pub path: String,
-    /// The allowed `Host` headers. An empty list allows all. Default: loopback. A public server must set its own.
+    /// The accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names. Default:
+    /// the loopback hosts.
     pub allowed_hosts: Vec<String>,
-    /// The allowed `Origin` headers, as `https://example.com:443` or with `:*` for any port. Requests without one are
-    /// always allowed. Default: loopback, any port.
+    /// The accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
+    /// without an `Origin` are always accepted. Default: loopback origins with any port.
     pub allowed_origins: Vec<String>,
-    /// Whether clients that offer no subprotocol are accepted. A client that offers others, but not `mcp`, is always
-    /// rejected. Default: no.
+    /// Whether the server accepts clients that offer no subprotocol. A client that offers subprotocols, but not `mcp`,
+    /// is always rejected. Default: no.
     pub subprotocol_optional: bool,
     /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
     pub max_message_bytes: usize,
-    /// The maximum memory for parsing one message, in bytes, estimated from its number of JSON values. A message can
-    /// always take 8 times its length. If it needs more, the response is the error -32600. Default: 8 MiB.
+    /// The maximum memory for parsing one message, in bytes. The memory is estimated from the number of JSON values. A
+    /// message can always take 8 times its length, even if that is more than the maximum. If a message needs more
+    /// memory, the server answers with the error -32600. Default: 8 MiB.
     pub max_parsed_bytes: usize,
-    /// The memory for all messages together, while they are received, parsed and processed, and until their responses
-    /// are sent. If a message exceeds it, the response is an error, or the connection closes with 1013. Default: 64
-    /// MiB, shared by all endpoints of the process without another budget.
+    /// The memory budget for all messages together, from their arrival until their responses are sent. If a message
+    /// would exceed the budget, the server answers with an error, or closes the connection with the code 1013. Default:
+    /// a budget of 64 MiB that all endpoints of the process share.
     pub bodies: MemoryBudget,
-    /// The maximum number of queued messages to send. Further senders wait. Default: 32.
+    /// The maximum number of outgoing messages that a connection queues. If the queue is full, senders wait. Default:
+    /// 32.
     pub queue: usize,
-    /// The maximum number of open requests of a client. Further requests are answered with an error. Default: 1024.
+    /// The maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Default: 1024.
     pub max_open_requests: usize,
-    /// The maximum number of connections. Further ones are rejected with 503. Default: 1024.
+    /// The maximum number of connections. The server rejects further connections with 503. Default: 1024.
     pub max_connections: usize,
-    /// The interval of pings to a client. Default: 15 seconds.
+    /// The interval at which the server sends pings to a client. Default: 15 seconds.
     pub ping_interval: Option<Duration>,
-    /// How long a client can be silent, without even a pong, before it counts as gone. It is checked at each ping.
-    /// Default: 45 seconds.
+    /// How long a client can send nothing, not even a pong, before the server closes the connection. The server checks
+    /// the idle time at each ping. Default: 45 seconds.
     pub idle_limit: Option<Duration>,
-    /// How long a client can take to read one message before it counts as gone. Default: 30 seconds.
+    /// How long a client can take to read one message before the server closes the connection. Default: 30 seconds.
     pub send_timeout: Duration,
-    /// Whether requests reach the service with the names of [`legacy_tasks`](crate::legacy_tasks), which preserves
-    /// tasks of 2025-11-25. Use it only for an `antiphon::Server`, because other handlers do not support these names.
-    /// Default: no.
+    /// Whether the service supports the tasks of MCP 2025-11-25. Requests then reach the service with the method names
+    /// of [`legacy_tasks`](crate::legacy_tasks). Set this field only for an `antiphon::Server`, because other handlers
+    /// do not support these names. Default: no.
     pub tasks: bool,
 }
 
@@ -94,35 +98,35 @@ impl Default for WebSocketConfig {
 }
 
 impl WebSocketConfig {
-    /// Sets the path of the endpoint.
+    /// Sets the path of the WebSocket endpoint. Default: `/ws`.
     #[must_use]
     pub fn with_path(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// Sets the allowed `Host` headers.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the allowed `Origin` headers.
+    /// Sets the accepted `Origin` headers. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets whether clients that offer no subprotocol are accepted.
+    /// Sets whether the server accepts clients that offer no subprotocol. Default: no.
     #[must_use]
     pub fn with_subprotocol_optional(mut self, optional: bool) -> Self {
         self.subprotocol_optional = optional;
         self
     }
 
-    /// Sets the maximum length of a message, in bytes.
+    /// Sets the maximum length of a message in both directions, in bytes. Default: 4 MiB.
     #[must_use]
     pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
         self.max_message_bytes = bytes;
@@ -136,35 +140,37 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets the memory budget that this endpoint shares with others. Default: one of 64 MiB for the process.
+    /// Sets a memory budget for messages that this endpoint shares with other endpoints. Default: one budget of 64 MiB
+    /// for the whole process.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of queued messages to send.
+    /// Sets the maximum number of outgoing messages that a connection queues. Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of open requests of a client.
+    /// Sets the maximum number of unanswered requests of a client. Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of connections.
+    /// Sets the maximum number of connections. Default: 1024.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets the interval of pings to a client, and how long it can be silent.
+    /// Sets the interval of pings to a client, and how long the client can send nothing before the server closes the
+    /// connection. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -176,14 +182,16 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets how long a client can take to read one message.
+    /// Sets how long a client can take to read one message before the server closes the connection. Default: 30
+    /// seconds.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
         self
     }
 
-    /// Sets whether tasks of 2025-11-25 reach the service, which must be an `antiphon::Server`.
+    /// Sets whether the service supports the tasks of MCP 2025-11-25. Use this setting only if the service is an
+    /// `antiphon::Server`. Default: no.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
@@ -201,10 +209,10 @@ impl WebSocketConfig {
     }
 }
 
-/// Creates an axum router with the endpoint. `serve` receives each connection and owns it while it runs.
+/// Creates an axum router with a WebSocket endpoint. The router passes each new connection to `serve`.
 ///
-/// The future that `serve` returns is spawned. Set `TCP_NODELAY` on the listener, for example with
-/// `axum::serve::ListenerExt::tap_io`. Messages are small writes, which can otherwise be delayed by 40 ms.
+/// The future that `serve` returns runs as a Tokio task. Set `TCP_NODELAY` on the listener, for example with
+/// `axum::serve::ListenerExt::tap_io`. Otherwise, the operating system can delay small messages by 40 ms.
 ///
 /// # Examples
 ///
@@ -278,7 +286,7 @@ impl Door {
                 Ok(upgraded) => {
                     serve(WebSocketTransport::new(upgraded, parts, limits, inbox, room).await).await;
                 }
-                Err(error) => tracing::debug!(%error, "an upgrade to WebSocket fails"),
+                Err(error) => tracing::debug!(%error, "an upgrade to WebSocket failed"),
             }
         });
         let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
@@ -297,32 +305,43 @@ impl Door {
         let refuse = |status, why| Err((status, HeaderMap::new(), why));
         if parts.method != Method::GET {
             let allow = HeaderMap::from_iter([(header::ALLOW, HeaderValue::from_static("GET"))]);
-            return Err((StatusCode::METHOD_NOT_ALLOWED, allow, "open a WebSocket with GET"));
+            return Err((StatusCode::METHOD_NOT_ALLOWED, allow, "a WebSocket handshake must use GET"));
         }
         if !lists(&parts.headers, &header::CONNECTION, "upgrade")
             || !lists(&parts.headers, &header::UPGRADE, "websocket")
         {
             let upgrade = HeaderMap::from_iter([(header::UPGRADE, HeaderValue::from_static("websocket"))]);
-            return Err((StatusCode::UPGRADE_REQUIRED, upgrade, "this is a WebSocket"));
+            return Err((
+                StatusCode::UPGRADE_REQUIRED,
+                upgrade,
+                "this URL accepts only WebSocket connections",
+            ));
         }
         if parts.headers.get(header::SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
             let version =
                 HeaderMap::from_iter([(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"))]);
-            return Err((StatusCode::UPGRADE_REQUIRED, version, "this is WebSocket version 13"));
+            return Err((
+                StatusCode::UPGRADE_REQUIRED,
+                version,
+                "the header Sec-WebSocket-Version must be 13",
+            ));
         }
         let Some(accept) = parts
             .headers
             .get(header::SEC_WEBSOCKET_KEY)
             .and_then(|key| HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok())
         else {
-            return refuse(StatusCode::BAD_REQUEST, "Sec-WebSocket-Key is needed");
+            return refuse(StatusCode::BAD_REQUEST, "the header Sec-WebSocket-Key is missing");
         };
         let offers = parts.headers.contains_key(header::SEC_WEBSOCKET_PROTOCOL);
         let chosen = lists(&parts.headers, &header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
         if chosen || (!offers && self.config.subprotocol_optional) {
             Ok((accept, chosen))
         } else {
-            refuse(StatusCode::BAD_REQUEST, "offer the subprotocol `mcp`")
+            refuse(
+                StatusCode::BAD_REQUEST,
+                "the header Sec-WebSocket-Protocol must offer the subprotocol `mcp`",
+            )
         }
     }
 }
@@ -336,9 +355,9 @@ fn lists(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
         .any(|item| item.trim().eq_ignore_ascii_case(wanted))
 }
 
-/// A connection to one client, for [`rmcp::serve_server`].
+/// A WebSocket connection to one client, for [`rmcp::serve_server`].
 ///
-/// If it is dropped before it is served to its end, it closes with 1008.
+/// If you drop the connection before the service has ended it, the WebSocket closes with the code 1008.
 #[derive(Debug)]
 pub struct WebSocketTransport {
     connection: Connection<Metered<TokioIo<Upgraded>>>,
@@ -369,8 +388,8 @@ impl WebSocketTransport {
         }
     }
 
-    /// Returns the upgrade request of this connection: its URL, its headers, and the extensions of middleware. Each
-    /// message to the service contains a copy, as over streamable HTTP.
+    /// Returns the HTTP request that opened this WebSocket: its URL, its headers, and the extensions that middleware
+    /// has added. As over streamable HTTP, each message to the service contains a copy of this request.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }

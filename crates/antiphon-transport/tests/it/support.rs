@@ -355,7 +355,7 @@ pub(crate) fn may_have_been_carried_out(error: &ServiceError) -> bool {
         ServiceError::TransportSend(_) => true,
         _ => false,
     };
-    known && error.to_string().contains("may have been carried out")
+    known && error.to_string().contains("may have executed")
 }
 
 /// Makes two tests of each law, one a transport, so that a failure names both.

@@ -104,7 +104,7 @@ fn answer(outcome: Outcome) -> Result<Value> {
         Outcome::Refused(name) => {
             let capability = Capability::from_name(&name);
             Err(capability.map_or_else(
-                || Error::misuse(format!("the client lacks `{name}`, which this version does not know")),
+                || Error::misuse(format!("the client has not declared the capability `{name}`, which this version of the server does not support")),
                 |capability| Error::new(ErrorKind::Unsupported(capability)),
             ))
         }

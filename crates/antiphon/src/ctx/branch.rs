@@ -16,17 +16,20 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Runs a part of the tool in a scope named `name`. The branch's question keys and step names are in this scope.
-    /// You can limit its questions and its duration.
+    /// Runs a part of the tool as a branch. Question keys and step names in the branch start with `name`, so they do
+    /// not collide with the keys and names of other branches.
     ///
-    /// Run several branches concurrently with `tokio::join!`. Their questions are then sent in the same round. Nothing
-    /// is spawned: a branch is dropped with its parent, and its nested branches are dropped with it.
+    /// [`Branch::max_asks`] limits the number of questions in the branch, and [`Branch::timeout`] limits the duration
+    /// of the branch.
+    ///
+    /// Run several branches concurrently with `tokio::join!`. The questions of concurrent branches are sent in the same
+    /// round. A branch is not a Tokio task: if its future is dropped, the branch and its nested branches end.
     ///
     /// # Errors
     ///
     /// Returns the error of `body`. Returns [`ErrorKind::Limit`] if the branch asks more than
-    /// [`max_asks`](Branch::max_asks) or is nested deeper than the server allows. Returns [`ErrorKind::Timeout`] if it
-    /// takes longer than [`timeout`](Branch::timeout).
+    /// [`max_asks`](Branch::max_asks) or if branches are nested deeper than the server allows. Returns
+    /// [`ErrorKind::Timeout`] if the branch takes longer than [`timeout`](Branch::timeout).
     ///
     /// # Examples
     ///
@@ -64,7 +67,7 @@ impl Ctx {
         let body = async move {
             if depth > limit {
                 return Err(Error::new(ErrorKind::Limit(format!(
-                    "branches are nested deeper than {limit}; raise `Limits::with_branch_depth` if they must be"
+                    "branches are nested deeper than the limit of {limit}; nest fewer branches, or raise `Limits::with_branch_depth`"
                 ))));
             }
             body(&child).await
@@ -96,7 +99,7 @@ impl Budget {
         if spent.is_err() {
             let asks = self.asks.load(Ordering::Relaxed);
             return Err(Error::new(ErrorKind::Limit(format!(
-                "the branch may ask {asks} questions and has asked them"
+                "the branch has reached its limit of {asks} questions; ask fewer questions, or raise `Branch::max_asks`"
             ))));
         }
         self.parent.as_ref().map_or(Ok(()), |parent| parent.spend())?;
@@ -116,12 +119,12 @@ impl Budget {
     }
 }
 
-/// A part of the tool's code in a separate scope. `.await` begins it.
+/// A part of the tool's code whose question keys and step names have a common prefix. `.await` runs the branch.
 ///
 /// # Cancel safety
 ///
-/// Dropping the branch drops everything in it.
-#[must_use = "a branch begins when it is awaited"]
+/// Dropping the branch withdraws its pending questions and drops its running steps.
+#[must_use = "a branch does nothing until you `.await` it"]
 pub struct Branch<'a, B> {
     ctx: &'a Ctx,
     body: Pin<Box<B>>,
@@ -132,20 +135,21 @@ pub struct Branch<'a, B> {
 }
 
 impl<B> Branch<'_, B> {
-    /// Sets the maximum number of questions, including those of nested branches. Asking a model again after an invalid
-    /// reply counts as a question. Default: no limit.
+    /// Sets the maximum number of questions in the branch, including the questions of nested branches. If a model is
+    /// asked again after an invalid reply, that counts as another question. Default: no limit.
     pub fn max_asks(self, asks: u32) -> Self {
         self.budget.left.store(asks, Ordering::Relaxed);
         self.budget.asks.store(asks, Ordering::Relaxed);
         self
     }
 
-    /// Sets the maximum duration, including the time that users need to answer. Default: no limit.
+    /// Sets the maximum duration of the branch, including the time that users need to answer. Default: no limit.
     ///
     /// # Replay
     ///
-    /// The deadline is recorded when the branch begins, and its expiry is recorded too. On 2026-07-28 outside of tasks,
-    /// a suspended run checks the deadline when the answer arrives, because the run is not in memory before.
+    /// When the branch begins, its deadline is recorded in the journal. The journal also records whether the deadline
+    /// has passed. On MCP 2026-07-28 outside of tasks, a suspended run is not in memory. A run that is not in memory
+    /// checks the deadline when the answer arrives.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

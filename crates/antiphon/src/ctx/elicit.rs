@@ -21,21 +21,21 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// The user's response to a question.
+/// The user's response to a question: an answer, or the fact that the user declined or dismissed the question.
 #[derive(Clone, Debug)]
 pub enum Elicited<T> {
-    /// The user answered.
+    /// The user answered the question.
     Accept(Answer<T>),
     /// The user declined to answer the question with this key.
     Decline(String),
-    /// The user dismissed the question with this key.
+    /// The user closed the question with this key without an answer.
     Cancel(String),
 }
 
-/// The user's answer to a question.
+/// The user's answer, together with the question.
 #[derive(Clone, Debug)]
 pub struct Answer<T> {
-    /// The parsed answer.
+    /// The answer as a value of the requested type.
     pub value: T,
     source: Arc<Source>,
 }
@@ -59,12 +59,12 @@ impl<T> Answer<T> {
 }
 
 impl<T> Elicited<T> {
-    /// Returns the answer, or an error if the user did not answer.
+    /// Returns the answer, or an error if the user declined or dismissed the question.
     pub fn accepted(self) -> Result<T> {
         self.into_answer().map(|answer| answer.value)
     }
 
-    /// Returns the answer with its exchange, or an error if the user did not answer.
+    /// Returns the answer together with its question, or an error if the user declined or dismissed the question.
     pub fn into_answer(self) -> Result<Answer<T>> {
         match self {
             Self::Accept(answer) => Ok(answer),
@@ -73,12 +73,12 @@ impl<T> Elicited<T> {
         }
     }
 
-    /// Returns the answer, if the user answered.
+    /// Returns the answer, or `None` if the user declined or dismissed the question.
     pub fn ok(self) -> Option<T> {
         self.accepted().ok()
     }
 
-    /// Applies `f` to the answer, if the user answered.
+    /// Applies `f` to the answer. A declined or dismissed question stays unchanged.
     ///
     /// # Errors
     ///
@@ -95,19 +95,21 @@ impl<T> Elicited<T> {
 }
 
 impl Ctx {
-    /// Asks the user for a `T`.
+    /// Asks the user for a value of type `T`, with a form.
     ///
-    /// `T` is the form: a struct with flat fields (strings, numbers, booleans, enums of unit variants, lists of those
-    /// enums). The docs of a field become its label. Attributes such as `#[schemars(range(..))]` become validation
-    /// rules. The question key is the type's name in snake case. [`Elicit::key`] changes it.
+    /// `T` defines the form that the client shows. `T` is a struct whose fields are strings, numbers, booleans, enums
+    /// of unit variants, or lists of such enums. The doc comment of a field becomes its label. Attributes such as
+    /// `#[schemars(range(..))]` become validation rules. The question key is the type's name in snake case, unless you
+    /// set another key with [`Elicit::key`].
     ///
-    /// If an answer does not match the form, the user is asked once more, with the reason. [`Elicit::retries`] sets the
-    /// number of retries, and [`Elicit::check`] adds rules that a form cannot express.
+    /// If an answer does not match the form, the user sees the reason and is asked once more. [`Elicit::retries`] sets
+    /// the number of retries, and [`Elicit::check`] adds rules that a form cannot express.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Unsupported`] if the client cannot show forms. Returns [`ErrorKind::InvalidAnswer`] if no
-    /// answer was valid after all retries. A declined question is not an error but a value of [`Elicited`].
+    /// answer was valid after all retries. If the user declines or dismisses the question, the result is not an error
+    /// but a variant of [`Elicited`].
     ///
     /// # Examples
     ///
@@ -127,7 +129,7 @@ impl Ctx {
     /// }
     /// ```
     ///
-    /// A type that is not a form does not compile:
+    /// If `T` cannot be shown as a form, the code does not compile:
     ///
     /// ```compile_fail
     /// # use antiphon::prelude::*;
@@ -147,10 +149,10 @@ impl Ctx {
         Elicit { inner, check: None }
     }
 
-    /// Asks the user for a `T` under a typed question key.
+    /// Asks the user for a value of type `T`, with a typed question key.
     ///
     /// Declare the key with [`Tool::elicits_as`](crate::Tool::elicits_as), so that a client can prepare a custom form
-    /// for it. An undefined key, or the key of another form, does not compile.
+    /// for this key. Code with an undefined key, or with the key of another form, does not compile.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ impl Ctx {
     /// let tool = Tool::new("turn", "Takes a turn", turn).elicits_as(PICK_MOVE);
     /// ```
     ///
-    /// A key of another form does not compile:
+    /// A question key that belongs to another form does not compile:
     ///
     /// ```compile_fail
     /// # use antiphon::{elicitation::ElicitKey, prelude::*};
@@ -194,23 +196,26 @@ impl Ctx {
         self.elicit(message).key(key.as_str())
     }
 
-    /// Asks the user for data that matches `schema`, under `key`. Use it for forms that are only known at run time.
+    /// Asks the user for data that matches `schema`, with the question key `key`. Use this method if your tool creates
+    /// the form at run time.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`elicit`](Self::elicit). Returns [`ErrorKind::Misuse`] if `schema` is not a valid JSON
-    /// Schema of an object. Returns [`ErrorKind::Misuse`] if the tool has declared its keys
-    /// ([`Tool::elicits`](crate::Tool::elicits)) without this one.
+    /// Schema of an object. Returns [`ErrorKind::Misuse`] if the tool has declared question keys
+    /// ([`Tool::elicits`](crate::Tool::elicits)) and `key` is not one of them.
     pub fn elicit_value(&self, key: &str, message: impl Into<String>, schema: Value) -> ElicitValue<'_> {
         let form = match schema {
             Value::Object(schema) => Form::raw(key.to_owned(), schema).map(Arc::new).map_err(Error::misuse),
-            _ => Err(Error::misuse(format!("the form `{key}` must be an object with named fields"))),
+            _ => Err(Error::misuse(format!(
+                "the schema of the form `{key}` does not have the type `object`: use a struct with named fields"
+            ))),
         };
         ElicitValue::new(self, key, form, message.into())
     }
 }
 
-/// A question to a user. `.await` sends it.
+/// A question to a user. `.await` sends the question.
 ///
 /// # Cancel safety
 ///
@@ -223,21 +228,21 @@ pub struct Elicit<'a, T> {
 
 type Check<'a, T> = Box<dyn Fn(&T) -> Result<(), String> + Send + 'a>;
 
-/// A question key with the type of its form.
+/// A question key together with the Rust type of its form.
 ///
-/// Make it a constant, and give it to [`Tool::elicits_as`](crate::Tool::elicits_as) and [`Ctx::elicit_as`].
+/// Define the key as a constant, and pass it to [`Tool::elicits_as`](crate::Tool::elicits_as) and [`Ctx::elicit_as`].
 pub struct ElicitKey<T> {
     key: &'static str,
     form: PhantomData<fn() -> T>,
 }
 
 impl<T> ElicitKey<T> {
-    /// Creates a key for the form `T`.
+    /// Creates a question key for the form `T`.
     pub const fn new(key: &'static str) -> Self {
         Self { key, form: PhantomData }
     }
 
-    /// Returns the key's name, as used on the wire and in the journal.
+    /// Returns the question key as text, as it appears in MCP messages and in the journal.
     pub const fn as_str(&self) -> &'static str {
         self.key
     }
@@ -264,27 +269,27 @@ impl<T> fmt::Debug for ElicitKey<T> {
 }
 
 impl<'a, T> Elicit<'a, T> {
-    /// Sets the question key: the name on the wire and in the journal. A client can register a custom form for it.
-    /// Default: the type's name in snake case.
+    /// Sets the question key, which appears in MCP messages and in the journal. A client can register a custom form for
+    /// a question key. Default: the type's name in snake case.
     pub fn key(mut self, key: &str) -> Self {
         self.inner = self.inner.key(key);
         self
     }
 
-    /// Sets data for a client's custom form to show, for example a board or a document. Default: none.
+    /// Sets additional data that a client's custom form can show, for example a board or a document. Default: none.
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.inner = self.inner.context(context);
         self
     }
 
-    /// Sets a validation rule that the form cannot express: for example that a cell is free. Default: none.
+    /// Sets a validation rule that the form cannot express, for example that a cell of a board is free. Default: none.
     ///
-    /// If the rule rejects an answer, the user is asked again, with the reason.
+    /// If the rule rejects an answer, the user sees the reason and is asked again.
     ///
     /// # Replay
     ///
-    /// The rule checks the same answer in every leg and must return the same result. Use the tool's data in it, not
-    /// external state.
+    /// The rule checks the same answer each time the run resumes, and must return the same result each time. Use only
+    /// data of the tool in the rule, not external state.
     ///
     /// # Examples
     ///
@@ -307,7 +312,7 @@ impl<'a, T> Elicit<'a, T> {
         self
     }
 
-    /// Sets how often the user is asked again after an invalid answer. Default: 1, so that there are two attempts.
+    /// Sets how often the user is asked again after an invalid answer. Default: 1, which allows two attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.inner = self.inner.retries(retries);
         self
@@ -333,7 +338,7 @@ impl<T> fmt::Debug for Elicit<'_, T> {
     }
 }
 
-/// A question with a form given as JSON Schema. `.await` sends it.
+/// A question to a user whose form is a JSON Schema. `.await` sends the question.
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitValue<'a> {
     ask: Ask<'a>,
@@ -363,19 +368,19 @@ impl<'a> ElicitValue<'a> {
         }
     }
 
-    /// Sets the question's key. See [`Elicit::key`].
+    /// Sets the question key. See [`Elicit::key`].
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Sets data for a client's custom form to show. See [`Elicit::context`].
+    /// Sets additional data that a client's custom form can show. See [`Elicit::context`].
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.context = serde_json::to_value(context).ok();
         self
     }
 
-    /// Sets how often the user is asked again. See [`Elicit::retries`].
+    /// Sets how often the user is asked again after an invalid answer. See [`Elicit::retries`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -393,7 +398,7 @@ impl<'a> ElicitValue<'a> {
                 failed => {
                     let error = std::mem::replace(
                         failed,
-                        Err(Error::misuse("a form that failed is not polled again")),
+                        Err(Error::misuse("the question was polled again after its form had failed")),
                     );
                     return Poll::Ready(Err(error.expect_err("this is the failed form")));
                 }
@@ -411,7 +416,7 @@ impl<'a> ElicitValue<'a> {
                     if let Some(declared) = declared.filter(|declared| !declared.contains(key.name())) {
                         let known: Vec<_> = declared.iter().map(String::as_str).collect();
                         return Err(Error::misuse(format!(
-                            "this tool does not say that it asks `{}`; it says: {}",
+                            "the tool has not declared the question `{}` with `Tool::elicits`; it has declared: {}",
                             key.name(),
                             known.join(", ")
                         )));
@@ -434,7 +439,7 @@ impl<'a> ElicitValue<'a> {
                 Some("cancel") => return Poll::Ready(Ok(Elicited::Cancel(key))),
                 _ => {
                     return Poll::Ready(Err(Error::misuse(format!(
-                        "the client's answer to `{key}` has no action"
+                        "the client's answer to the question `{key}` is not valid: its `action` must be `accept`, `decline` or `cancel`"
                     ))));
                 }
             };

@@ -17,9 +17,9 @@ use crate::{
 };
 
 impl Ctx {
-    /// Sends the user to a web page: to sign in, to pay, or to enter data that must not pass through the client.
+    /// Asks the user to open a web page, for example to sign in, to pay, or to enter data that the client must not see.
     ///
-    /// The answer only contains whether the user agreed to open the page. When the user has completed the page, call
+    /// The answer states only whether the user agreed to open the page. When the user has finished on the page, call
     /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the HTTP handler of the page's
     /// callback. If the tool itself detects the completion, call [`elicitation_complete`](Self::elicitation_complete).
     ///
@@ -30,10 +30,11 @@ impl Ctx {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
     }
 
-    /// Sends the user to a web page, with a URL that contains the elicitation's ID. The page's callback can then
-    /// identify the elicitation, for example by the `state` parameter of OAuth. See [`elicit_url`](Self::elicit_url).
+    /// Asks the user to open a web page whose URL contains the elicitation ID. The page's callback can then identify
+    /// the elicitation, for example by the `state` parameter of OAuth. See [`elicit_url`](Self::elicit_url).
     ///
-    /// Percent-encode the ID. It contains characters such as `#` and `/` if a run asks more than once, or in a branch.
+    /// Percent-encode the elicitation ID. If a run asks more than once, or in a branch, the ID contains characters such
+    /// as `#` and `/`.
     ///
     /// # Errors
     ///
@@ -41,7 +42,8 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// Every leg calls `url` with the same ID. `url` must return the same URL each time.
+    /// Each time the run resumes, the server calls `url` again with the same ID. `url` must return the same URL each
+    /// time.
     ///
     /// # Examples
     ///
@@ -62,11 +64,12 @@ impl Ctx {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::OfId(Box::new(url)) }
     }
 
-    /// Notifies a 2025-11-25 client that the user has completed the web page of the elicitation `id`. The 2026-07-28
-    /// revision has no such notification, and the method does nothing there.
+    /// Notifies an MCP 2025-11-25 client that the user has completed the web page of the elicitation `id`. MCP
+    /// 2026-07-28 has no such notification, so this method does nothing for MCP 2026-07-28 clients.
     ///
-    /// In a call, the notification goes to the calling client. In a task, it goes to the session that received the
-    /// elicitation. Outside of a run, use [`Server::elicitation_complete`](crate::Server::elicitation_complete).
+    /// During a call, the server sends the notification to the calling client. In a task, the server sends the
+    /// notification to the session that received the elicitation. Outside of a run, use
+    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete).
     pub fn elicitation_complete(&self, id: &str) {
         if self.run.client.revision() == Revision::Session {
             self.run.note(Note::ElicitationComplete { id: id.to_owned() });
@@ -74,7 +77,7 @@ impl Ctx {
     }
 }
 
-/// A question that sends the user to a web page. `.await` sends it.
+/// A question that asks the user to open a web page. `.await` sends the question.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct ElicitUrl<'a> {
@@ -101,22 +104,22 @@ impl fmt::Debug for PageUrl<'_> {
 /// The user's answer to a [`Ctx::elicit_url`] question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlElicited {
-    /// The elicitation's ID, for [`Server::elicitation_complete`](crate::Server::elicitation_complete) and for the
-    /// page's callback.
+    /// The elicitation ID. Use this ID with [`Server::elicitation_complete`](crate::Server::elicitation_complete), and
+    /// to recognize the elicitation in the page's callback.
     pub id: String,
     /// Whether the user agreed to open the page.
     pub agreed: bool,
 }
 
 impl ElicitUrl<'_> {
-    /// Sets the question's key.
+    /// Sets the question key, which appears in MCP messages and in the journal. Default: `url`.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Returns the elicitation's ID, which is the same in every round. [`Ctx::elicit_url_with`] puts it into the page's
-    /// URL.
+    /// Returns the elicitation ID, which stays the same when the run resumes. [`Ctx::elicit_url_with`] puts the ID into
+    /// the page's URL.
     pub fn id(&self) -> String {
         format!("{}.{}", self.ask.ctx().run_id(), self.ask.key())
     }

@@ -8,11 +8,11 @@ use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
 
 impl Ctx {
-    /// Runs a long-running loop with a bounded journal: after each iteration, only `state` stays in the journal. Use it
-    /// for a game, a negotiation or a watch.
+    /// Runs a long loop without a growing journal (the record of the run's results). After each iteration, the journal
+    /// keeps only `state`. Use this method for a game, a negotiation or long monitoring.
     ///
-    /// `body` takes the state. It returns [`ControlFlow::Continue`] with the next state, or [`ControlFlow::Break`] with
-    /// the result.
+    /// `body` receives the state and runs one iteration. `body` returns [`ControlFlow::Continue`] with the next state,
+    /// or [`ControlFlow::Break`] with the result.
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! The context of a tool: its questions, steps and notifications.
+//! The context of a tool, for its questions, steps and notifications.
 
 mod ask;
 mod branch;
@@ -35,18 +35,21 @@ use crate::{
     run::Run,
 };
 
-/// The context of a run: a tool asks questions, runs steps and sends notifications through it.
+/// The context of a run (one tool call). Through the context, a tool asks questions, runs steps and sends
+/// notifications.
 ///
 /// A tool receives the context by reference and cannot keep it beyond the run. The server records the result of every
-/// question and step. So it can drop the tool while it waits, and resume it later by running it again from the top, on
-/// any replica. The same function therefore works on 2025-11-25, where a server can ask and wait, and on 2026-07-28,
-/// where it cannot.
+/// question and step. So the server can drop the tool's function while it waits for an answer. Later, any replica can
+/// resume the run: the replica calls the function again from the top with the recorded results. The same function
+/// therefore works on both protocol revisions. On MCP 2025-11-25 a server can send a question and wait. On MCP
+/// 2026-07-28 a server can only return the question as a result.
 ///
 /// # Replay
 ///
-/// The code between two calls on `Ctx` runs again in every leg. It must be deterministic and must not have side
-/// effects. Put clocks, random numbers and side effects into [`step`](Self::step), which records the result. Do not
-/// hold a guard (a lock, a transaction, a temporary file) across a question: the server drops it with the tool.
+/// The code between two calls on `Ctx` runs again each time the run resumes. This code must be deterministic and must
+/// not have side effects. Put clocks, random numbers and side effects into [`step`](Self::step), which records the
+/// result. Do not hold a lock, a transaction or a temporary file across a question, because the server can drop the
+/// function there.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -88,19 +91,19 @@ impl Ctx {
         Self { run, scope: String::new(), depth: 0, budget: None }
     }
 
-    /// Returns the run's ID, which is the same in every round.
+    /// Returns the ID of the run, which stays the same when the run resumes.
     pub fn run_id(&self) -> String {
         self.run.id()
     }
 
-    /// Returns the ID of the current request, which differs in every round.
+    /// Returns the ID of the current MCP request. If a run needs several requests, each of them has a different ID.
     pub fn request_id(&self) -> String {
         self.run.client.request_id()
     }
 
-    /// Returns the principal, if the server authenticates callers
-    /// ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the feature
-    /// `auth`).
+    /// Returns the principal: the name of the authenticated caller. Returns `None` if the server does not authenticate
+    /// callers ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the
+    /// feature `auth`).
     pub fn principal(&self) -> Option<&str> {
         self.run.principal.as_deref()
     }
@@ -110,24 +113,25 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// The identity belongs to the request, not to the run. A later round can have another token of the same caller,
-    /// and a task has no identity. If the tool's control flow depends on it, read it in a [`step`](Self::step), or use
-    /// [`principal`](Self::principal).
+    /// The identity belongs to the request, not to the run. In a later request of the run, the same caller can send a
+    /// different token. A task has no identity. If the tool's control flow depends on the identity, read it in a
+    /// [`step`](Self::step), or use [`principal`](Self::principal).
     #[cfg(feature = "auth")]
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP, and in legs of
-    /// a task without a waiting request.
+    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP, or if a task
+    /// runs while no request waits for it.
     ///
-    /// Over a WebSocket, these are the headers of the request that opened it. The layer of the feature `auth` removes
-    /// credentials.
+    /// Over a WebSocket, the headers are those of the request that opened the connection. With the feature `auth`, the
+    /// authentication layer removes credentials from the headers.
     ///
     /// # Replay
     ///
-    /// The headers belong to the request, not to the run. A later round can have other headers, and a task has none. If
-    /// the tool's control flow depends on them, read them in a [`step`](Self::step).
+    /// The headers belong to the request, not to the run. In a later request of the run, the headers can differ, and a
+    /// task has no headers. If the tool's control flow depends on the headers, read the headers in a
+    /// [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -143,11 +147,12 @@ impl Ctx {
     }
 
     /// Returns a value that your middleware added to the extensions of the current HTTP request. Returns `None` if the
-    /// request has no value of this type, and if [`headers`](Self::headers) returns `None`.
+    /// request has no value of this type, or if [`headers`](Self::headers) returns `None`.
     ///
     /// # Replay
     ///
-    /// The same rule as for [`headers`](Self::headers) applies.
+    /// The extensions belong to the request, not to the run. If the tool's control flow depends on the extensions, read
+    /// the extensions in a [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -170,7 +175,8 @@ impl Ctx {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Returns a shared value of the server ([`ServerBuilder::with_state`](crate::ServerBuilder::with_state)).
+    /// Returns the value of type `T` that you added to the server with
+    /// [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
     ///
     /// # Errors
     ///
@@ -184,17 +190,18 @@ impl Ctx {
         })
     }
 
-    /// Returns a handle that notifies clients of changed lists and resources.
+    /// Returns a handle that notifies clients of changed lists of tools, prompts and resources, and of changed
+    /// resources.
     pub fn changes(&self) -> &crate::Changes {
         &self.run.runtime.changes
     }
 
-    /// Returns whether the caller has cancelled. Outside of a task, the server drops the run at its next await. So only
-    /// code that works for long without an await needs to check this.
+    /// Returns whether the caller has cancelled the call. Outside of a task, the server drops the tool's function at
+    /// its next await. So only code that works for long without an await needs this method.
     ///
-    /// A task is not dropped. Its pending and later questions and waits fail with
-    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool can run further
-    /// steps to clean up before it returns.
+    /// The server does not drop the function of a cancelled task. Pending and later questions and waits of a cancelled
+    /// task fail with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool can
+    /// run further steps to clean up before it returns.
     pub fn is_cancelled(&self) -> bool {
         self.run.is_cancelled()
     }
@@ -203,8 +210,8 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// A client can declare other capabilities in a later round. The first result is recorded as a step, so the tool
-    /// takes the same path on every replay.
+    /// A client can declare different capabilities in a later request of the run. The journal contains the first result
+    /// of this method, so the tool takes the same path on every replay.
     pub fn supports(&self, capability: crate::Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))

@@ -4,19 +4,19 @@ use super::Ctx;
 use crate::protocol::{Level, Note};
 
 impl Ctx {
-    /// Sends a log message to the client: a text, or any serializable data.
+    /// Sends a log message to the client. `data` is a text or any serializable value.
     ///
-    /// It is sent only if the client requested messages of this level. On 2025-11-25 the client sets the level with
-    /// `logging/setLevel`. On 2026-07-28 each request can set the level.
+    /// The server sends the message only if the client requested messages of this level. On MCP 2025-11-25 the client
+    /// sets the level with `logging/setLevel`. On MCP 2026-07-28 each request can set the level.
     ///
     /// # Replay
     ///
-    /// Nothing is sent during replay.
+    /// During replay, the server does not send the message again.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.log_as(None, level, data);
     }
 
-    /// Sends a log message under a logger's name. See [`log`](Self::log).
+    /// Sends a log message to the client, with the name of the logger. See [`log`](Self::log).
     pub fn log_from(&self, logger: &str, level: Level, data: impl Serialize) {
         self.log_as(Some(logger), level, data);
     }
@@ -27,18 +27,20 @@ impl Ctx {
         }
         match serde_json::to_value(data) {
             Ok(data) => self.run.note(Note::Log { level, logger: logger.map(str::to_owned), data }),
-            Err(error) => tracing::warn!(%error, "a log message cannot be written as JSON"),
+            Err(error) => {
+                tracing::warn!(%error, "a log message of a tool was dropped: it cannot be serialized as JSON");
+            }
         }
     }
 
     /// Reports the tool's progress to the client.
     ///
-    /// It is sent only if the caller requested progress notifications, and only if the value has increased. In a task,
-    /// it also becomes the task's status message.
+    /// The server sends the progress only if the caller requested progress notifications, and only if the value has
+    /// increased. In a task, the progress also becomes the task's status message.
     ///
     /// # Replay
     ///
-    /// Nothing is sent during replay.
+    /// During replay, the server does not send the progress again.
     ///
     /// # Examples
     ///
@@ -60,7 +62,7 @@ impl Ctx {
     }
 }
 
-/// The progress of a tool.
+/// The progress of a tool: a value, an optional total and an optional text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     done: f64,
@@ -69,12 +71,14 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Creates a progress of `done` out of `total`. Both can be of any number type.
+    /// Creates a progress of `done` out of `total`, for example 3 of 10 files.
+    ///
+    /// `done` and `total` can have any number type.
     pub fn of(done: impl Amount, total: impl Amount) -> Self {
         Self { done: done.amount(), total: Some(total.amount()), message: None }
     }
 
-    /// Sets a text for the user. Default: none.
+    /// Sets a text that describes the progress to the user. Default: none.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());
@@ -88,9 +92,10 @@ impl<T: Amount> From<T> for Progress {
     }
 }
 
-/// A number of any type. MCP represents progress as a double, so numbers above 2⁵³ are rounded.
+/// A number of any primitive type, for [`Progress`]. MCP represents progress as a 64-bit float, so integers above 2⁵³
+/// are rounded.
 pub trait Amount {
-    /// Converts the number into a double.
+    /// Converts the number into a 64-bit float.
     fn amount(self) -> f64;
 }
 

@@ -12,9 +12,9 @@ use super::{Ctx, ask::Ask};
 use crate::error::Result;
 
 impl Ctx {
-    /// Asks the client for its roots: the folders that the user works in.
+    /// Asks the client for its roots, which are the folders that the user works in.
     ///
-    /// The 2026-07-28 revision deprecates roots. They still work there.
+    /// MCP 2026-07-28 deprecates roots, but its clients can still support roots.
     ///
     /// # Errors
     ///
@@ -24,7 +24,7 @@ impl Ctx {
     }
 }
 
-/// A folder, or another place, that the user works in.
+/// A root of the client: a folder, or another place, that the user works in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Root {
@@ -35,7 +35,7 @@ pub struct Root {
     pub name: Option<String>,
 }
 
-/// A question for the client's roots. `.await` sends it.
+/// A question that asks the client for its roots. `.await` sends the question.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct Roots<'a> {
@@ -43,7 +43,7 @@ pub struct Roots<'a> {
 }
 
 impl Roots<'_> {
-    /// Sets the question's key.
+    /// Sets the question key, which appears in MCP messages and in the journal. Default: `roots`.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self

@@ -10,10 +10,11 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Waits for a duration. In a task, the run is not in memory during the wait, and a worker resumes it at the end.
+    /// Waits for a duration. In a task, the server can remove the run from memory during the wait, and a worker resumes
+    /// the run after the wait.
     ///
-    /// The end of the wait is recorded when the wait begins, so a resumed run only waits for the remaining time.
-    /// Outside of a task, the caller waits as well.
+    /// The journal contains the time at which the wait ends, so a resumed run waits only for the remaining time.
+    /// Outside of a task, the client's request stays open during the wait.
     ///
     /// # Errors
     ///
@@ -33,8 +34,9 @@ impl Ctx {
         Sleep { ctx: self, timer: Timer::new(&self.take_key("sleep"), duration), over: false }
     }
 
-    /// Requests that the run continues as a task. The tool's [policy](crate::task::TaskPolicy) and the client must
-    /// allow it. The client then receives the task's ID at the tool's next await and does not wait any longer.
+    /// Requests that the run continues as a task, so that the client does not have to wait for the result. The tool's
+    /// [policy](crate::task::TaskPolicy) must allow tasks, and the client must support tasks. At the tool's next await,
+    /// the client then receives the ID of the task.
     ///
     /// If the run cannot become a task, this call has no effect.
     ///
@@ -52,7 +54,7 @@ impl Ctx {
     }
 }
 
-/// A wait. `.await` begins it.
+/// A wait for a duration. `.await` starts the wait.
 #[must_use = "a wait begins when it is awaited"]
 pub struct Sleep<'a> {
     ctx: &'a Ctx,

@@ -18,21 +18,23 @@ use crate::{
 };
 
 impl Ctx {
-    /// Runs a side effect and records its result. Replay returns the recorded result instead of running it again.
+    /// Runs a side effect and records its result in the journal. Replay returns the recorded result and does not run
+    /// the side effect again.
     ///
-    /// Put side effects and all non-deterministic operations here: clocks, random numbers, calls to other services.
+    /// Put side effects and all non-deterministic operations into steps, for example clocks, random numbers, and calls
+    /// to other services.
     ///
     /// # Replay
     ///
     /// A step runs at least once. Replay does not run a step whose result is in the journal. A step runs again if its
     /// process dies during the step, or if the client sends the same request again. With
-    /// [`step_with_key`](Self::step_with_key) the external system can recognize the duplicate. With
-    /// [`at_most_once`](Step::at_most_once) the step does not run again. An error is recorded like a value if the tool
-    /// continues after it.
+    /// [`step_with_key`](Self::step_with_key), the step gets an idempotency key, so that the external system can
+    /// recognize a duplicate. With [`at_most_once`](Step::at_most_once), the step does not run again. If a step fails
+    /// and the tool continues, the journal contains the error.
     ///
-    /// The tool always receives the recorded form, also in the leg that runs the step. A value was therefore serialized
-    /// and deserialized. An error has its [`kind`](Error::kind) and a text with all its causes, but no
-    /// [`source`](Error::source). If you need an error as its original type, handle it inside the step.
+    /// The tool always receives the recorded form of the result, even when the step has just run. Antiphon therefore
+    /// serializes and deserializes every value. An error has its [`kind`](Error::kind) and a text with all its causes,
+    /// but no [`source`](Error::source). If you need an error as its original type, handle it inside the step.
     ///
     /// # Examples
     ///
@@ -56,8 +58,8 @@ impl Ctx {
         self.step_with_key(name, |_| body())
     }
 
-    /// Runs a step whose function has another error type, for example [`std::io::Error`] or `anyhow::Error`. See
-    /// [`step`](Self::step).
+    /// Runs a step whose function returns an error type other than [`Error`], for example [`std::io::Error`] or
+    /// `anyhow::Error`. See [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -95,8 +97,8 @@ impl Ctx {
         })
     }
 
-    /// Runs a step with an idempotency key. The key is the same every time this step of this run is executed. See
-    /// [`step`](Self::step).
+    /// Runs a step with an idempotency key, which `body` receives. If the same step of the same run is executed again,
+    /// the step gets the same idempotency key. See [`step`](Self::step).
     pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, F, Fut>
     where
         T: Serialize + DeserializeOwned,
@@ -116,12 +118,13 @@ impl Ctx {
     }
 }
 
-/// A step. `.await` runs it.
+/// A side effect whose result is recorded in the journal. `.await` runs the step.
 ///
 /// # Cancel safety
 ///
-/// A step that is dropped before it ends leaves no record, as if it had not run.
-#[must_use = "a step is taken when it is awaited"]
+/// If the future is dropped before the step ends, the journal has no record of the step. A part of its side effect can
+/// already have happened.
+#[must_use = "a step does nothing until you `.await` it"]
 pub struct Step<'a, F, Fut> {
     ctx: &'a Ctx,
     key: Key,
@@ -139,25 +142,26 @@ where
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    /// Runs the step at most once, even if the run is submitted several times or on several replicas.
+    /// Runs the step at most once, even if the client sends a request several times or several replicas receive it.
     ///
-    /// The step is claimed in the server's store before it begins. A second attempt waits and receives the result of
-    /// the first, which can be an error. If the process of the first attempt dies during the step, its outcome is
-    /// unknown. The call then fails with [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and the step
-    /// does not run again.
+    /// Before the step begins, the server writes a claim (a record that reserves the step) to its store. A second
+    /// attempt finds the claim, waits, and receives the result of the first attempt, which can be an error. If the
+    /// process of the first attempt dies during the step, the outcome of the step is unknown. The call then fails with
+    /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and the step does not run again.
     ///
-    /// In a task, the claim lasts as long as the task's record, also if an operator retries the run. Otherwise it lasts
-    /// as long as a `requestState` ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
+    /// In a task, the server keeps the claim as long as the task's record, even if an operator retries the run. Outside
+    /// of a task, the server keeps the claim as long as a `requestState` is valid
+    /// ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
     ///
-    /// A run has an ID from its first step or question on. A client that loses the answer to its first request and
-    /// calls again starts a new run. So ask a question, for example a confirmation, before a step that must not run
-    /// twice.
+    /// The claim belongs to one run. If a client does not receive the answer to its first request, it can call the tool
+    /// again. This call starts a new run, in which the step runs again. So ask a question, for example for a
+    /// confirmation, before a step that must not run twice.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store
-    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). With
-    /// [`Tool::needs_backend`](crate::Tool::needs_backend), building the server fails instead.
+    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). If the tool declares
+    /// [`Tool::needs_backend`](crate::Tool::needs_backend), building a server without a store fails instead.
     ///
     /// # Examples
     ///

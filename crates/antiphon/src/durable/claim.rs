@@ -90,7 +90,9 @@ impl Held<'_> {
                         None => work.await,
                     };
                 }
-                Err(error) => tracing::warn!(%error, "a claim could not be renewed"),
+                Err(error) => {
+                    tracing::warn!(%error, "a claim on a step or a `requestState` could not be renewed in the store; the next heartbeat tries again");
+                }
             }
             if let Some(done) = done {
                 return done;

@@ -4,19 +4,19 @@ use serde_json::{Map, Value};
 
 /// A question to a user and its answer, as two messages for a model.
 ///
-/// The assistant asks the question: a `tool_use` of the form. The user answers it: the `tool_result`. An exchange
-/// exists only if the user answered. A declined question has none.
+/// The first message is a `tool_use` of the assistant, which contains the question. The second message is the
+/// `tool_result` of the user, which contains the answer. If the user did not answer, the question has no exchange.
 ///
-/// A [`SampleExchange`](super::SampleExchange) is the equivalent for a question to a model. There the user asks and the
-/// assistant answers.
+/// For a question to a model, see [`SampleExchange`](super::SampleExchange). In a `SampleExchange`, the user asks and
+/// the assistant answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElicitExchange {
-    /// The assistant's question.
+    /// The message with the question. Its role is `assistant`.
     pub request: Message,
-    /// The user's answer.
+    /// The message with the answer. Its role is `user`.
     pub response: Message,
-    /// Both messages, in order.
+    /// The message with the question, followed by the message with the answer.
     pub messages: [Message; 2],
 }
 
@@ -30,8 +30,8 @@ impl ElicitExchange {
         Self { messages: [request.clone(), response.clone()], request, response }
     }
 
-    /// Replaces the arguments of the `tool_use`. For example, the model then reads the board that the question was
-    /// about, not the form.
+    /// Replaces the arguments of the `tool_use`, which are the form by default. For example, you can show the model the
+    /// board that the question was about.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         if let Some(Block::ToolUse(used)) = self.request.content.first_mut() {

@@ -7,8 +7,9 @@ use super::{ElicitExchange, SampleExchange};
 
 /// The conversation so far, as messages for a model.
 ///
-/// A model always accepts a history: every `tool_use` is followed by its `tool_result`. Changes that break this rule
-/// return an error. An [`OpenExchange`](super::OpenExchange) cannot be added.
+/// In a history, every `tool_use` is followed by its `tool_result`, because models reject a `tool_use` without a
+/// result. A method returns an error if it would add a `tool_use` without its result. An
+/// [`OpenExchange`](super::OpenExchange) has calls without results, so you cannot add it.
 ///
 /// ```
 /// # use antiphon::{exchange::History, prelude::*};
@@ -54,12 +55,13 @@ impl History {
         Ok(Self { messages })
     }
 
-    /// Adds an exchange. If its question is already the last message, the question is not repeated. So you can ask with
-    /// the history's messages ([`Ctx::sample`](crate::Ctx::sample)) and then add the exchange.
+    /// Adds the messages of an exchange. If the first message of the exchange is already the last message of the
+    /// history, that message is not added again. So you can pass the history's messages as the prompt of
+    /// [`Ctx::sample`](crate::Ctx::sample) and then add the exchange.
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if the exchange was modified and its calls and results do not match.
+    /// Returns [`HistoryError`] if your code has changed the exchange so that its calls and results do not match.
     pub fn push(&mut self, exchange: impl Exchange) -> Result<(), HistoryError> {
         let messages = exchange.into_messages();
         let repeated = messages.first().is_some_and(|first| self.messages.last() == Some(first));
@@ -74,7 +76,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if the message has a `tool_use` or a `tool_result`. These must be part of an exchange.
+    /// Returns [`HistoryError`] if the message has a `tool_use` or a `tool_result`. Add messages with tool calls or
+    /// results as an exchange, with [`push`](Self::push).
     pub fn say(&mut self, message: Message) -> Result<(), HistoryError> {
         check(std::slice::from_ref(&message))?;
         self.messages.push(message);
@@ -111,10 +114,11 @@ impl From<History> for Vec<Message> {
     }
 }
 
-/// An exchange that a [`History`] accepts: a question with its answer, without open calls.
+/// A question with its answer, as messages that you can add to a [`History`]. All tool calls in the exchange have
+/// results.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no exchange a history can take",
-    note = "an `OpenExchange` has calls without results: give it to `close` or `close_with` first"
+    message = "`{Self}` cannot be added to a `History`",
+    note = "an `OpenExchange` has tool calls without results: call its method `close` or `close_with` first"
 )]
 pub trait Exchange: sealed::Sealed {
     /// Returns the messages of the exchange, in order.
@@ -145,26 +149,26 @@ mod sealed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// A call has no result.
+    /// A `tool_use` has no `tool_result`.
     Dangling {
-        /// The call's id.
+        /// The ID of the tool call.
         id: String,
         /// The name of the tool.
         name: String,
     },
-    /// A result has no call in the message directly before it.
+    /// A `tool_result` refers to a call that is not in the preceding message.
     Unasked {
-        /// The call ID in the result.
+        /// The call ID that the result contains.
         id: String,
     },
-    /// A call has two results.
+    /// A `tool_use` has two results.
     Repeated {
-        /// The call's id.
+        /// The ID of the tool call.
         id: String,
     },
-    /// A message has results together with other content, which MCP forbids.
+    /// A message contains results together with other content, which MCP forbids.
     Mixed,
-    /// The user's message has a call, or the assistant's message has a result.
+    /// A message of the user contains a `tool_use`, or a message of the assistant contains a `tool_result`.
     WrongRole,
 }
 
@@ -173,12 +177,12 @@ impl std::fmt::Display for HistoryError {
         match self {
             Self::Dangling { id, name } => write!(
                 f,
-                "the call `{id}` of `{name}` has no result; close the exchange with one before it goes into a history"
+                "the call `{id}` of `{name}` has no result; add it with `OpenExchange::close` before you add the exchange to a history"
             ),
-            Self::Unasked { id } => write!(f, "the result of `{id}` belongs to no call right before it"),
+            Self::Unasked { id } => write!(f, "the tool result for the call `{id}` has no matching tool call in the message directly before it"),
             Self::Repeated { id } => write!(f, "the call `{id}` has two results"),
-            Self::Mixed => f.write_str("a message with tool results may hold nothing else"),
-            Self::WrongRole => f.write_str("calls are the assistant's and results the user's"),
+            Self::Mixed => f.write_str("a message contains tool results and other content; move the tool results to a separate message"),
+            Self::WrongRole => f.write_str("a tool call or tool result has the wrong role; tool calls belong in assistant messages and tool results in user messages"),
         }
     }
 }

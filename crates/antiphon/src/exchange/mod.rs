@@ -1,4 +1,4 @@
-//! Conversation history for models: questions and answers as MCP content blocks.
+//! The history of a conversation with a model: questions and answers as MCP content blocks.
 
 mod elicit;
 mod history;

@@ -7,26 +7,26 @@ use serde_json::Value;
 use super::HistoryError;
 use crate::output::ToolResult;
 
-/// A question to a model and its answer, as messages for a model.
+/// A request to a model and the reply, as messages that you can add to a history.
 ///
-/// Failed attempts are not part of it. Data that came as a `tool_use` is followed by a `tool_result` with the text
-/// `ok`, because MCP requires a result for every `tool_use`.
+/// The messages do not include invalid replies that were retried. If the model replied with a `tool_use`, a
+/// `tool_result` with the text `ok` follows, because MCP requires a result for every `tool_use`.
 ///
-/// | requested | messages |
+/// | the tool requested | messages of the exchange |
 /// |---|---|
-/// | text | the user's question, the assistant's reply |
-/// | data | the user's question, the assistant's `tool_use`, the user's `tool_result` |
-/// | tools | an [`OpenExchange`], until you add the results |
+/// | text | two messages: the user's question and the assistant's reply |
+/// | data | three messages: the user's question, the assistant's `tool_use`, the user's `tool_result` |
+/// | tool calls | an [`OpenExchange`], until you add the results of the tool calls |
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SampleExchange<T = ()> {
-    /// The user's question.
+    /// The message with the prompt. Its role is `user`.
     pub request: Message,
-    /// The assistant's reply.
+    /// The message with the model's reply. Its role is `assistant`.
     pub response: Message,
-    /// All messages, in order: two, or three if the reply is a `tool_use`.
+    /// All messages in order: the prompt, the reply, and a `tool_result` if the reply is a `tool_use`.
     pub messages: Vec<Message>,
-    /// The data, if data was requested.
+    /// The parsed data, if the request asked for data.
     pub parsed: Option<T>,
 }
 
@@ -69,8 +69,8 @@ impl<T> SampleExchange<T> {
         Self { request, response, messages, parsed }
     }
 
-    /// Moves the data from the `input` of the `tool_use` into the `tool_result`. Some models give more weight to a
-    /// result than to their previous message.
+    /// Moves the data from the `tool_use` into the `tool_result`. Some models give more weight to a result than to
+    /// their own message.
     #[must_use]
     pub fn with_echo(mut self) -> Self {
         let mut echoes = Vec::new();
@@ -87,20 +87,20 @@ impl<T> SampleExchange<T> {
     }
 }
 
-/// A question to a model whose reply has tool calls without results.
+/// A request to a model and its reply, which contains tool calls without results.
 ///
-/// A history does not accept it, because models reject a `tool_use` without its `tool_result`. [`close`](Self::close)
-/// adds the results.
+/// You cannot add an open exchange to a history, because models reject a `tool_use` without its `tool_result`. Add the
+/// results with [`close`](Self::close).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[must_use = "an open exchange is closed with the results of its calls"]
 #[non_exhaustive]
 pub struct OpenExchange {
-    /// The user's question.
+    /// The message with the prompt. Its role is `user`.
     pub request: Message,
-    /// The assistant's reply, with its `tool_use` blocks.
+    /// The message with the model's reply and its `tool_use` blocks. Its role is `assistant`.
     pub response: Message,
-    /// Both messages, in order.
+    /// The message with the prompt, followed by the message with the reply.
     pub messages: Vec<Message>,
 }
 
@@ -109,16 +109,16 @@ impl OpenExchange {
         Self { messages: vec![request.clone(), response.clone()], request, response }
     }
 
-    /// Returns the calls that need a result.
+    /// Returns the tool calls in the reply, which need a result.
     pub fn calls(&self) -> Vec<ToolCall> {
         self.response.tool_calls().collect()
     }
 
-    /// Adds one message with a `tool_result` for each call.
+    /// Adds the results of the tool calls as one message, and returns the complete exchange.
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if a call has no result or two results, or if a result has no call.
+    /// Returns [`HistoryError`] if a call has no result or two results, or if a result belongs to no call.
     pub fn close(
         self,
         results: impl IntoIterator<Item = ToolResult>,
@@ -153,7 +153,8 @@ impl OpenExchange {
         Ok(SampleExchange { request, response, messages, parsed: None })
     }
 
-    /// Adds one message with a text result for each call. See [`close`](Self::close).
+    /// Adds a text result for each tool call, and returns the complete exchange. `say` returns the text for a call. See
+    /// [`close`](Self::close).
     pub fn close_with<S: Into<String>>(self, mut say: impl FnMut(&ToolCall) -> S) -> SampleExchange {
         let calls = self.calls();
         let said = calls.iter().map(|call| Block::tool_result(&call.id, [Content::text(say(call))]));
@@ -166,19 +167,19 @@ impl OpenExchange {
     }
 }
 
-/// An exchange that is open if tools were offered to the model, and closed otherwise.
+/// A request to a model and its reply. Tool calls in the reply can still need results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AnyExchange {
-    /// The model was offered tools, so its calls need results.
+    /// The request offered tools to the model, so calls in the reply need results.
     Open(OpenExchange),
-    /// The exchange is complete.
+    /// The reply has no calls that need results.
     Closed(SampleExchange<Value>),
 }
 
 impl AnyExchange {
-    /// The messages, in order.
+    /// Returns the messages of the exchange, in order.
     pub fn messages(&self) -> &[Message] {
         match self {
             Self::Open(open) => &open.messages,

@@ -222,7 +222,10 @@ mod tests {
         let own = Some(Quota::default().with_concurrent(1));
         let _one = limiter.enter(&limits, visit("slow", own)).await.unwrap();
         let refused = limiter.enter(&limits, visit("slow", own)).await.unwrap_err();
-        assert_eq!(refused.message(), "`slow` has 1 calls open, as many as it may; try again in 1 s");
+        assert_eq!(
+            refused.message(),
+            "the tool `slow` reached its limit of 1 concurrent calls; try again in 1 s"
+        );
         let _two = limiter.enter(&limits, visit("fast", None)).await.unwrap();
         let _three = limiter.enter(&limits, visit("fast", None)).await.unwrap();
         limiter.enter(&limits, visit("fast", None)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Limits of a server, for the whole server and for each caller and tool.
+//! Limits for a whole server, for each caller and for each tool.
 
 mod limiter;
 mod meter;
@@ -18,7 +18,7 @@ pub(crate) use self::{
     spend::Spend,
 };
 
-/// The limits of a server.
+/// The limits of a server, for example on concurrent requests, rates, time and sizes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,18 +78,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the maximum number of in-flight requests. Default: 1024.
+    /// Sets how many requests the server processes at the same time. Default: 1024.
     ///
-    /// A further request waits in the [queue](Self::with_queue), or is rejected. A request that waits for users is not
-    /// in flight.
+    /// If the limit is reached, a new request waits in the [queue](Self::with_queue), or is rejected. A request that
+    /// waits for a user's answer does not count.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: usize) -> Self {
         self.in_flight = in_flight;
         self
     }
 
-    /// Sets how many requests can wait for a slot, and for how long. Further requests are rejected. Default: 0
-    /// requests, and 1 second.
+    /// Sets how many requests can wait until the server can process them, and for how long. The server rejects requests
+    /// beyond these limits. Default: 0 requests, and 1 second.
     #[must_use]
     pub fn with_queue(mut self, requests: usize, wait: Duration) -> Self {
         self.queue = requests;
@@ -97,19 +97,20 @@ impl Limits {
         self
     }
 
-    /// Sets how many requests can wait for users at the same time. Default: 4096.
+    /// Sets how many requests can wait for a user's answer at the same time. Default: 4096.
     ///
-    /// These requests wait for an answer in a 2025-11-25 session, or for the end of a task. A call that asks beyond
-    /// this limit still counts as [in flight](Self::with_in_flight).
+    /// This limit applies to requests that wait for an answer in an MCP 2025-11-25 session, or for the end of a task.
+    /// If the limit is reached, a call that waits for an answer counts as [in flight](Self::with_in_flight).
     #[must_use]
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
         self
     }
 
-    /// Sets how long a question to a 2025-11-25 client can stay unanswered. Default: 1 hour.
+    /// Sets how long the server waits for the answer to a question in an MCP 2025-11-25 session. Default: 1 hour.
     ///
-    /// After this time, the tool receives [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On 2026-07-28,
+    /// If no answer arrives within this time, the tool receives
+    /// [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On MCP 2026-07-28,
     /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) applies instead.
     #[must_use]
     pub fn with_answer_timeout(mut self, answer_timeout: impl Into<Option<Duration>>) -> Self {
@@ -117,7 +118,7 @@ impl Limits {
         self
     }
 
-    /// Sets the quota of each principal. Default: no limit.
+    /// Sets the quota of each principal (authenticated caller). Default: no limit.
     ///
     /// All unauthenticated callers share one quota.
     #[must_use]
@@ -128,7 +129,7 @@ impl Limits {
 
     /// Sets the quota of each tool, for all callers together. Default: no limit.
     ///
-    /// [`Tool::with_quota`](crate::Tool::with_quota) sets another quota for one tool.
+    /// [`Tool::with_quota`](crate::Tool::with_quota) sets a different quota for one tool.
     #[must_use]
     pub fn with_tool(mut self, tool: Quota) -> Self {
         self.tool = tool;
@@ -144,7 +145,7 @@ impl Limits {
         self
     }
 
-    /// Sets the maximum size that a tool, prompt or resource can return, in bytes, approximately. Default: 16 MiB, the
+    /// Sets the approximate maximum size of the output of a tool, prompt or resource, in bytes. Default: 16 MiB, the
     /// longest message that the SDK reads.
     #[must_use]
     pub fn with_output_bytes(mut self, output_bytes: usize) -> Self {
@@ -152,61 +153,62 @@ impl Limits {
         self
     }
 
-    /// Sets how many resources a 2025-11-25 session can subscribe to. Default: 1024.
+    /// Sets how many resources an MCP 2025-11-25 session can subscribe to. Default: 1024.
     #[must_use]
     pub fn with_subscriptions(mut self, subscriptions: usize) -> Self {
         self.subscriptions = subscriptions;
         self
     }
 
-    /// Sets how long a tool can work, excluding the time that it waits for users. Default: 5 minutes.
+    /// Sets how long a tool can work. The time that the tool waits for users does not count. Default: 5 minutes.
     #[must_use]
     pub fn with_tool_timeout(mut self, tool_timeout: impl Into<Option<Duration>>) -> Self {
         self.tool_timeout = tool_timeout.into();
         self
     }
 
-    /// Sets the maximum number of rounds of a run on 2026-07-28. Default: 9, because clients give up at the tenth
-    /// request.
+    /// Sets the maximum number of rounds of a run on MCP 2026-07-28. A round is one request and its response. Default:
+    /// 9, because clients give up at the tenth request.
     #[must_use]
     pub fn with_max_rounds(mut self, max_rounds: u32) -> Self {
         self.max_rounds = max_rounds;
         self
     }
 
-    /// Sets how deeply arguments can be nested. Default: 64.
+    /// Sets the maximum nesting depth of the JSON arguments of a call. Default: 64.
     #[must_use]
     pub fn with_argument_depth(mut self, argument_depth: usize) -> Self {
         self.argument_depth = argument_depth;
         self
     }
 
-    /// Sets how deeply branches can be nested. Default: 16.
+    /// Sets the maximum nesting depth of [branches](crate::Ctx::branch). Default: 16.
     #[must_use]
     pub fn with_branch_depth(mut self, branch_depth: u32) -> Self {
         self.branch_depth = branch_depth;
         self
     }
 
-    /// Sets how long I/O outside of a step can delay a question on 2026-07-28. Default: 50 ms.
+    /// Sets how long the server waits before it sends a question on MCP 2026-07-28, if the tool also awaits I/O outside
+    /// of a step. Default: 50 ms.
     #[must_use]
     pub fn with_suspend_grace(mut self, suspend_grace: Duration) -> Self {
         self.suspend_grace = suspend_grace;
         self
     }
 
-    /// Sets the heartbeat interval of a claim. Default: 2 seconds.
+    /// Sets the interval at which a server renews its claims (reservations) in the store. Default: 2 seconds.
     ///
-    /// A claim belongs to an [at-most-once](crate::ctx::Step::at_most_once) step, or to a
-    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState`. After four intervals without a heartbeat,
-    /// the holder is considered dead.
+    /// A claim reserves an [at-most-once](crate::ctx::Step::at_most_once) step or a
+    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState` for one process. If a claim is not renewed
+    /// for four intervals, other replicas treat that process as dead.
     #[must_use]
     pub fn with_claim_heartbeat(mut self, claim_heartbeat: Duration) -> Self {
         self.claim_heartbeat = claim_heartbeat;
         self
     }
 
-    /// Sets the page size of lists of tools, prompts and resources. Default: 500.
+    /// Sets how many tools, prompts or resources one page of a list contains. Default: 500.
     #[must_use]
     pub fn with_list_page_size(mut self, list_page_size: usize) -> Self {
         self.list_page_size = list_page_size;
@@ -218,12 +220,21 @@ impl Limits {
     /// Returns the problems of the configuration, one line each.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
-            (self.in_flight == 0, "`Limits::with_in_flight` is 0; no request could be answered"),
-            (self.max_rounds == 0, "`Limits::with_max_rounds` is 0; no tool could ask"),
-            (self.list_page_size == 0, "`Limits::with_list_page_size` is 0; a list would never end"),
+            (
+                self.in_flight == 0,
+                "`Limits::with_in_flight` is 0, so the server could answer no request; set 1 or more",
+            ),
+            (
+                self.max_rounds == 0,
+                "`Limits::with_max_rounds` is 0, so no tool could ask a question; set 1 or more",
+            ),
+            (
+                self.list_page_size == 0,
+                "`Limits::with_list_page_size` is 0, so a list would never end; set 1 or more",
+            ),
             (
                 self.claim_heartbeat < Duration::from_millis(10),
-                "`Limits::with_claim_heartbeat` is less than 10 ms",
+                "`Limits::with_claim_heartbeat` is less than 10 ms; set 10 ms or more",
             ),
         ];
         is_wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| problem.to_owned())

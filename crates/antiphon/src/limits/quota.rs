@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-/// The quota of each principal or tool. A value that is not set is not limited.
+/// A quota for each principal or for each tool. By default, nothing is limited.
 ///
-/// Each process counts separately: three replicas behind a load balancer accept three times the quota.
+/// Each process counts separately. So three replicas behind a load balancer together accept up to three times the
+/// quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     pub(crate) rate: Option<Rate>,
@@ -11,7 +12,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Sets the rate limit of requests. Default: no limit.
+    /// Sets the maximum rate of requests. Default: no limit.
     #[must_use]
     pub fn with_rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
@@ -25,9 +26,9 @@ impl Quota {
         self
     }
 
-    /// Sets the rate limit of bytes in arguments and answers, approximately. Default: no limit.
+    /// Sets the maximum rate of bytes in arguments and answers. The count is approximate. Default: no limit.
     ///
-    /// The request that exceeds the limit is still answered. The next one is rejected.
+    /// The server still answers the request that exceeds the limit, and rejects the next request.
     #[must_use]
     pub fn with_bytes(mut self, rate: Rate) -> Self {
         self.bytes = Some(rate);
@@ -39,9 +40,9 @@ impl Quota {
     }
 }
 
-/// A rate limit: an amount per duration, and a maximum burst.
+/// A rate limit: an amount per duration, and a burst that is allowed at once.
 ///
-/// After an idle time, the complete burst is available. It is then refilled evenly.
+/// After a long enough idle time, the complete burst is available. Used amounts become available again at an even rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     amount: u64,
@@ -53,23 +54,23 @@ pub struct Rate {
 const LONG: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl Rate {
-    /// Creates a rate of `amount` per `per`, with a burst of the same amount.
+    /// Creates a rate of `amount` per `per`, with a burst of `amount`.
     pub const fn new(amount: u64, per: Duration) -> Self {
         let amount = if amount == 0 { 1 } else { amount };
         Self { amount, per, burst: amount }
     }
 
-    /// Creates a rate of `amount` per second, with a burst of the same amount.
+    /// Creates a rate of `amount` per second, with a burst of `amount`.
     pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
 
-    /// Creates a rate of `amount` per minute, with a burst of the same amount.
+    /// Creates a rate of `amount` per minute, with a burst of `amount`.
     pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
 
-    /// Sets the maximum burst. Default: the amount of the rate.
+    /// Sets the largest amount that is allowed at once. Default: the amount of the rate.
     #[must_use]
     pub const fn with_burst(mut self, burst: u64) -> Self {
         self.burst = if burst == 0 { 1 } else { burst };

@@ -36,7 +36,9 @@ impl Refused {
     /// Creates the rejection for too many requests in progress.
     pub(super) fn full(in_flight: usize) -> Self {
         Self {
-            message: format!("the server is working on {in_flight} requests, its limit; try again later"),
+            message: format!(
+                "the server has reached its limit of {in_flight} concurrent requests; try again later"
+            ),
             limit: "in_flight",
             retry_after: RETRY_AFTER,
             own: false,
@@ -46,7 +48,9 @@ impl Refused {
     /// Creates the rejection for too many waiting requests.
     pub(super) fn waiting(most: usize) -> Self {
         Self {
-            message: format!("{most} requests wait for people, the server's limit; try again later"),
+            message: format!(
+                "the server has reached its limit of {most} requests that wait for users; try again later"
+            ),
             limit: "waiting",
             retry_after: RETRY_AFTER,
             own: false,
@@ -60,19 +64,17 @@ impl Refused {
             Over::Bytes(wait) => ("bytes", wait),
         };
         let said = match (whose, over) {
-            (Whose::Principal, Over::Rate(_)) => "you send requests faster than you may".to_owned(),
+            (Whose::Principal, Over::Rate(_)) => "you exceeded your rate limit".to_owned(),
             (Whose::Principal, Over::Concurrent(most)) => {
-                format!("you have {most} calls open, as many as you may")
+                format!("you reached your limit of {most} concurrent calls")
             }
-            (Whose::Principal, Over::Bytes(_)) => {
-                "you have moved as many bytes as you may for now".to_owned()
-            }
-            (Whose::Tool(name), Over::Rate(_)) => format!("`{name}` is called faster than it may be"),
+            (Whose::Principal, Over::Bytes(_)) => "you reached your limit of transferred bytes".to_owned(),
+            (Whose::Tool(name), Over::Rate(_)) => format!("the tool `{name}` exceeded its rate limit"),
             (Whose::Tool(name), Over::Concurrent(most)) => {
-                format!("`{name}` has {most} calls open, as many as it may")
+                format!("the tool `{name}` reached its limit of {most} concurrent calls")
             }
             (Whose::Tool(name), Over::Bytes(_)) => {
-                format!("`{name}` has moved as many bytes as it may for now")
+                format!("the tool `{name}` reached its limit of transferred bytes")
             }
         };
         let seconds = seconds(retry_after);

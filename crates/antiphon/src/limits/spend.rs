@@ -140,7 +140,7 @@ impl Spend {
             Ok(Account { tokens: account.tokens.saturating_add(tokens), ..account })
         });
         if let Err(error) = paid.await {
-            tracing::error!(%error, tokens, "what a model cost could not be written down");
+            tracing::error!(%error, tokens, "the tokens of a model request could not be recorded; the caller's budget (`Limits::with_model`) counts too few");
         }
         Ok(reply)
     }
@@ -171,8 +171,10 @@ async fn change_shared(
 ) -> Result<()> {
     // If the spending cannot be read, the request is rejected.
     let unknown = |error: StoreError| {
-        tracing::error!(%error, "what callers have spent cannot be reached");
-        Error::Unavailable("the recorded spending of the callers cannot be read; try again later".into())
+        tracing::error!(%error, "the callers' budgets (`Limits::with_model`) cannot be read or written in the store");
+        Error::Unavailable(
+            "the caller's budget for the server's model cannot be read; try again later".into(),
+        )
     };
     for tried in 0..TRIES {
         let now = now_millis();
@@ -188,7 +190,7 @@ async fn change_shared(
             Err(error) => return Err(unknown(error)),
         }
     }
-    Err(Error::Unavailable("the recorded spending of this caller changes too often; try again later".into()))
+    Err(Error::Unavailable("the caller's budget for the server's model could not be updated because of concurrent requests; try again later".into()))
 }
 
 /// Returns the pause before the next attempt. It grows with each attempt, and is random so that replicas do not

@@ -73,7 +73,7 @@ pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), Err
 pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensions) -> ErrorData {
     service.runtime.recorder.shed();
     tell(refused, extensions);
-    tracing::debug!(reason = refused.message(), "a request was refused");
+    tracing::debug!(reason = refused.message(), "a request was rejected because of a limit");
     ErrorData::new(ErrorCode(TOO_MUCH), refused.message().to_owned(), Some(refused.data()))
 }
 

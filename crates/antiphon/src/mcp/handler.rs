@@ -409,7 +409,9 @@ impl ServerHandler for Handler {
         pass(&self.service, &context.extensions)?;
         let (session, most) = (self.session(&context.extensions), self.service.runtime.limits.subscriptions);
         if request.uri.len() > MAX_URI || session.subscriptions() >= most {
-            let message = format!("a session may subscribe to {most} resources, of {MAX_URI} bytes each");
+            let message = format!(
+                "the subscription was rejected: a session can subscribe to at most {most} resources, with URIs of at most {MAX_URI} bytes"
+            );
             return Err(ErrorData::invalid_params(message, None));
         }
         session.set(Setting::Subscribed(request.uri)).await
@@ -579,7 +581,7 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
 /// Returns the transport's error for a request that it rejected before the SDK parsed it.
 fn rejected(request: &CustomRequest) -> ErrorData {
     let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
-    error.unwrap_or_else(|| ErrorData::invalid_request("the request was rejected", None))
+    error.unwrap_or_else(|| ErrorData::invalid_request("the transport rejected the request", None))
 }
 
 /// Returns the error for an unknown method. The SDK also reports a known method with invalid parameters as
@@ -590,10 +592,7 @@ pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData
     const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     let method = request.method.as_str();
     if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
-        return ErrorData::invalid_params(
-            format!("the parameters of `{method}` are not what it takes"),
-            None,
-        );
+        return ErrorData::invalid_params(format!("the parameters of `{method}` are not valid"), None);
     }
     ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }

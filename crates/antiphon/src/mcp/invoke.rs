@@ -180,7 +180,7 @@ pub(super) async fn input_required(
     let limit = runtime.limits.max_rounds;
     if journal.round > limit {
         return Err(Error::new(ErrorKind::Limit(format!(
-            "the conversation has taken {limit} rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
+            "the run has taken {limit} rounds, its limit; ask several questions at once (`tokio::join!`), add a model for sampling requests (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
         ))));
     }
     let requests: InputRequests = asks
@@ -209,15 +209,15 @@ fn too_long(journal: &Journal, too_large: &TooLarge, kept: bool) -> Error {
     sizes.sort_by(|a, b| b.cmp(a));
     let largest: Vec<_> = sizes.iter().take(3).map(|(size, key)| format!("`{key}` ({size} bytes)")).collect();
     let (place, remedy) = if kept {
-        ("the store may keep of one", "raise `SealConfig::with_max_kept_bytes`")
+        ("the store", "raise `SealConfig::with_max_kept_bytes`")
     } else {
         (
-            "a requestState may have",
-            "give the server a store to keep it in (`ServerBuilder::with_backend`), or raise `SealConfig::with_max_bytes`",
+            "a `requestState`",
+            "add a backend that stores the journal (`ServerBuilder::with_backend`), or raise `SealConfig::with_max_bytes`",
         )
     };
     Error::new(ErrorKind::Limit(format!(
-        "the run has grown to {} bytes, more than the {} {place}; its largest entries are {}: return less from these steps, {remedy}",
+        "the encrypted journal of the run has {} bytes, more than the limit of {} for {place}; its largest entries are {}; return less from these steps, or {remedy}",
         too_large.bytes,
         too_large.max_bytes,
         largest.join(", ")

@@ -41,7 +41,9 @@ pub(crate) async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResul
     let check = |output: &ToolOutput| tool.check_output(output);
     let output = match invoke(service, leg, client, &tool.call, taken, check).await {
         Ok(Reply::Done(result, ..)) => result,
-        Ok(Reply::InputRequired(_)) => Err(Error::misuse("a tool without a client cannot ask")),
+        Ok(Reply::InputRequired(_)) => {
+            Err(Error::misuse("the tool sent a question, but it was called without a client"))
+        }
         Err(refused) => Err(Error::tool(refused.message)),
     };
     ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))

@@ -58,7 +58,10 @@ pub(super) async fn call(
         ended = running.ended() => ended,
     };
     ended.unwrap_or_else(|| {
-        Err(ErrorData::internal_error("the tool failed unexpectedly; its log says more", None))
+        Err(ErrorData::internal_error(
+            "the tool failed unexpectedly; the standard error output of the server contains the reason",
+            None,
+        ))
     })
 }
 
@@ -144,7 +147,10 @@ impl DetachableCall {
                 () = &mut beating => Err(Stop::Lost),
             };
             if let Err(stop) = ended {
-                tracing::warn!(?stop, "a run that became a task goes on elsewhere");
+                tracing::warn!(
+                    ?stop,
+                    "a run that became a task stopped on this replica; a worker continues it"
+                );
             }
             // The caller has already received a response.
             return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
@@ -196,7 +202,7 @@ async fn asked(
         }
         Err(error) => {
             // The remaining rounds may be enough.
-            tracing::warn!(%error, "a run could not become a task");
+            tracing::warn!(%error, "a run could not become a task; it continues in rounds if enough rounds are left");
             if let Ok(result) = input_required(run, suspension, binding).await {
                 return Ok(result.into());
             }

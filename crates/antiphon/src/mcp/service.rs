@@ -1,4 +1,4 @@
-//! State that the requests of all transports share.
+//! The shared state of the requests of all transports.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     task::Tasks,
 };
 
-/// State that the requests of all transports share.
+/// The shared state of the requests of all transports.
 pub(crate) struct Service {
     pub(crate) about: About,
     /// State that all runs share.

@@ -115,8 +115,8 @@ impl SharedSettings {
     async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
         if let Some(part) = self.part.as_ref().and_then(Weak::upgrade) {
             return part.set(&setting).await.map_err(|error| {
-                tracing::error!(%error, "what a client has set could not be kept");
-                ErrorData::internal_error("what is set for a session cannot be kept; try again later", None)
+                tracing::error!(%error, "a session setting of a client could not be stored");
+                ErrorData::internal_error("the session setting could not be stored; try again later", None)
             });
         }
         self.local.set(setting);
@@ -151,7 +151,9 @@ pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<
     loop {
         match changes.recv().await {
             Ok(told) => return Some(told),
-            Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a client is slower than what changes"),
+            Err(RecvError::Lagged(missed)) => {
+                tracing::debug!(missed, "a client reads change notifications too slowly; some were skipped");
+            }
             Err(RecvError::Closed) => return None,
         }
     }

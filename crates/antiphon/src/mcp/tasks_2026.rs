@@ -81,7 +81,7 @@ pub(super) fn new(
 /// Returns the error for a task that does not exist or that belongs to another caller. The caller cannot
 /// distinguish the two.
 pub(super) fn unknown() -> ErrorData {
-    ErrorData::invalid_params("there is no such task: its id is wrong, or its time is over", None)
+    ErrorData::invalid_params("there is no such task: its ID is wrong, or it has expired", None)
 }
 
 pub(super) fn owner(service: &Service, extensions: &rmcp::model::Extensions) -> Owner {

@@ -56,11 +56,11 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
         (ErrorKind::Drift(drift), _) => {
             tracing::error!(
                 place = drift.place(),
-                "a run does not fit its tool any more; the answer says more"
+                "drift: on replay, the tool's code does not match the journal of the run; the response contains the details"
             );
         }
         (kind @ (ErrorKind::Deadlock | ErrorKind::Misuse(_)), _) => {
-            tracing::error!(kind = kind.name(), "a tool is at fault; the answer says how");
+            tracing::error!(kind = kind.name(), "a tool has a bug; the response contains the details");
         }
         (kind, _) => tracing::debug!(kind = kind.name(), "a tool returned an error"),
     }

@@ -118,6 +118,6 @@ pub(super) fn message(error: &DualResponseError) -> String {
 
 fn inside(error: &DualResponseError) -> String {
     let cause = std::error::Error::source(error);
-    tracing::error!(error = %error, cause = cause.map(tracing::field::display), "a result set could not be used");
+    tracing::error!(error = %error, cause = cause.map(tracing::field::display), "an operation on a result set failed");
     "the result set cannot be used right now; try again later".into()
 }

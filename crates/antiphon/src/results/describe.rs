@@ -52,10 +52,13 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
             error @ (DualResponseError::NotReady { .. }
             | DualResponseError::Busy { .. }
             | DualResponseError::Timeout { .. }),
-        ) => (Vec::new(), Some(format!("not yet ({}); call again in a while", calls::message(&error)))),
+        ) => (
+            Vec::new(),
+            Some(format!("they are not ready yet ({}); call again in a while", calls::message(&error))),
+        ),
         Err(
             DualResponseError::Unsupported(_) | DualResponseError::Invalid(_) | DualResponseError::Config(_),
-        ) => (Vec::new(), Some("only of sets whose rows are saved".into())),
+        ) => (Vec::new(), Some("only result sets with saved rows have them".into())),
         Err(error) => return Err(failed(&error)),
     };
     Ok(text(&about(&resource), &resource.columns, &stats, unknown.as_deref(), ask.columns.as_deref()))
@@ -106,7 +109,7 @@ fn text(
         Some("writing") => format!("{rows} rows so far; more are being written."),
         Some("failed") => format!(
             "The rows could not all be saved: {}.",
-            manifest["failure"].as_str().unwrap_or("nobody knows why")
+            manifest["failure"].as_str().unwrap_or("the reason is unknown")
         ),
         _ if manifest["exact"] == false => format!("About {rows} rows."),
         _ => format!("{rows} rows."),
@@ -118,7 +121,7 @@ fn text(
         let _ = write!(text, " It expires at {end}.");
     }
     if let Some(why) = unknown {
-        let _ = write!(text, " What is in its columns is known {why}.");
+        let _ = write!(text, " Column statistics are not available: {why}.");
     }
     let mark = &random_id()[..12];
     let _ = write!(

@@ -1,6 +1,6 @@
 //! Result sets: tools that return more rows than a model can read, and tools that query these rows.
 //!
-//! [`Ctx::dual_response`] creates a result set. The types are from the crate `antiphon-results`.
+//! [`Ctx::dual_response`] creates a result set. The types of this module are from the crate `antiphon-results`.
 
 mod app;
 mod calls;
@@ -103,7 +103,7 @@ impl Results {
             return Ok(id);
         }
         Err(DualResponseError::Invalid(format!(
-            "this names no result set; give the id of an earlier answer, like `rs_…`, or its link, like `{}://rs_…`",
+            "this is not the ID or the link of a result set; use the ID from an earlier answer, like `rs_…`, or its link, like `{}://rs_…`",
             self.server.scheme()
         )))
     }
@@ -129,21 +129,21 @@ impl fmt::Debug for Results {
 }
 
 impl Ctx {
-    /// Creates a result set and its answer: a preview for the model, and a link for the application. Return the answer
-    /// unchanged from the tool.
+    /// Creates a result set and returns the answer for it: a preview of the rows for the model, and a link to all rows
+    /// for the application. Return this answer unchanged from the tool.
     ///
-    /// The result set belongs to the caller ([`principal`](Self::principal)), unless [`CreateOptions::for_owner`] sets
-    /// another owner.
+    /// The owner of the result set is the caller ([`principal`](Self::principal)), unless you set another owner with
+    /// [`CreateOptions::for_owner`].
     ///
     /// # Replay
     ///
-    /// This is a [step](Self::step): replay does not create the result set again.
+    /// The result set is created in a [step](Self::step), so replay does not create it again.
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no result sets
-    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source or the
-    /// store fails.
+    /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store for result sets
+    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source of the
+    /// rows or the store of the result sets fails.
     ///
     /// # Examples
     ///
@@ -170,7 +170,7 @@ impl Ctx {
         self.step("dual response", move || async move {
             let Some(results) = self.run.runtime.state::<Results>() else {
                 return Err(Error::misuse(
-                    "this server has no place for result sets; give it one with `ServerBuilder::with_results`",
+                    "this server is not configured for result sets; configure them with `ServerBuilder::with_results`",
                 ));
             };
             let mine = options.owner().is_nobody();

@@ -104,7 +104,7 @@ fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String
     for (table, named) in ask.tables.iter().flatten() {
         if table == "result" {
             return Err(
-                "`tables`: `result` is the set that `result` names; call the other one something else".into(),
+                "`tables`: the table name `result` is reserved for the set in the argument `result`; use another name".into(),
             );
         }
         sources.push((table.clone(), id(&format!("tables.{table}"), named)?));
@@ -141,7 +141,7 @@ async fn told(
         ),
         // The engine's message can contain internal details.
         DualResponseError::Query(_) => (
-            "the query broke off while it ran: look for a division by zero, a cast that does not fit, a number that is too great"
+            "the query failed during its execution; look for a division by zero, an invalid cast, or a number that is too large"
                 .into(),
             true,
         ),
@@ -181,7 +181,8 @@ async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) 
             missing.push(format!("`{id}` (table `{table}`)"));
         }
     }
-    let missing = if missing.is_empty() { "it".into() } else { missing.join(", ") };
+    let missing =
+        if missing.is_empty() { "`result`, or a set in `tables`".into() } else { missing.join(", ") };
     format!(
         "the result set does not exist or has expired: {missing}; call the tool that created it again and use the link in its answer"
     )

@@ -3,17 +3,22 @@ use std::time::Duration;
 use super::{app, describe, query};
 use crate::tool::Tool;
 
-/// Tools for result sets, for models and for users.
+/// The tools with which models query result sets, and a viewer in which users see result sets.
 ///
 /// | tool | used by | what it does |
 /// |---|---|---|
-/// | `query_result` | models | runs read-only SQL over result sets of the same caller and returns a new result set |
-/// | `describe_result` | models | returns columns, counts and column statistics |
-/// | `result_manifest`, `result_page`, `result_stats`, `result_aggregate`, `result_link` | the viewer | return the data that the viewer shows |
+/// | `query_result` | models | runs read-only SQL over result sets of the caller and returns a new result set |
+/// | `describe_result` | models | returns the columns, counts and column statistics of a result set |
+/// | `result_manifest` | the viewer | returns the description of a result set |
+/// | `result_page` | the viewer | returns a page of rows of a result set |
+/// | `result_stats` | the viewer | returns column statistics of a result set |
+/// | `result_aggregate` | the viewer | groups the rows of a result set and aggregates each group |
+/// | `result_link` | the viewer | returns a signed link to a result set |
 ///
-/// The viewer is an MCP App: a web page that hosts show with an answer. It has a table of all rows, statistics, charts
-/// and exports. `query_result` shows it, and [`Tool::with_result_viewer`] adds it to any other tool. The viewer's tools
-/// are not listed for clients that have not declared the extension `io.modelcontextprotocol/ui`.
+/// The viewer is an MCP App: a web page that hosts show with an answer. The viewer has a table of all rows, statistics,
+/// charts and exports. Hosts show the viewer for results of `query_result`. [`Tool::with_result_viewer`] adds the
+/// viewer to any other tool. If a client has not declared the extension `io.modelcontextprotocol/ui`, the server does
+/// not list the viewer's tools.
 ///
 /// ```
 /// use antiphon::{results::ResultTools, Server};
@@ -31,7 +36,7 @@ use crate::tool::Tool;
 /// # example().unwrap();
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "give it to `ServerBuilder::with_result_tools`"]
+#[must_use = "result tools do nothing until you pass them to `ServerBuilder::with_result_tools`"]
 pub struct ResultTools {
     query: bool,
     viewer: bool,
@@ -45,24 +50,25 @@ impl Default for ResultTools {
 }
 
 impl ResultTools {
-    /// Creates all tools.
+    /// Creates a configuration with all tools and the viewer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets whether models can use `query_result` and `describe_result`. Default: yes.
+    /// Sets whether the server has the tools `query_result` and `describe_result` for models. Default: yes.
     pub fn with_query(mut self, query: bool) -> Self {
         self.query = query;
         self
     }
 
-    /// Sets whether the server has a viewer. Default: yes.
+    /// Sets whether the server has the viewer and its tools. Default: yes.
     pub fn with_viewer(mut self, viewer: bool) -> Self {
         self.viewer = viewer;
         self
     }
 
-    /// Sets how long `query_result` waits for rows that are still being written. Default: 30 seconds.
+    /// Sets how long `query_result` waits if another request is still writing the rows of a result set. Default: 30
+    /// seconds.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

@@ -13,18 +13,20 @@ use crate::{
     tool::Tool,
 };
 
-/// The URI of the viewer: a resource that hosts read once and show with every answer that refers to it.
+/// The URI of the viewer, which is an MCP resource. A host reads the viewer once and shows it with every answer that
+/// refers to this URI.
 pub const RESULT_VIEWER: &str = "ui://antiphon/result";
 
-/// The `_meta` key of an answer's result set: `{"id", "url"}`. It is for applications and does not grant access.
+/// The `_meta` key under which an answer names its result set: `{"id", "url"}`. Applications read this key. Its value
+/// does not grant access to the rows.
 pub const RESULT_META: &str = "antiphon/result";
 
 /// The key that hosts from before the final specification read.
 const LEGACY_META: &str = "ui/resourceUri";
 
 impl Tool {
-    /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer
-    /// ([`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools)).
+    /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer: see
+    /// [`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools).
     #[must_use]
     pub fn with_result_viewer(self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();

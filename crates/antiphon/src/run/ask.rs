@@ -175,9 +175,9 @@ impl<'a> Asking<'a> {
                     Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
                     Ok(Poll::Pending) => {}
                     Err(_) => {
-                        super::drive::log_panic("a provider panicked");
+                        super::drive::log_panic("a model provider panicked");
                         let failed =
-                            ErrorKind::Model("the provider failed unexpectedly; its log says more".into());
+                            ErrorKind::Model("the model provider failed unexpectedly: its code panicked; the standard error output of the server contains the panic message".into());
                         return Poll::Ready((id.clone(), Err(Error::new(failed))));
                     }
                 }
@@ -209,7 +209,7 @@ impl<'a> Asking<'a> {
     /// requested this level.
     fn say(&self, model: &str, because: FallbackReason) {
         let run = self.run;
-        tracing::info!(run = run.id(), model, %because, "a provider is asked instead of the client");
+        tracing::info!(run = run.id(), model, %because, "a sampling request is sent to the server's model instead of the client");
         if run.client.wants(Level::Info) {
             let data = json!({"message": format!("asking `{model}` instead of the client's model"), "because": because.to_string()});
             run.note(Note::Log { level: Level::Info, logger: Some("antiphon".into()), data });

@@ -110,13 +110,22 @@ where
     if let (Err(error), Some(persistence)) = (&result, run.persistence())
         && let Err(stop) = persistence.claim_failed(&idempotency_key, &error.to_failure()).await
     {
-        tracing::warn!(?stop, step, "how a step failed could not be kept with its run");
+        tracing::warn!(
+            ?stop,
+            step,
+            "the failure of an at-most-once step could not be stored in its task record"
+        );
     }
     match told {
         Ok(true) => {}
-        Ok(false) => tracing::warn!(step, "a claim was gone before its step had ended"),
+        Ok(false) => tracing::warn!(
+            step,
+            "the claim on an at-most-once step was lost before the step ended; other attempts cannot read its result"
+        ),
         // This process has the result of the effect. Other processes will find the step indeterminate.
-        Err(error) => tracing::error!(step, %error, "what came of a step could not be kept"),
+        Err(error) => {
+            tracing::error!(step, %error, "the result of an at-most-once step could not be stored; other attempts report an unknown outcome");
+        }
     }
     result
 }
@@ -164,7 +173,7 @@ async fn another_took<T: DeserializeOwned>(
             // alive, it overwrites the verdict.
             let verdict = Claim::Indeterminate.write()?;
             if let Err(error) = store.update(key, verdict, Some(runtime.seals_last()), revision).await {
-                tracing::debug!(%error, "a verdict was not written");
+                tracing::debug!(%error, "the unknown outcome of an at-most-once step could not be stored");
             }
             Err(indeterminate())
         }

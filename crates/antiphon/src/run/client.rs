@@ -117,7 +117,7 @@ impl Client {
         serde_json::to_value(self.capabilities()).unwrap_or_default()
     }
 
-    /// Returns whether the client has declared the tasks extension of 2026-07-28.
+    /// Returns whether the client has declared the tasks extension of MCP 2026-07-28.
     pub(crate) fn knows_tasks(&self) -> bool {
         self.revision == Revision::Rounds && self.capabilities().supports_tasks()
     }
@@ -219,7 +219,9 @@ impl Client {
         let session = self.session.clone();
         async move {
             let Some(peer) = peer else {
-                return Err(Error::misuse("requests to a client need a session"));
+                return Err(Error::misuse(
+                    "the server cannot send a request to the client outside a session",
+                ));
             };
             if let (Some(session), Some(id)) = (session, request["params"]["elicitationId"].as_str()) {
                 session.elicited(id).await;
@@ -311,7 +313,7 @@ impl Drop for Withdraw {
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current()) else { return };
         let peer = self.peer.clone();
         runtime.spawn(async move {
-            let reason = "the tool no longer waits for it".to_owned();
+            let reason = "the tool no longer waits for the answer".to_owned();
             let params = CancelledNotificationParam::new(Some(id), Some(reason));
             let _ = peer.send_notification(CancelledNotification::new(params).into()).await;
         });

@@ -317,7 +317,7 @@ async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
 /// Makes the run a task. If that fails, the run continues as a plain call.
 async fn promote(run: &Run) {
     if let Err(error) = run.promote().await {
-        tracing::warn!(%error, run = run.id(), "a run could not become a task");
+        tracing::warn!(%error, run = run.id(), "a run could not become a task; it continues as a plain call");
     }
 }
 
@@ -395,10 +395,10 @@ async fn keep_alive(run: &Run, every: Option<Duration>) {
 /// Logs a panic without its message, which can contain the caller's data. The program's panic hook has
 /// printed message and location.
 pub(super) fn log_panic(what: &str) {
-    tracing::error!("{what}; the panic hook says where");
+    tracing::error!("{what}; the output of the panic hook contains the message and the location");
 }
 
 fn describe_panic() -> String {
     log_panic("a tool panicked");
-    "the tool failed unexpectedly; this is a defect in the tool, and its log says more".into()
+    "the tool failed unexpectedly: its code panicked; the standard error output of the server contains the panic message".into()
 }

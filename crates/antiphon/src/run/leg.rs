@@ -71,7 +71,7 @@ fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Limit(format!(
-        "the answer has {bytes} bytes, more than the {most} one may have; return less, return a result set (`Ctx::dual_response`), or raise `Limits::with_output_bytes`"
+        "the answer has {bytes} bytes, more than the limit of {most}; return less, return a result set (`Ctx::dual_response`), or raise `Limits::with_output_bytes`"
     )))
     .terminal())
 }

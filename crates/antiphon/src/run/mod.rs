@@ -329,7 +329,7 @@ impl Run {
         if state.dropped_notes > 0 {
             tracing::warn!(
                 dropped = state.dropped_notes,
-                "a tool logs faster than it yields; notifications were dropped"
+                "a tool sends notifications faster than it awaits; some notifications were dropped"
             );
             state.dropped_notes = 0;
         }

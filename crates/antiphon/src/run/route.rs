@@ -17,31 +17,33 @@ use crate::{
     protocol::Revision,
 };
 
-/// The order in which a sampling request is sent to the client's model and to a provider's.
+/// Which model answers a sampling request: the client's model or the server's model (a provider), and in which order
+/// they are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SamplingPolicy {
-    /// Asks the client first. Asks a provider if the client has no model, refuses or fails, or if the rounds
-    /// run out. The prompts are then sent to the provider, and the operator pays.
+    /// Asks the client's model first. Asks the provider if the client has no model, refuses or fails, or if the run has
+    /// few rounds left. If the provider is asked, it receives the prompts, and the operator pays for them.
     #[default]
     ClientFirst,
-    /// Asks a provider first, and the client if the provider fails.
+    /// Asks the provider first. Asks the client's model if the provider fails.
     ProviderFirst,
-    /// Asks only the client. No prompt is sent to a provider.
+    /// Asks only the client's model. No prompt is sent to a provider.
     ClientOnly,
-    /// Asks only a provider. The client never receives a sampling request.
+    /// Asks only the provider. The client never receives a sampling request.
     ProviderOnly,
 }
 
-/// The `_meta` key of a reply that contains its [`Via`]. Replies from the client do not have it.
+/// The `_meta` key under which a provider's reply contains a [`Via`]. Replies of the client's model do not have this
+/// key.
 pub const VIA_META: &str = "antiphon/via";
 
-/// The origin of a provider's reply, stored under [`VIA_META`].
+/// Which provider replied to a sampling request, and why the provider was asked. Stored under [`VIA_META`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Via {
-    /// The provider's model, with the name that the operator gave it.
+    /// The name of the provider's model, as the operator configured it.
     pub provider: String,
     /// The reason why the provider was asked.
     pub because: String,
@@ -183,7 +185,7 @@ fn nobody_left(tried: &[(Answerer, Failure)], missing: Option<Capability>) -> Fa
         said.push(format!("the client has not declared `{}`", missing.name()));
     }
     if said.is_empty() {
-        said.push("the policy allows none".into());
+        said.push("the sampling policy allows neither the client nor the server's model".into());
     }
     Error::new(ErrorKind::Model(said.join("; "))).to_failure()
 }

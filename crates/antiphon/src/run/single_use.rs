@@ -100,7 +100,7 @@ impl Guard {
         let mut held = Held { store, key: &key, claim, revision, ttl };
         let result = held.beating(runtime.limits.claim_heartbeat, work).await;
         if let Err(error) = conclude(&runtime, &held, reply(&result)).await {
-            tracing::error!(%error, "the reply to a seal could not be kept");
+            tracing::error!(%error, "the response to a single-use `requestState` could not be stored");
         }
         result
     }
@@ -118,7 +118,9 @@ async fn conclude(runtime: &Runtime, held: &Held<'_>, reply: Option<Value>) -> a
     let pieces = serde_json::to_vec(&pieces).unwrap_or_default();
     let replied = [&[REPLIED], &held.claim[1..=DIGEST], &pieces].concat();
     if !held.settle(replied.into(), ttl, |_| false).await? {
-        tracing::warn!("a seal was taken over by another replica before its reply was kept");
+        tracing::warn!(
+            "another replica took over a single-use `requestState` before its response was stored"
+        );
     }
     Ok(())
 }

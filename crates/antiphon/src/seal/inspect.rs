@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 use super::{Binding, OpenError, STORED, SealConfig, TIMES};
 use crate::base::{now_millis, timestamp};
 
-/// The call that a sealed state belongs to. The state cannot be opened for another call.
+/// The call that a sealed state belongs to. A server cannot decrypt the state for another call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SealedCall {
-    /// The server's name, or the audience set with [`SealConfig::with_audience`].
+    /// The audience: the server's name, or the text set with [`SealConfig::with_audience`].
     pub audience: String,
-    /// The principal, if the server authenticates callers. Default: empty.
+    /// The principal (authenticated caller) of the call. Empty if the server does not authenticate callers.
     pub principal: String,
-    /// The MCP method. Default: `tools/call`.
+    /// The MCP method of the call, for example `tools/call`.
     pub method: String,
     /// The name of the tool or prompt, or the URI of the resource.
     pub name: String,
-    /// The arguments of the call. Default: `{}`.
+    /// The arguments of the call, as a JSON object.
     pub arguments: Value,
 }
 
 impl SealedCall {
-    /// Creates a tool call without arguments.
+    /// Creates a description of a tool call without arguments and without a principal.
     pub fn new(audience: impl Into<String>, tool: impl Into<String>) -> Self {
         Self {
             audience: audience.into(),
@@ -36,7 +36,7 @@ impl SealedCall {
         }
     }
 
-    /// Sets the principal. Default: empty.
+    /// Sets the principal (authenticated caller). Default: empty.
     #[must_use]
     pub fn with_principal(mut self, principal: impl Into<String>) -> Self {
         self.principal = principal.into();
@@ -58,68 +58,69 @@ impl SealedCall {
     }
 }
 
-/// The content of a sealed state.
+/// The decrypted content of a sealed state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedRun {
     /// The format version of the sealed state.
     pub version: u8,
-    /// The ID of the encryption key.
+    /// The ID of the encryption key in the key ring.
     pub key: u8,
-    /// The time of sealing, in ISO 8601.
+    /// The time at which the server encrypted the state, in ISO 8601.
     pub issued: String,
-    /// The expiry time, in ISO 8601.
+    /// The time at which the state expires, in ISO 8601.
     pub expires: String,
     /// Whether the sealed state has expired.
     pub expired: bool,
-    /// Whether the journal is in the servers' store. The sealed state then contains only its name, and the fields below
-    /// are empty.
+    /// Whether the journal is in the servers' store, because it is too long for a `requestState`. The sealed state then
+    /// contains only the name of the journal, and the fields `run`, `round`, `entries` and `pending` are empty or 0.
     pub apart: bool,
-    /// The run's ID.
+    /// The ID of the run.
     pub run: Option<String>,
-    /// The number of rounds so far.
+    /// How many rounds the run has had so far.
     pub round: u32,
     /// The journal's entries, oldest first.
     pub entries: Vec<SealedEntry>,
-    /// The keys of the questions that the run waits for.
+    /// The keys of the questions that have no answer yet.
     pub pending: Vec<String>,
 }
 
-/// An entry of the journal: one finished question or step.
+/// An entry of the journal: one finished question, step or loop iteration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedEntry {
     /// The key of the question or step.
     pub key: String,
-    /// A description of the operation.
+    /// The kind of the entry and its label, for example `step charge`. For a question, the label contains the start of
+    /// its text.
     pub op: String,
-    /// `answered`, `done`, `failed` or `refused`.
+    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The shape of the value.
+    /// The structure of the value: its fields and types, without the data. For a failure, the error message.
     pub shape: Value,
-    /// The value itself. It can be a secret of the caller.
+    /// The recorded value, which can contain secrets of the caller.
     pub value: Value,
 }
 
-/// The reason why a sealed state could not be opened.
+/// The reason why a sealed state could not be decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The text is not sealed state, or it has a format that this version does not support.
+    /// The text is not a sealed state, or it has a format that this version does not support.
     Malformed,
-    /// The state was sealed with an encryption key that is not in the key ring.
+    /// The state was encrypted with a key whose ID is not in the key ring.
     UnknownKey(u8),
-    /// Decryption failed: the encryption key or a part of the call differs, or the state was changed. The cause cannot
-    /// be determined.
+    /// Decryption failed. Either the encryption key or a part of the call is different, or the state was changed. The
+    /// server cannot determine which of these is the cause.
     Closed,
 }
 
 impl std::fmt::Display for InspectError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Malformed => f.write_str("this is no seal, or not a whole one"),
-            Self::UnknownKey(id) => write!(f, "this was sealed with key {id}, which is not given"),
-            Self::Closed => f.write_str("the seal does not open"),
+            Self::Malformed => f.write_str("the text is not a `requestState`, or it is incomplete"),
+            Self::UnknownKey(id) => write!(f, "the `requestState` is encrypted with key {id}, which is not in the key ring"),
+            Self::Closed => f.write_str("the `requestState` cannot be decrypted: the key or the call differs, or the state was changed"),
         }
     }
 }
@@ -127,15 +128,15 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Returns the content of the sealed state of `call`, also after it has expired. Only the encryption keys and the
-    /// limits of this configuration are used.
+    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. This method uses
+    /// only the encryption keys and limits of this configuration.
     ///
-    /// It is for operators who have the keys. Callers of a server receive the same error for every sealed state that
-    /// the server rejects.
+    /// Use it as an operator who has the encryption keys. A server does not tell its callers why it rejects a sealed
+    /// state: they always receive the same error.
     ///
     /// # Errors
     ///
-    /// Returns [`InspectError`] if the state cannot be opened.
+    /// Returns [`InspectError`] if the state cannot be decrypted.
     pub fn inspect(&self, state: &str, call: &SealedCall) -> Result<SealedRun, InspectError> {
         let SealedCall { audience, principal, method, name, arguments } = call;
         let binding = Binding::new(audience, principal, method, name, arguments);

@@ -3,17 +3,17 @@ use std::{fmt, str::FromStr};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 use sha2::{Digest as _, Sha256};
 
-/// The encryption keys of suspended runs.
+/// The encryption keys for the sealed state and the stored records of runs.
 ///
-/// All replicas share one ring. The active key encrypts, and every key in the ring decrypts. Rotate keys in three
-/// steps, so that no run is lost:
+/// All replicas must have the same key ring. A server encrypts with the active key and decrypts with any key in the
+/// ring. To change the active key without losing runs, use three steps:
 ///
-/// 1. Give every replica the new key as a spare ([`with_decryption_key`](Self::with_decryption_key)).
-/// 2. Make the new key active on every replica, with the old one as a spare.
-/// 3. Remove the old key when no data is encrypted with it: after
-///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice
-///    [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). The audit encrypts the records
-///    of sleeping runs with the new key.
+/// 1. Give every replica the new key for decryption only ([`with_decryption_key`](Self::with_decryption_key)).
+/// 2. Make the new key active on every replica, and keep the old key for decryption.
+/// 3. Remove the old key when no data is encrypted with it: after the time of
+///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice the time of
+///    [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). In this time, the audit
+///    encrypts the stored records of waiting runs with the new key.
 ///
 /// ```
 /// use antiphon::seal::KeyRing;
@@ -33,12 +33,13 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// Creates a ring with the active key `secret`. Replicas identify the key by the number `id`.
+    /// Creates a key ring whose active key is `secret`. `id` is the number by which replicas identify the key.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
         Self { keys: vec![(id, derive(&secret))], random: false }
     }
 
-    /// Creates a ring with a random key, for one process during its lifetime.
+    /// Creates a key ring with a random key. Other processes cannot decrypt data of this key ring, and neither can this
+    /// process after a restart.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
@@ -71,14 +72,14 @@ impl KeyRing {
         self.keys.iter().map(fingerprint).collect()
     }
 
-    /// Adds a key that decrypts but does not encrypt.
+    /// Adds a key that is used for decryption, but not for encryption.
     #[must_use]
     pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }
 
-    /// Returns keys that sign links to result sets, derived from this ring. A link key cannot open sealed state.
+    /// Derives keys from this key ring that sign links to result sets. These keys cannot decrypt sealed state.
     #[cfg(feature = "results")]
     pub fn link_keys(&self) -> antiphon_results::LinkKeys {
         let (id, key) = self.keys[0];
@@ -148,7 +149,8 @@ fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
     Some((id.parse().ok()?, secret))
 }
 
-/// The error for text that is not a key ring. It contains the position of the problem, not the text.
+/// The error for a text that is not a valid key ring. The error message names the position of the problem, but does not
+/// contain the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRingError {
     at: usize,
@@ -161,13 +163,13 @@ impl fmt::Display for KeyRingError {
         if let Some(id) = self.taken {
             return write!(
                 f,
-                "the key ring has two keys numbered {id}; give key number {} another number",
+                "the key ring has two keys numbered {id}; change the number of the key at position {}",
                 self.at + 1
             );
         }
         write!(
             f,
-            "key number {} of the ring is none; write `<0 to 255>=<64 hex digits>`, several with commas between",
+            "the key at position {} of the key ring is not valid; write `<0 to 255>=<64 hex digits>`, and separate keys with commas",
             self.at + 1
         )
     }

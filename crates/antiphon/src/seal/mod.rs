@@ -1,4 +1,5 @@
-//! The journal inside `requestState`, encrypted and authenticated, so that the client cannot read or change it.
+//! Sealed state: the journal of a run inside `requestState`. The journal is encrypted and authenticated, so that the
+//! client cannot read or change it.
 
 mod inspect;
 mod keys;
@@ -32,7 +33,7 @@ const TAG: usize = 16;
 /// Issue time and expiry, before the compressed journal.
 const TIMES: usize = 16;
 
-/// The settings of sealed state.
+/// The settings of sealed state, which is the encrypted journal that a client receives as `requestState`.
 #[derive(Clone, Debug)]
 pub struct SealConfig {
     pub(crate) keys: KeyRing,
@@ -61,30 +62,31 @@ impl Default for SealConfig {
 }
 
 impl SealConfig {
-    /// Sets the encryption keys. Default: a random key, which only this process has and only until it ends.
+    /// Sets the encryption keys. Default: a random key that exists only in this process, until the process ends.
     #[must_use]
     pub fn with_keys(mut self, keys: KeyRing) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Sets the audience of sealed state. Default: the server's name.
+    /// Sets the audience: a name that is part of every sealed state. Default: the server's name.
     ///
-    /// Servers that share encryption keys and have different tools need different audiences.
+    /// If servers with different tools share encryption keys, each server needs its own audience.
     #[must_use]
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audience = Some(audience.into());
         self
     }
 
-    /// Sets how long a question can stay unanswered. Default: 1 hour, counted again in each round.
+    /// Sets how long a `requestState` is valid, so how long the client can take to answer a question. The time starts
+    /// again with each question. Default: 1 hour.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets by how much the clocks of replicas can differ. Default: 1 minute.
+    /// Sets by how much the clocks of two replicas can differ. Default: 1 minute.
     #[must_use]
     pub fn with_skew(mut self, skew: Duration) -> Self {
         self.skew = skew;
@@ -98,19 +100,20 @@ impl SealConfig {
         self
     }
 
-    /// Sets the maximum length of a journal in the store, in bytes, compressed and encrypted. Default: 16 MiB.
+    /// Sets the maximum length of a journal in the store, in bytes, after compression and encryption. Default: 16 MiB.
     ///
-    /// A journal that is too long for a `requestState` is written to the store.
+    /// If a journal is too long for a `requestState`, the server writes it to the store.
     #[must_use]
     pub fn with_max_kept_bytes(mut self, max_kept_bytes: usize) -> Self {
         self.max_kept_bytes = max_kept_bytes;
         self
     }
 
-    /// Sets whether a `requestState` can be used only once. Default: no. It needs a
+    /// Sets whether the server accepts each `requestState` only once. Default: no. This setting requires a
     /// [backend](crate::ServerBuilder::with_backend).
     ///
-    /// A second request with the same answers receives the same reply. A second request with other answers is rejected.
+    /// If a client sends a `requestState` again with the same answers, the client receives the same reply. If the
+    /// answers differ, the server rejects the request.
     #[must_use]
     pub fn with_single_use(mut self, single_use: bool) -> Self {
         self.single_use = single_use;
@@ -119,8 +122,8 @@ impl SealConfig {
 
     /// Sets whether journals are compressed before they are encrypted. Default: yes.
     ///
-    /// Compression makes the length depend on the content. Turn it off if callers can put text into runs and
-    /// must not learn other content from the length.
+    /// The length of compressed data depends on its content. Turn compression off if callers can add text to a run and
+    /// must not infer secret content from the length of the `requestState`.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
         self.compress = compress;
@@ -132,8 +135,14 @@ impl SealConfig {
     /// Returns the problems of the configuration, one line each.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
-            (self.ttl.is_zero(), "`SealConfig::with_ttl` is 0; every question would have expired"),
-            (self.max_bytes == 0, "`SealConfig::with_max_bytes` is 0; no run could be suspended"),
+            (
+                self.ttl.is_zero(),
+                "`SealConfig::with_ttl` is 0, so every `requestState` would expire at once; set a longer time",
+            ),
+            (
+                self.max_bytes == 0,
+                "`SealConfig::with_max_bytes` is 0, so no run could be suspended; set a larger limit",
+            ),
         ];
         is_wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| problem.to_owned())
     }

@@ -1,8 +1,8 @@
 //! Authentication and authorization over HTTP.
 //!
-//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP requires. It publishes where clients get
-//! tokens for it (RFC 9728), and accepts only tokens that were issued for it. If a call lacks scopes, it
-//! reports them. It never issues tokens.
+//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP requires. The server publishes the authorization
+//! servers that issue its tokens (RFC 9728), and accepts only tokens that were issued for this server. If a token lacks
+//! scopes that a call needs, the error lists these scopes. The server never issues tokens.
 //!
 //! ```no_run
 //! use antiphon::{
@@ -30,17 +30,17 @@
 //!
 //! Callers can authenticate in four ways, which you can combine:
 //!
-//! - with a signed token of an [`Issuer`]
-//! - with an opaque token that [`Introspection`] checks
-//! - with an [`ApiKey`]
-//! - through a [`Proxy`] that has checked a client certificate
+//! - The caller sends a signed token of an [`Issuer`].
+//! - The caller sends an opaque token that [`Introspection`] checks.
+//! - The caller sends an [`ApiKey`].
+//! - The caller sends a client certificate, which a [`Proxy`] checks.
 //!
-//! Each of them results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links are bound
-//! to its [`principal`](Identity::principal).
+//! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
+//! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
 //!
 //! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
 //!
-//! The types are from the crate `antiphon-http`, which also works with routers that do not serve MCP.
+//! The types of this module are from the crate `antiphon-http`, which also works with routers that do not serve MCP.
 
 use std::{any::Any, future::ready, sync::Arc};
 
@@ -71,7 +71,8 @@ impl ServerBuilder {
     /// Requires that callers over HTTP authenticate, and checks their scopes. The [module](crate::auth) has
     /// an example. Default: no authentication.
     ///
-    /// The [`Auth`] also names the principal, so you do not need [`with_principal`](Self::with_principal).
+    /// The [`Auth`] also determines the principal of each request, so you do not need
+    /// [`with_principal`](Self::with_principal).
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.auth = Some(Arc::new(auth));
         self
@@ -107,8 +108,8 @@ pub(super) fn protect(
 }
 
 impl OperatorConfig {
-    /// Creates a configuration for callers that the server's [`Auth`] has authenticated and that have
-    /// `scope`. Accepts only requests to loopback hosts, unless you set
+    /// Creates a configuration that allows callers who have the OAuth scope `scope`. The server's [`Auth`]
+    /// authenticates these callers. The routes accept only requests to loopback hosts, unless you set
     /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn scope(scope: impl Into<String>) -> Self {
         let scope = scope.into();
@@ -118,9 +119,9 @@ impl OperatorConfig {
 
 fn with_scope(server: &Server, routes: Router, scope: &str) -> Result<Router, crate::BuildError> {
     let auth = server.shared.auth().ok_or_else(|| {
-        operators::refuse(
-            "a tool requires a scope, but the server does not authenticate callers; configure authentication with `ServerBuilder::with_auth`".into(),
-        )
+        operators::refuse(format!(
+            "the operator routes require the scope `{scope}`, but the server does not authenticate callers; configure authentication with `ServerBuilder::with_auth`"
+        ))
     })?;
     if let Some(problem) = scope_problem(scope) {
         return Err(operators::refuse(problem));

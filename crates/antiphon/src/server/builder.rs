@@ -34,7 +34,7 @@ use antiphon_results::{DualResponseServer, Owner};
 /// How long requests in flight can finish at shutdown, by default.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A builder for a [`Server`]. [`build`](Self::build) reports all problems at once.
+/// A builder for a [`Server`]. [`build`](Self::build) returns all configuration problems together.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
     about: About,
@@ -106,54 +106,53 @@ impl ServerBuilder {
         self
     }
 
-    /// Also serves an existing `rmcp` handler: its tools, prompts, resources and completions. If both have
-    /// the same name, Antiphon's is served.
+    /// Also serves the tools, prompts, resources and completions of an existing `rmcp` handler. If an item of the
+    /// handler has the same name as an item of this server, clients get the item of this server.
     pub fn handler(mut self, handler: impl ServerHandler) -> Self {
         self.inner = Some(Arc::new(Wrapped(handler)));
         self
     }
 
-    /// Sets the title that users see.
+    /// Sets the title of the server that users see. Default: none.
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.about.title = Some(title.into());
         self
     }
 
-    /// Sets the description of the server.
+    /// Sets the description of the server. Default: none.
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.about.description = Some(description.into());
         self
     }
 
-    /// Sets the URL of the server's website.
+    /// Sets the URL of the server's website. Default: none.
     pub fn with_website(mut self, url: impl Into<String>) -> Self {
         self.about.website = Some(url.into());
         self
     }
 
-    /// Sets the icons of the server.
+    /// Sets the icons that clients can show for the server. Default: none.
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.about.icons = Some(icons.into_iter().collect());
         self
     }
 
-    /// Sets the instructions for models that use the server.
+    /// Sets the instructions that tell models how to use the server. Default: none.
     pub fn with_instructions(mut self, instructions: impl Into<String>) -> Self {
         self.about.instructions = Some(instructions.into());
         self
     }
 
-    /// Adds a value that tools share, for example a pool, a client or a configuration. A tool takes it as a
-    /// parameter, [`State<T>`](crate::State), or reads it with [`Ctx::state`](crate::Ctx::state).
+    /// Adds a value that tools share, for example a pool, a client or a configuration. A tool receives the value as a
+    /// parameter of type [`State<T>`](crate::State), or reads it with [`Ctx::state`](crate::Ctx::state).
     ///
-    /// A server has one value of each type. [`build`](Self::build) reports a second value: wrap it in a new
-    /// type.
+    /// A server can have only one value of each type. If you add a second value of the same type,
+    /// [`build`](Self::build) returns an error. Wrap the second value in a new type.
     pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         if self.states.insert(TypeId::of::<T>(), Box::new(state)).is_some() {
             let name = std::any::type_name::<T>();
-            self.problems.push(format!(
-                "there are two states of type `{name}`; wrap one of them in a type of its own"
-            ));
+            self.problems
+                .push(format!("the server has two states of type `{name}`; wrap one of them in a new type"));
         }
         self
     }
@@ -164,31 +163,34 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how suspended runs are encrypted. With several replicas, all of them need the same
-    /// [`KeyRing`](crate::seal::KeyRing). A server also needs one if suspended runs must survive its restart.
+    /// Sets how the server encrypts suspended runs. If you run several replicas, give all of them the same
+    /// [`KeyRing`](crate::seal::KeyRing). A single server also needs a fixed key ring if suspended runs must survive
+    /// its restart.
     pub fn with_seal(mut self, seal: SealConfig) -> Self {
         self.seal = seal;
         self
     }
 
-    /// Sets the server's model, for sampling without the client. [`with_sampling`](Self::with_sampling)
-    /// selects when it is used. Default: none.
+    /// Sets the server's model, which can answer sampling requests instead of the client's model.
+    /// [`with_sampling`](Self::with_sampling) selects when the server's model is used. Default: none.
     ///
-    /// You can use any [`Model`]. The crate `antiphon-llm` has models for the large providers and for servers
-    /// with a compatible API.
+    /// You can use any [`Model`]. The crate `antiphon-llm` has models for OpenAI, Anthropic, Gemini, Ollama, and
+    /// servers with a compatible API.
     pub fn with_model(mut self, model: impl Model) -> Self {
         self.models.model = Some(Arc::new(model));
         self
     }
 
-    /// Sets which model is asked first. Default: [`SamplingPolicy::ClientFirst`].
+    /// Sets whether the client's model or the server's model answers sampling requests. Default:
+    /// [`SamplingPolicy::ClientFirst`].
     pub fn with_sampling(mut self, policy: SamplingPolicy) -> Self {
         self.models.policy = policy;
         self
     }
 
-    /// Sets the store, queue and bus that the replicas share. Default: none. Without a backend, the server
-    /// needs no other service, and [`build`](Self::build) reports the features that need one.
+    /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the server
+    /// needs no other service. If you enable a feature that needs a backend and set no backend, [`build`](Self::build)
+    /// returns an error.
     ///
     /// ```
     /// use antiphon::Server;
@@ -206,44 +208,46 @@ impl ServerBuilder {
         self
     }
 
-    /// Enables tasks: runs that outlive the request that started them. They wait for users or for a point in
-    /// time without using memory, and continue on any worker. Default: no tasks.
+    /// Enables tasks: runs that outlive the request that started them. While a task waits for a user or for a point in
+    /// time, it uses no memory, and any worker can continue it. Default: no tasks.
     ///
-    /// With a [backend](Self::with_backend), replicas share their tasks, and a persistent backend keeps the
-    /// tasks when all replicas stop. Without a backend, tasks end with this process.
+    /// With a [backend](Self::with_backend), all replicas share the tasks. With a persistent backend, the tasks also
+    /// survive when all replicas stop. Without a backend, tasks are lost when this process ends.
     pub fn with_tasks(mut self, tasks: TaskConfig) -> Self {
         self.tasks = Some(tasks);
         self
     }
 
-    /// Sets the name of this replica in traces and for operators. Default: eight random hexadecimal digits.
+    /// Sets the name of this replica, which appears in traces and in operators' views. Default: eight random
+    /// hexadecimal digits.
     pub fn with_replica(mut self, name: impl Into<String>) -> Self {
         self.replica = Some(name.into());
         self
     }
 
-    /// Sets whether responses contain a trace of their run, in `_meta["antiphon/trace"]`. Default: no.
+    /// Sets whether responses contain a trace of the run, in `_meta["antiphon/trace"]`. Default: no.
     ///
-    /// The trace contains the replica that ran the leg, the replayed and the new entries, and where the leg
-    /// suspended. It contains the names of questions and steps, but not their values. `antiphon studio`
-    /// displays it.
+    /// The trace names the replica, the journal entries that were replayed, the new entries, and the question at which
+    /// the run suspended. The trace contains the names of questions and steps, but not their values. `antiphon studio`
+    /// displays the trace.
     pub fn with_traces(mut self, traces: bool) -> Self {
         self.traces = traces;
         self
     }
 
-    /// Sets how long requests in flight can finish after [`Server::shut_down`]. After that, the server
-    /// answers them with an error. Default: 30 seconds. With zero, the server does not wait.
+    /// Sets how long requests in flight can continue after [`Server::shut_down`]. After that time, the server answers
+    /// these requests with an error. Default: 30 seconds. With zero, the server does not wait.
     ///
-    /// [`Server::serve_listener`] uses the shorter of this and
+    /// [`Server::serve_listener`] uses the shorter of this time and
     /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain).
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Sets a function that returns the principal of an HTTP request, from data that a middleware has added.
-    /// A run that one caller has started cannot be resumed by another. Default: none.
+    /// Sets a function that returns the principal (the name of the caller) of an HTTP request. The function reads data
+    /// that your authentication middleware has added to the request. A principal cannot resume a run that another
+    /// principal started. Default: none.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&http::request::Parts) -> Option<String> + Send + Sync + 'static,
@@ -274,7 +278,7 @@ impl ServerBuilder {
             && self.models.model.is_none()
         {
             problems.push(format!(
-                "the sampling policy is {policy:?} and there is no model; give one with `with_model`"
+                "the sampling policy {policy:?} requires a model, but the server has none; add one with `ServerBuilder::with_model`"
             ));
         }
         problems.extend(self.limits.problems());
@@ -284,7 +288,7 @@ impl ServerBuilder {
         match &self.backend {
             None => problems.extend(needs_backend(&self.registry, &self.seal)),
             Some(backend) if backend.store.is_shared() && self.seal.keys.is_random() => problems.push(
-                "the backend is shared and the encryption key is random, so no other replica, and not this one after a restart, could read what it stores; give all replicas one `KeyRing` with `with_seal(SealConfig::default().with_keys(..))`"
+                "the backend is shared, but the encryption key is random: other replicas, and this one after a restart, could not read the stored data; give all replicas one `KeyRing` with `with_seal(SealConfig::default().with_keys(..))`"
                     .into(),
             ),
             Some(_) => {}
@@ -295,7 +299,7 @@ impl ServerBuilder {
         }
         if self.auth.is_some() && self.principal.is_some() {
             problems.push(
-                "both `with_auth` and `with_principal` say who is calling; name callers with `AuthBuilder::with_principal`"
+                "both `with_auth` and `with_principal` are set, and each identifies the caller; replace `with_principal` with `AuthBuilder::with_principal`"
                     .into(),
             );
         }
@@ -353,8 +357,8 @@ impl ServerBuilder {
 
 #[cfg(feature = "telemetry")]
 impl ServerBuilder {
-    /// Enables telemetry: spans and metrics with OpenTelemetry's conventions for MCP and generative AI.
-    /// Default: off, without cost.
+    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions for MCP and generative AI. Default:
+    /// off, without cost.
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.recorder = Recorder::new(telemetry);
         self
@@ -378,11 +382,11 @@ impl ServerBuilder {
 /// Result sets.
 #[cfg(feature = "results")]
 impl ServerBuilder {
-    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates them there,
-    /// and clients can read their links (`resource://…`) as resources, within limits.
+    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates result sets in this
+    /// store. Clients can read the links of result sets (`resource://…`) as MCP resources, within size limits.
     ///
-    /// `results.router()` returns the routes under which applications fetch all rows. It needs the feature
-    /// `rest` of `antiphon-results`. Merge the routes into the same application.
+    /// Applications fetch all rows over HTTP. `results.router()` returns the HTTP routes for these rows, with the
+    /// feature `rest` of `antiphon-results`. Merge the HTTP routes into the application that serves MCP.
     ///
     /// A result set belongs to the principal of its caller, from [`with_principal`](Self::with_principal) or
     /// from the server's authentication.
@@ -390,8 +394,8 @@ impl ServerBuilder {
         self.with_results_for(results, |principal| Owner::principal(principal))
     }
 
-    /// Sets the store for result sets of a server with several tenants. Use it like
-    /// [`with_results`](Self::with_results). `owner` returns the owner that a principal belongs to.
+    /// Sets the store for result sets, for a server with several tenants. `owner` converts a principal into the owner
+    /// of its result sets, for example into its tenant. See [`with_results`](Self::with_results).
     pub fn with_results_for(
         self,
         results: DualResponseServer,
@@ -402,11 +406,11 @@ impl ServerBuilder {
         self.with_state(results).resource_template(template)
     }
 
-    /// Adds tools with which models query result sets, and a viewer for users.
+    /// Adds tools with which models query result sets, and a viewer in which users see result sets.
     ///
-    /// It requires [`with_results`](Self::with_results), in any order. Queries and the column details of the
-    /// viewer require result sets with saved rows: `Source::snapshot`, and storage for them
-    /// (`DualResponseServerOptions::with_snapshots`).
+    /// You must also call [`with_results`](Self::with_results), before or after this method. Queries, and the column
+    /// details in the viewer, work only for result sets with saved rows. To save rows, use `Source::snapshot`, and set
+    /// a storage with `DualResponseServerOptions::with_snapshots`.
     pub fn with_result_tools(self, tools: ResultTools) -> Self {
         self.with_state(tools)
     }
@@ -420,7 +424,7 @@ impl ServerBuilder {
             self.problems.extend(shown.iter().map(|tool| {
                 let name = tool.name();
                 format!(
-                    "the tool `{name}` is shown in the result viewer, and there is none; give one with `with_result_tools`"
+                    "the tool `{name}` uses the result viewer, but the server has none; add it with `ServerBuilder::with_result_tools`"
                 )
             }));
         }
@@ -448,9 +452,12 @@ impl ServerBuilder {
 /// Returns a problem for each feature that needs a backend.
 fn needs_backend(registry: &Registry, seal: &SealConfig) -> impl Iterator<Item = String> {
     let tools = registry.tools().iter().filter(|tool| tool.needs_backend);
-    let tools = tools.map(|tool| format!("the tool `{}` takes steps at most once", tool.name()));
-    let seals = seal.single_use.then(|| "`SealConfig::with_single_use` is set".to_owned());
-    tools.chain(seals).map(|what| format!("{what}, and there is no store; give one with `with_backend`"))
+    let tools =
+        tools.map(|tool| format!("the tool `{}` needs a backend (`Tool::needs_backend`)", tool.name()));
+    let seals = seal.single_use.then(|| "`SealConfig::with_single_use` needs a backend".to_owned());
+    tools
+        .chain(seals)
+        .map(|what| format!("{what}, but the server has none; add one with `ServerBuilder::with_backend`"))
 }
 
 impl fmt::Debug for ServerBuilder {

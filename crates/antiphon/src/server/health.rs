@@ -39,7 +39,7 @@ type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Syn
 /// let health = Health::default().with_timeout(Duration::from_secs(1)).with_check("database", reach_the_database);
 /// ```
 #[derive(Clone)]
-#[must_use = "it says nothing until a server serves it"]
+#[must_use = "a `Health` does nothing until a server serves it"]
 pub struct Health {
     timeout: Duration,
     checks: Vec<(String, Check)>,
@@ -53,18 +53,19 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Sets how long each check can take before it counts as failed. Use a shorter time than the timeout of
-    /// the probe. Default: 2 seconds.
+    /// Sets how long each check can take before it counts as failed. Choose a shorter time than the timeout of the
+    /// orchestrator's probe. Default: 2 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Adds a check. While it fails or times out, the replica is unready and gets no requests. Check the
-    /// requirements of this replica only, such as a licence or a loaded model. If a service that all replicas
-    /// share fails, its check would take out all of them.
+    /// Adds a check. While the check fails or times out, `/readyz` returns 503, so that the replica gets no requests.
+    /// Check only requirements of this replica, such as a licence or a loaded model. If you check a service that all
+    /// replicas share, a failure of that service makes all replicas unready.
     ///
-    /// The error of the check is logged. The response only contains that the check failed.
+    /// The server logs the error of the check. The HTTP response contains the name of the check and that it failed, but
+    /// not the error.
     pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -79,7 +80,7 @@ impl Health {
         self
     }
 
-    /// Serves these metrics at `/metrics`.
+    /// Serves the metrics of this Prometheus meter provider at `/metrics`.
     #[cfg(feature = "prometheus")]
     pub fn with_metrics(mut self, metrics: &crate::telemetry::Prometheus) -> Self {
         let metrics = metrics.clone();
@@ -99,21 +100,21 @@ impl fmt::Debug for Health {
 }
 
 impl Server {
-    /// Returns health routes for orchestrators and monitoring. Merge them into your application, preferably
-    /// on a separate internal port: they do not authenticate callers.
+    /// Returns HTTP routes that report the health of the server to orchestrators and monitoring. These routes do not
+    /// authenticate callers, so serve them on a separate internal port if possible.
     ///
-    /// - `GET /livez`: 200 while the process can respond. It does not check the store, because a store outage
-    ///   is not a reason to restart the process.
-    /// - `GET /readyz`: 200 with `ready` or `degraded`, or 503. It is `degraded` if the store or the queue
-    ///   fails or times out, or if task records cannot be decrypted. It is 503 if one of your checks fails,
-    ///   or if the server is shutting down. It is also 503 until the replica's key ring fits the other
-    ///   replicas'.
-    /// - `GET /metrics`: the metrics in Prometheus format, with [`Health::with_metrics`].
+    /// - `GET /livez`: returns 200 while the process can respond. This route does not check the store, because a store
+    ///   outage is not a reason to restart the process.
+    /// - `GET /readyz`: returns 200 with `ready` or `degraded`, or returns 503. The result is `degraded` if the store
+    ///   or the queue fails or times out, or if task records cannot be decrypted. The result is 503 if one of your
+    ///   checks fails, or if the server is shutting down. The result is also 503 while the replica's key ring does not
+    ///   match the key rings of the other replicas.
+    /// - `GET /metrics`: returns the metrics in Prometheus format, if you set [`Health::with_metrics`].
     ///
-    /// All replicas share the store. If its failure made them unready, a short failover would take out all of
-    /// them, even for calls that do not need the store. So the replica reports `degraded` and stays in
-    /// service. Calls that need the store fail, and the others succeed. Monitor `antiphon_queue_depth` and
-    /// the log for the rest.
+    /// All replicas share the store. If a store failure made all replicas unready, a short failover would stop all
+    /// traffic, including calls that do not need the store. So a replica reports `degraded` and stays in service. Calls
+    /// that need the store then fail, and other calls succeed. To detect such failures, monitor `antiphon_queue_depth`
+    /// and the log.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
@@ -198,7 +199,7 @@ impl Watched {
                     "failed"
                 }
                 Err(_) => {
-                    tracing::warn!(check = name, "a health check had no answer in time");
+                    tracing::warn!(check = name, "a health check timed out");
                     "timed out"
                 }
             };

@@ -100,9 +100,9 @@ impl Shared {
 impl Server {
     /// Returns the server as an axum router, to merge into your application.
     ///
-    /// If you call it within a Tokio runtime, the server also starts to run tasks, unless
-    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Outside of a runtime, this
-    /// starts with the first request.
+    /// If you call this method within a Tokio runtime, the server also starts its task workers, unless
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Outside of a runtime, the workers
+    /// start with the first request.
     #[expect(clippy::needless_pass_by_value, reason = "every method here takes its configuration by value")]
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         self.shared.begin();
@@ -118,24 +118,25 @@ impl Server {
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process receives a
-    /// [`shutdown_signal`]. Then it [drains](Self::drain).
+    /// [`shutdown_signal`]. Then the server shuts down gracefully, as [`drain`](Self::drain) does.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot listen on the address.
+    /// Returns an error if the server cannot listen on `address`.
     pub async fn serve_http(&self, address: impl ToSocketAddrs) -> Result<(), ServeError> {
-        let listener =
-            TcpListener::bind(address).await.map_err(ServeError::new("the address cannot be listened on"))?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(ServeError::new("the server cannot listen on the address"))?;
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` completes. Then it [drains](Self::drain). Requests in
-    /// flight can finish within the shorter of [`ServeConfig::with_drain`] and
-    /// [`with_drain`](crate::ServerBuilder::with_drain).
+    /// Serves over HTTP on `listener` until `shutdown` completes. Then the server shuts down gracefully, as
+    /// [`drain`](Self::drain) does. Requests in flight can finish within the shorter time of
+    /// [`ServeConfig::with_drain`] and [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// # Errors
     ///
-    /// Currently returns no error.
+    /// Currently never returns an error.
     pub async fn serve_listener(
         &self,
         listener: TcpListener,
@@ -150,9 +151,9 @@ impl Server {
         Ok(())
     }
 
-    /// Serves your router, which contains [`router`](Self::router), until `shutdown` completes. Then it
-    /// [drains](Self::drain). Requests in flight can finish within the shorter of [`ServeConfig::with_drain`]
-    /// and [`with_drain`](crate::ServerBuilder::with_drain).
+    /// Serves your router, which contains [`router`](Self::router), until `shutdown` completes. Then the server shuts
+    /// down gracefully, as [`drain`](Self::drain) does. Requests in flight can finish within the shorter time of
+    /// [`ServeConfig::with_drain`] and [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {

@@ -38,7 +38,7 @@ use crate::{
 
 /// An MCP server with tools, prompts and resources.
 ///
-/// Cloning it clones the handle. You can serve the same server over several transports at the same time.
+/// A clone is a handle to the same server. You can serve one server over several transports at the same time.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -84,24 +84,25 @@ impl Server {
         ServerBuilder::new(name.into(), version.into())
     }
 
-    /// Returns a handle that notifies clients of changes.
+    /// Returns a handle that notifies clients of changed lists of tools, prompts and resources, and of changed
+    /// resources.
     pub fn changes(&self) -> &Changes {
         &self.shared.service.runtime.changes
     }
 
-    /// Notifies the client that the user has completed the web page of a URL elicitation. Call it where that
-    /// happens, for example in the handler of an OAuth callback or of a payment page.
+    /// Notifies the client that the user has finished on the web page of a URL elicitation. Call this method when the
+    /// user has finished, for example in the handler of an OAuth callback or of a payment page.
     ///
-    /// `id` is the elicitation's ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the one that
-    /// you gave to [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The server sends
-    /// `notifications/elicitation/complete` to the 2025-11-25 session that received this elicitation, during
-    /// a call, in a `-32042` error or for a task. With a [backend](crate::ServerBuilder::with_backend), any
-    /// replica can serve that session. The server ignores IDs that no session received, and IDs of sessions
-    /// that have ended.
+    /// `id` is the elicitation ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the ID that you passed to
+    /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The server sends
+    /// `notifications/elicitation/complete` to the MCP 2025-11-25 session that received this elicitation. The session
+    /// can have received the elicitation during a call, in a `-32042` error or for a task. With a
+    /// [backend](crate::ServerBuilder::with_backend), you can call this method on any replica. If no session received
+    /// the ID, or if the session has ended, the server ignores the ID.
     ///
-    /// A session stores its 64 most recent elicitation IDs of up to 1,024 bytes each. The 2026-07-28 revision
-    /// has no such notification, so its clients receive nothing. There, the tool must check whether the user
-    /// has completed the web page.
+    /// A session stores its 64 most recent elicitation IDs of up to 1,024 bytes each. MCP 2026-07-28 has no such
+    /// notification, so MCP 2026-07-28 clients receive nothing. For these clients, the tool itself must check whether
+    /// the user has finished on the web page.
     ///
     /// # Examples
     ///
@@ -116,11 +117,12 @@ impl Server {
         self.shared.service.runtime.changes.elicitation_complete(id);
     }
 
-    /// Adds a tool while the server runs, and notifies clients.
+    /// Adds a tool while the server runs, and notifies clients that the list of tools has changed.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`ServerBuilder::build`].
+    /// Returns a [`BuildError`] if the tool is invalid, if its name is already used, or if the server lacks a state
+    /// that the tool takes.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
         self.shared
             .service
@@ -136,7 +138,8 @@ impl Server {
         Ok(())
     }
 
-    /// Removes a tool while the server runs, and notifies clients. Returns whether the tool existed.
+    /// Removes a tool while the server runs, and notifies clients that the list of tools has changed. Returns whether
+    /// the tool existed.
     pub fn remove_tool(&self, name: &str) -> bool {
         let removed = self
             .shared
@@ -150,17 +153,16 @@ impl Server {
         removed
     }
 
-    /// Runs a tool in this process, without a client. Use it if your program itself needs a tool.
+    /// Runs a tool in this process, without a client. Use this method if your program itself must call a tool.
     ///
     /// Sampling uses the server's model, if the server has one. All other questions of the tool fail.
     ///
-    /// Errors are part of the result, like for a model.
+    /// If the tool fails, the result contains the error, as a model would receive it.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
         crate::mcp::execute(&self.shared.service, call).await
     }
 
-    /// Serves one client over a byte stream, such as a socket, a pipe or a duplex. Returns when the client
-    /// disconnects.
+    /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.
     ///
     /// # Errors
     ///
@@ -172,13 +174,13 @@ impl Server {
         self.serve_transport(Lines::server(stream)).await
     }
 
-    /// Serves one client over a transport of the SDK. Use it for transports that are neither a byte stream
-    /// nor HTTP. Returns when the client disconnects.
+    /// Serves one client over a transport of the SDK. Use this method for a transport that is neither a byte stream nor
+    /// HTTP. Returns when the client disconnects.
     ///
-    /// Such a transport returns messages that the SDK has parsed, and the SDK drops the tasks of 2025-11-25.
-    /// To support these tasks, the transport must revise messages before they are parsed. The transports of
-    /// the crate `antiphon-transport` do so with `with_tasks(true)`. Otherwise, a call with a task is a plain
-    /// call.
+    /// The SDK drops the task fields of MCP 2025-11-25 messages when it parses them. To support the tasks of MCP
+    /// 2025-11-25, a transport must rewrite messages before the SDK parses them. The transports of the crate
+    /// `antiphon-transport` rewrite messages if you set `with_tasks(true)`. Without the rewriting, the server treats a
+    /// call that requests a task as a normal call.
     ///
     /// # Errors
     ///
@@ -201,16 +203,17 @@ impl Server {
         .await;
         match running {
             Ok(running) => {
-                running.waiting().await.map_err(ServeError::new("the connection ended badly"))?;
+                running.waiting().await.map_err(ServeError::new("the connection failed"))?;
                 Ok(())
             }
             // A client that disconnects before its first message is not a failure of the server.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(ServeError::new("the client does not speak MCP")(error)),
+            Err(error) => Err(ServeError::new("the MCP handshake with the client failed")(error)),
         }
     }
 
-    /// Returns operator access to the runs of all callers, or `None` if the server has no tasks.
+    /// Returns a handle with which operators list, inspect, retry, cancel and purge the runs of all callers. Returns
+    /// `None` if the server has no tasks.
     ///
     /// ```
     /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
@@ -228,8 +231,8 @@ impl Server {
         self.shared.service.tasks.clone().map(Runs::new)
     }
 
-    /// Runs the tasks of this server without serving clients, until `shutdown` completes. Then it
-    /// [drains](Self::drain).
+    /// Runs the tasks of this server without serving clients, until `shutdown` completes. Then the server shuts down
+    /// gracefully, as [`drain`](Self::drain) does.
     ///
     /// A server that serves clients also runs tasks, unless
     /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0.
@@ -248,18 +251,20 @@ impl Server {
         self.drain().await;
     }
 
-    /// Begins a graceful shutdown, and returns immediately. You cannot serve the server again.
+    /// Begins a graceful shutdown and returns immediately. Afterwards, you cannot serve this server again.
     ///
-    /// From now on the server rejects new sessions and requests, leases no more jobs, and ends streams that
-    /// have no request in flight. Requests in flight can finish within
-    /// [`with_drain`](ServerBuilder::with_drain). After that, the server answers them with an error and
-    /// closes its sessions and connections. [`drain`](Self::drain) waits until that is done.
+    /// During the shutdown, the server rejects new sessions and requests, and ends streams that have no request in
+    /// flight. The server starts no more legs of tasks (executions of tool functions). Requests in flight can finish
+    /// within the time of [`with_drain`](ServerBuilder::with_drain). After that time, the server answers unfinished
+    /// requests with an error and closes its sessions and connections. [`drain`](Self::drain) waits until the shutdown
+    /// is complete.
     pub fn shut_down(&self) {
         self.shared.drain.begin(self.shared.drain_limit);
     }
 
-    /// Shuts down, and returns when the server has stopped. By then the requests in flight are answered,
-    /// connections are closed, and the legs of tasks have finished or are queued again for another replica.
+    /// Shuts down gracefully, and returns when the server has stopped. When this method returns, the requests in flight
+    /// are answered and connections are closed. The legs of tasks (executions of tool functions) have finished, or are
+    /// queued again for another replica.
     ///
     /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router),
     /// [`serve_http`](Self::serve_http) and [`run_workers`](Self::run_workers) drain automatically. Call
@@ -311,7 +316,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// An error that ended serving early.
+/// The error that ended the serving of a client or of an address.
 #[derive(Debug)]
 pub struct ServeError {
     what: &'static str,

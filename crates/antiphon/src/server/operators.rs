@@ -25,7 +25,7 @@ use crate::{
     task::{RunChanged, Runs, TaskStatus},
 };
 
-/// Configuration of the operator routes: who can use them, and under which host names.
+/// The configuration of the operator routes: which callers can use the routes, and under which host names.
 #[derive(Clone)]
 pub struct OperatorConfig {
     protect: Protect,
@@ -36,8 +36,9 @@ pub struct OperatorConfig {
 type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {
-    /// Creates a configuration for operators with this bearer token, of at least 24 bytes. Accepts only
-    /// requests to loopback hosts, unless you set [`with_allowed_hosts`](Self::with_allowed_hosts).
+    /// Creates a configuration that allows callers who send this bearer token. The token must have at least 24 bytes.
+    /// The routes accept only requests to loopback hosts, unless you set
+    /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn new(token: impl Into<String>) -> Self {
         let token = token.into();
         Self::protected(move |_, routes| with_token(routes, &token))
@@ -50,8 +51,8 @@ impl OperatorConfig {
         Self { protect: Arc::new(protect), allowed_hosts: loopback_hosts() }
     }
 
-    /// Sets the accepted `Host` headers. This prevents web pages from reaching the routes under their own
-    /// host names. An empty list accepts all. Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. This check prevents attacks in which a web page reaches the routes under the
+    /// page's own host name (DNS rebinding). An empty list accepts all hosts. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -84,8 +85,8 @@ impl fmt::Debug for OperatorConfig {
 }
 
 impl Server {
-    /// Returns routes for operators to list, inspect, retry, cancel and purge runs. Merge them into your
-    /// application, preferably on a port that only operators can reach.
+    /// Returns HTTP routes with which operators list, inspect, retry, cancel and purge runs. Merge these routes into
+    /// your application, preferably on a port that only operators can reach.
     ///
     /// | route | effect |
     /// |---|---|
@@ -95,11 +96,11 @@ impl Server {
     /// | `POST /runs/{owner}/{id}/cancel` | cancels the run |
     /// | `DELETE /runs/{owner}/{id}` | removes the run, if it has ended |
     ///
-    /// Each retry, cancellation and purge is logged under the target `antiphon::audit`. The entry contains
-    /// the operator (the principal, or the first digits of the token's SHA-256), the action, the run, and the
-    /// result.
+    /// The server logs each retry, cancellation and purge under the target `antiphon::audit`. The log entry contains
+    /// the action, the run, the result and the operator. The operator is a principal, or the first digits of the
+    /// token's SHA-256.
     ///
-    /// The routes accept only loopback host names, unless you allow others, and reject requests from web
+    /// The routes accept only loopback host names, unless you allow other host names, and reject requests from web
     /// pages:
     ///
     /// ```
@@ -114,8 +115,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server has no tasks, or if the token is shorter than 24 bytes. Also returns
-    /// one if the configuration names a scope that is invalid, or if the server has no `Auth` to check it.
+    /// Returns an error if the server has no tasks, or if the token is shorter than 24 bytes. Returns an error if the
+    /// configuration names an invalid scope, or if it names a scope and the server has no `Auth`.
     pub fn operator_router(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
         let OperatorConfig { protect, allowed_hosts } = config.into();
         let routes = protect(self, self.operator_routes()?)?;
@@ -155,7 +156,7 @@ pub(super) fn refuse(problem: String) -> BuildError {
 fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
     if token.len() < MIN_SECRET_BYTES {
         return Err(refuse(format!(
-            "an operator's token must have {MIN_SECRET_BYTES} bytes or more; make one with `openssl rand -hex 32`"
+            "the operator token is shorter than {MIN_SECRET_BYTES} bytes; create one with `openssl rand -hex 32`"
         )));
     }
     let expected: [u8; 32] = Sha256::digest(token).into();
@@ -170,7 +171,7 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
                 return next.run(request).await;
             }
             let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
-            let body = Json(json!({"error": "bring the operator's token"}));
+            let body = Json(json!({"error": "the operator token is missing or wrong; send it as `Authorization: Bearer <token>`"}));
             (StatusCode::UNAUTHORIZED, challenge, body).into_response()
         }
     })))

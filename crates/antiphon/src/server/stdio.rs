@@ -5,7 +5,7 @@ use super::{ServeError, Server};
 impl Server {
     /// Serves one client over standard input and output. Returns when the client disconnects.
     ///
-    /// Nothing else may write to standard output. Send logs to standard error.
+    /// Your program must not write anything else to standard output. Send logs to standard error.
     ///
     /// # Errors
     ///

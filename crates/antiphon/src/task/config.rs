@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::tool::RetryPolicy;
 
-/// Configuration of tasks: how a server stores and runs them.
+/// The configuration of tasks: how a server stores tasks and runs them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,56 +66,56 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
-    /// Sets how long a task and its result are kept after the run has ended, if the client requests no TTL.
+    /// Sets how long the server keeps a task and its result after the run has ended, if the client requests no TTL.
     /// Default: 24 hours.
     ///
-    /// A run that has not ended does not expire, even if it sleeps for a long time: see
-    /// [`with_max_wait`](Self::with_max_wait). With `None`, tasks are kept until you purge them.
+    /// A run that has not ended does not expire. For the limit on its waiting time, see
+    /// [`with_max_wait`](Self::with_max_wait). With `None`, the server keeps tasks until you purge them.
     #[must_use]
     pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.ttl = ttl.into();
         self
     }
 
-    /// Sets the longest [`ttl`](Self::with_ttl) that a client can request. Default: 7 days.
+    /// Sets the longest TTL that a client can request for a task. See [`with_ttl`](Self::with_ttl). Default: 7 days.
     #[must_use]
     pub fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
         self
     }
 
-    /// Sets how long a run can wait for an answer. Default: 30 days.
+    /// Sets how long a run can wait for an answer before it fails. Default: 30 days.
     ///
-    /// The time in which it sleeps or waits for a worker does not count. After this time the run fails. It
-    /// then has an event in its timeline, a log line, and a count in the metric `antiphon.runs.expired`. With
-    /// `None`, runs can wait forever.
+    /// The time in which the run sleeps or waits for a worker does not count. When a run fails for this reason, the
+    /// server adds an event to its timeline, writes a log line, and counts the run in the metric
+    /// `antiphon.runs.expired`. With `None`, runs can wait forever.
     #[must_use]
     pub fn with_max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
         self.max_wait = max_wait.into();
         self
     }
 
-    /// Sets how long a run waits for a replica that has its tool, before it is marked as dead. Default: 24
-    /// hours.
+    /// Sets how long a run waits if no replica has its tool. After that time, the run is marked as dead and needs an
+    /// operator. Default: 24 hours.
     #[must_use]
     pub fn with_tool_wait(mut self, tool_wait: Duration) -> Self {
         self.tool_wait = tool_wait;
         self
     }
 
-    /// Sets how soon the servers find a run whose job was lost or never queued. Default: 10 seconds.
+    /// Sets how soon the replicas find a run whose job was lost or never queued. Default: 10 seconds.
     ///
-    /// They find it within about twice this time, without any request. The longer a run waits for a worker,
-    /// the less often it is checked, down to every third interval.
+    /// The replicas find such a run within about twice this time, without a client request. A run that waits longer for
+    /// a worker is checked less often, but at least every three intervals.
     #[must_use]
     pub fn with_repair_interval(mut self, repair_interval: Duration) -> Self {
         self.repair_interval = repair_interval;
         self
     }
 
-    /// Sets how often one of the replicas reads the records of all tasks, slowly. Default: 24 hours.
+    /// Sets how often one of the replicas reads the records of all tasks (the audit). Default: 24 hours.
     ///
-    /// This audit finds runs without an alarm, and encrypts records with the active key of the
+    /// The audit finds runs that would otherwise never continue, and encrypts records again with the active key of the
     /// [`KeyRing`](crate::seal::KeyRing).
     #[must_use]
     pub fn with_audit_interval(mut self, audit_interval: Duration) -> Self {
@@ -123,106 +123,115 @@ impl TaskConfig {
         self
     }
 
-    /// Sets the poll interval that the server recommends to clients. Default: 1 second.
+    /// Sets how often clients should poll a task. The server recommends this interval to clients. Default: 1 second.
     #[must_use]
     pub fn with_poll_interval(mut self, poll_interval: Duration) -> Self {
         self.poll_interval = poll_interval;
         self
     }
 
-    /// Sets how many legs this process runs at the same time. Default: 16.
+    /// Sets how many legs of tasks this process runs at the same time. A leg is one execution of the tool's function,
+    /// until it returns or waits. Default: 16.
     ///
-    /// With 0, the process only creates tasks, and other replicas run them.
+    /// With 0, this process only creates tasks, and other replicas run them.
     #[must_use]
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how many legs of one tool this process runs at the same time. Default: the number of workers.
+    /// Sets how many legs (executions) of the same tool this process runs at the same time. Default: the number of
+    /// workers.
     #[must_use]
     pub fn with_per_tool(mut self, per_tool: usize) -> Self {
         self.per_tool = per_tool;
         self
     }
 
-    /// Sets how many legs of one caller's runs this process runs at the same time. Default: the number of
-    /// workers.
+    /// Sets how many legs (executions of tools) of the same caller this process runs at the same time. Default: the
+    /// number of workers.
     #[must_use]
     pub fn with_per_caller(mut self, per_caller: usize) -> Self {
         self.per_caller = per_caller;
         self
     }
 
-    /// Sets the number of queues. Runs are distributed over them by tool and caller. Default: 4.
+    /// Sets the number of queues. The server distributes runs over the queues by tool and caller. Default: 4.
     ///
-    /// A caller who starts ten thousand runs then delays few others. All replicas must use the same number.
+    /// A caller who starts very many runs then delays only the callers in the same queue. All replicas must use the
+    /// same number of queues.
     #[must_use]
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Sets how many legs can wait for a worker or for their time before the server rejects new tasks.
-    /// Default: 1,000,000.
+    /// Sets how many legs (executions of tools) can be queued. Beyond this number, the server rejects new tasks. Legs
+    /// that are due later also count. Default: 1,000,000.
     #[must_use]
     pub fn with_max_queued(mut self, max_queued: u64) -> Self {
         self.max_queued = max_queued;
         self
     }
 
-    /// Sets the interval between two heartbeats of a worker. Default: 5 seconds.
+    /// Sets the interval at which a worker reports that it is alive (heartbeat). Default: 5 seconds.
     ///
-    /// It must be less than a third of the [lease](antiphon_store::QueueConfig::lease) of the queue.
+    /// The interval must be less than a third of the queue's [lease](antiphon_store::QueueConfig::lease).
     #[must_use]
     pub fn with_heartbeat_interval(mut self, heartbeat_interval: Duration) -> Self {
         self.heartbeat_interval = heartbeat_interval;
         self
     }
 
-    /// Sets how many workers can die during one leg before the run is marked as dead. Default: 8.
+    /// Sets how many workers can die during one leg (execution of the tool) before the run is marked as dead. Default:
+    /// 8.
     ///
-    /// It must be less than the [limit](antiphon_store::QueueConfig::max_attempts) of the queue.
+    /// The number must be less than the queue's [maximum number of
+    /// attempts](antiphon_store::QueueConfig::max_attempts).
     #[must_use]
     pub fn with_max_worker_deaths(mut self, max_worker_deaths: u32) -> Self {
         self.max_worker_deaths = max_worker_deaths;
         self
     }
 
-    /// Sets how runs are retried after errors that are not terminal. Default: 3 attempts.
+    /// Sets how the server retries a run after an error that is not [terminal](crate::Error::terminal). Default: 3
+    /// attempts.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// Sets how long a cancelled tool can clean up. Default: 30 seconds.
+    /// Sets how long the tool of a cancelled task can run steps to clean up. Default: 30 seconds.
     #[must_use]
     pub fn with_cancel_grace(mut self, cancel_grace: Duration) -> Self {
         self.cancel_grace = cancel_grace;
         self
     }
 
-    /// Sets how long a leg can continue after the server begins to shut down. Default: 10 seconds.
+    /// Sets how long a leg of a task (an execution of its tool) can continue after the server begins to shut down.
+    /// Default: 10 seconds.
     ///
-    /// After that the leg stops and its job returns to the queue. Another worker continues from the last
-    /// stored step.
+    /// After that time, the server stops the leg and returns its job to the queue. Another worker continues the run
+    /// from its last stored step.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Sets how long a call can run before it becomes a task. Default: 10 seconds. `None` disables this.
+    /// Sets how long a call can run before the server turns it into a task. Default: 10 seconds. With `None`, calls do
+    /// not become tasks because of their duration.
     ///
-    /// It requires that the tool allows tasks and that the client supports them.
+    /// The server turns a call into a task only if the tool allows tasks and the client supports tasks.
     #[must_use]
     pub fn with_promote_after(mut self, promote_after: impl Into<Option<Duration>>) -> Self {
         self.promote_after = promote_after.into();
         self
     }
 
-    /// Sets the number of remaining rounds below which a run becomes a task at its next question. Default: 1.
+    /// Sets when a run becomes a task because the client has few rounds left. If fewer rounds than this number are
+    /// left, the run becomes a task at its next question. Default: 1.
     ///
     /// The server counts the remaining rounds from
     /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds).
@@ -232,10 +241,11 @@ impl TaskConfig {
         self
     }
 
-    /// Sets whether unauthenticated callers can list the tasks of all unauthenticated callers. Default: no.
+    /// Sets whether unauthenticated callers can list tasks. The list contains the tasks of all unauthenticated callers.
+    /// Default: no.
     ///
-    /// Allow it only if all of them trust each other. Over stdio or another stream, a caller can always list
-    /// them if the server has no backend.
+    /// Allow this list only if all unauthenticated callers trust each other. Over stdio or another stream, a caller can
+    /// always list the tasks if the server has no backend.
     #[must_use]
     pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
         self.anonymous_list = anonymous_list;
@@ -247,11 +257,20 @@ impl TaskConfig {
     /// Returns the problems of the configuration, one line for each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let is_wrong = [
-            (self.shards == 0, "`TaskConfig::with_shards` is 0; runs need at least 1 queue"),
-            (self.heartbeat_interval.is_zero(), "`TaskConfig::with_heartbeat_interval` is 0"),
-            (self.repair_interval.is_zero(), "`TaskConfig::with_repair_interval` is 0"),
-            (self.audit_interval.is_zero(), "`TaskConfig::with_audit_interval` is 0"),
-            (self.max_worker_deaths == 0, "`TaskConfig::with_max_worker_deaths` is 0; no leg could begin"),
+            (self.shards == 0, "`TaskConfig::with_shards` is 0, so tasks would have no queue; set 1 or more"),
+            (
+                self.heartbeat_interval.is_zero(),
+                "`TaskConfig::with_heartbeat_interval` is 0; set a longer interval",
+            ),
+            (
+                self.repair_interval.is_zero(),
+                "`TaskConfig::with_repair_interval` is 0; set a longer interval",
+            ),
+            (self.audit_interval.is_zero(), "`TaskConfig::with_audit_interval` is 0; set a longer interval"),
+            (
+                self.max_worker_deaths == 0,
+                "`TaskConfig::with_max_worker_deaths` is 0, so no task could start; set 1 or more",
+            ),
         ];
         let own = is_wrong.iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| (*problem).to_owned());
         own.chain(self.retry.problem()).collect()

@@ -73,13 +73,13 @@ impl Ring {
         let (ours, theirs) = (self.keys.first()?, earlier.keys.first()?);
         if !self.keys.contains(theirs) {
             return Some(format!(
-                "the key ring lacks the key that replica `{}` encrypts with; add it as a spare",
+                "the key ring lacks the key that replica `{}` encrypts with; add it with `KeyRing::with_decryption_key`",
                 earlier.replica
             ));
         }
         if !earlier.keys.contains(ours) {
             return Some(format!(
-                "replica `{}` lacks the key that this replica encrypts with; give it to every replica as a spare first",
+                "replica `{}` lacks the key that this replica encrypts with; first add it to every replica with `KeyRing::with_decryption_key`",
                 earlier.replica
             ));
         }
@@ -150,7 +150,9 @@ impl Tasks {
     pub(crate) fn problem(&self) -> Option<String> {
         let blockers = self.blockers();
         if self.is_shared && !blockers.compared {
-            return Some("the key ring has not been compared with the other replicas' yet".into());
+            return Some(
+                "the key ring has not been compared with the key rings of the other replicas yet".into(),
+            );
         }
         blockers.ring.clone()
     }
@@ -244,7 +246,7 @@ impl Tasks {
         if let (Some(this), Some(revision)) = (tasks.upgrade(), comparison.held)
             && let Err(error) = this.backend.store.delete(&this.ring_key(), revision).await
         {
-            tracing::debug!(%error, "the key ring of this replica stays until it expires");
+            tracing::debug!(%error, "the key ring record of this replica could not be deleted; it stays until it expires");
         }
     }
 

@@ -111,7 +111,10 @@ impl Tasks {
         match worked {
             Ok(()) => JobOutcome::Done,
             Err(Stop::Lost) => {
-                tracing::info!(task = id, "a leg was given up: somebody else has the run");
+                tracing::info!(
+                    task = id,
+                    "a worker stopped its work on a run: another worker has taken the run over"
+                );
                 JobOutcome::Lost
             }
             Err(Stop::Failed(error)) if error.is_terminal() => {
@@ -122,7 +125,7 @@ impl Tasks {
                 }
             }
             Err(Stop::Failed(error)) => {
-                tracing::warn!(%error, task = id, "a leg could not be written down");
+                tracing::warn!(%error, task = id, "the progress of a run could not be stored; its job is retried");
                 JobOutcome::Later(FAILED)
             }
         }
@@ -133,7 +136,11 @@ impl Tasks {
         let message = format!(
             "{times} workers died over the task, and it was given up; an operator can have it tried again"
         );
-        tracing::error!(task = writer.id, times, "a run was given up: workers die over it");
+        tracing::error!(
+            task = writer.id,
+            times,
+            "a run was stopped because several workers died during it; fix the cause, then use `antiphon runs retry`"
+        );
         writer.amend(|record| record.dead = true).await?;
         writer
             .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
@@ -225,7 +232,7 @@ impl Tasks {
                     task = record.id,
                     tool = record.tool,
                     place,
-                    "a run does not fit its tool any more"
+                    "drift: on replay, the tool's code does not match the journal of the run"
                 );
                 let message = error.to_string();
                 let data =

@@ -1,7 +1,7 @@
 //! Tasks: runs that outlive the request that started them.
 //!
-//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) enables them with a [`TaskConfig`].
-//! [`TaskPolicy`] selects the tools that can become tasks. [`Runs`] is for operators.
+//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) enables tasks with a [`TaskConfig`]. The
+//! [`TaskPolicy`] of a tool decides whether its runs can become tasks. With [`Runs`], operators list and change runs.
 
 // | kind | name | content |
 // |---|---|---|
@@ -298,7 +298,7 @@ const WATCH: Duration = Duration::from_secs(2);
 
 /// Converts an error of the store to an error for the caller, who can try again.
 fn unavailable(error: &antiphon_store::Error) -> Error {
-    tracing::error!(%error, "the store of tasks failed");
+    tracing::error!(%error, "the store failed during an operation on a task");
     Error::new(ErrorKind::Protocol {
         code: -32603,
         message: "the server's store of tasks cannot be reached; try again later".into(),

@@ -14,61 +14,63 @@ use crate::{
     trace,
 };
 
-/// Operator access to the runs of all callers. From [`Server::runs`](crate::Server::runs).
+/// A handle with which operators list, inspect, retry, cancel and purge the runs of all callers.
+/// [`Server::runs`](crate::Server::runs) returns this handle.
 ///
-/// It shows the progress of a run and its open questions, but not its values, which belong to the caller.
-/// Error messages and progress messages of tools are shown unchanged.
+/// Operators see the progress of a run and its open questions. Operators do not see arguments, answers and results,
+/// because these belong to the caller. But operators see the unchanged error and progress messages of tools, and the
+/// start of each question's text.
 #[derive(Clone)]
 pub struct Runs {
     tasks: Arc<Tasks>,
 }
 
-/// A page of runs.
+/// A page of the list of runs.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunPage {
-    /// The runs, in the order of the store.
+    /// The runs on this page, in the order of the store.
     pub runs: Vec<RunSummary>,
-    /// The cursor of the next page. `None` on the last page.
+    /// The cursor to request the next page with, or `None` on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// The summary of a run.
+/// A short description of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The name of the run: a digest of its owner, and the ID of its task.
+    /// The name of the run: a digest of its owner, `/`, and the ID of its task.
     pub run: String,
     /// The name of the tool.
     pub tool: String,
-    /// The status of the run.
+    /// The current status of the run.
     pub status: TaskStatus,
-    /// The progress or the error, as text.
+    /// The last progress message or error message of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The time of creation.
+    /// The time at which the run was created.
     pub created: String,
-    /// The time of the last status change.
+    /// The time at which the status last changed.
     pub updated: String,
-    /// The time at which the run is removed, if it has ended.
+    /// The time at which the server removes the run. Set only if the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// How many legs were started.
+    /// How many legs of the run were started. A leg is one execution of the tool's function.
     pub legs: u64,
     /// How often the run failed since it last made progress.
     pub failures: u32,
-    /// Whether the run was given up and needs an operator.
+    /// Whether the server has given up the run, so that an operator must act.
     pub dead: bool,
-    /// The keys of the open questions.
+    /// The keys of the questions that have no answer yet.
     pub waits_for: Vec<String>,
-    /// The time at which the next leg is due, if the run waits for a point in time or for a worker.
+    /// The time at which the next leg can start, if the run waits for a point in time or for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
 }
 
-/// A run with its timeline and its journal.
+/// A detailed description of a run, with its timeline and its journal.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -76,9 +78,9 @@ pub struct RunReport {
     /// The summary of the run.
     #[serde(flatten)]
     pub summary: RunSummary,
-    /// The shape of the arguments, without the values.
+    /// The structure of the arguments: their fields and types, without the data.
     pub arguments: Value,
-    /// The events of the run.
+    /// The events of the run, oldest first.
     pub timeline: Vec<RunEvent>,
     /// The entries of the journal, in the order in which the tool received them.
     pub journal: Vec<RunEntry>,
@@ -90,36 +92,37 @@ pub struct RunReport {
 pub struct RunEvent {
     /// The time of the event.
     pub at: String,
-    /// The kind of event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`,
-    /// `revived`, `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
+    /// The kind of event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`, `revived`,
+    /// `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub what: String,
-    /// Details such as the replica, question keys or a message.
+    /// Details of the event, such as the replica, question keys or a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// An entry of a journal.
+/// An entry of a run's journal: one finished question, step or loop iteration.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunEntry {
     /// The key of the question or step.
     pub key: String,
-    /// The kind of entry.
+    /// The kind of the entry and its label, for example `step charge`. For a question, the label contains the start of
+    /// its text.
     pub op: String,
-    /// `answered`, `done`, `failed` or `refused`.
+    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The shape of the value, without the value. For a failure, the error message.
+    /// The structure of the value: its fields and types, without the data. For a failure, the error message.
     pub shape: Value,
 }
 
-/// The effect of an operator's request.
+/// The effect of an operator's request on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RunChanged {
-    /// The operation was applied.
+    /// The run was changed as requested.
     Done,
-    /// The run was not changed: it is already in this state, or it can no longer change.
+    /// The run was not changed, because it is already in the requested state or can no longer change.
     Unchanged,
     /// The run does not exist.
     Unknown,
@@ -130,9 +133,9 @@ impl Runs {
         Self { tasks }
     }
 
-    /// Returns a page of runs, filtered by `status` if given.
+    /// Returns a page of runs. With `status`, the page contains only runs with that status.
     ///
-    /// A page can contain fewer than `limit` runs and still not be the last one.
+    /// A page can contain fewer than `limit` runs even if more pages follow.
     pub async fn list(
         &self,
         status: Option<TaskStatus>,
@@ -148,7 +151,7 @@ impl Runs {
         Ok(RunPage { runs, next })
     }
 
-    /// Returns a run with its timeline, or `None` if it does not exist.
+    /// Returns a run with its timeline and its journal, or `None` if the run does not exist.
     pub async fn inspect(&self, run: &str) -> Result<Option<RunReport>> {
         let Some(key) = key(run) else { return Ok(None) };
         let Some((record, _)) = self.tasks.load(&key).await? else { return Ok(None) };
@@ -169,8 +172,8 @@ impl Runs {
         }))
     }
 
-    /// Retries a run that failed or was given up, from its last stored state. For a run that has not ended,
-    /// it queues a lost job again.
+    /// Retries a run that failed or that the server gave up. The run continues from its last stored state. If the run
+    /// has not ended and its job was lost, this method queues the job again.
     pub async fn retry(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let now = now_millis();
@@ -205,7 +208,7 @@ impl Runs {
         Ok(RunChanged::Done)
     }
 
-    /// Cancels a run, like a cancellation by its caller.
+    /// Cancels a run, as if its caller had cancelled it.
     pub async fn cancel(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         self.tasks.begin();
@@ -216,11 +219,11 @@ impl Runs {
         })
     }
 
-    /// Removes a run that has ended, and its result.
+    /// Removes a run that has ended, together with its result.
     ///
     /// # Errors
     ///
-    /// Returns an error if the run has not ended. Cancel it first.
+    /// Returns an error if the run has not ended. Cancel the run first.
     pub async fn purge(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let Some((record, revision)) = self.tasks.load(&key).await? else {

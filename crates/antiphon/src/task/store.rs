@@ -139,7 +139,7 @@ impl Tasks {
                 // stored record.
                 tracing::error!(
                     key,
-                    "a task is as it was before: the store lost a write, or somebody put an earlier one back"
+                    "the store returned an older version of a task record: the store lost a write, or an earlier version was restored"
                 );
             }
             return Ok(Some((record, found.revision)));
@@ -153,7 +153,7 @@ impl Tasks {
             tracing::error!(
                 key,
                 reason = reason.name(),
-                "a task record cannot be read; {}. Its run waits and is not lost",
+                "a task record cannot be read, so its run waits and is not lost; {}",
                 reason.advice()
             );
             self.runtime.recorder.task_unreadable(reason.name());
@@ -179,7 +179,7 @@ impl Tasks {
         let json =
             self.runtime.seal.open_kept(&whole, key.as_bytes()).map_err(|error| unreadable(error.into()))?;
         let mut record = TaskRecord::read(&json).map_err(|reason| {
-            tracing::debug!(key, "a task record does not parse");
+            tracing::debug!(key, "a task record cannot be parsed");
             unreadable(reason)
         })?;
         record.apart = apart;
@@ -196,7 +196,7 @@ impl Tasks {
         }
         if sealed.len() > self.runtime.seal.max_kept_bytes {
             return Err(Error::new(ErrorKind::Limit(format!(
-                "the run has grown to {} bytes, more than the {} the store may keep of one; return less from its steps, use `Ctx::loop_with_state` for loops, or raise `SealConfig::with_max_kept_bytes`",
+                "the encrypted record of the run has {} bytes, more than the limit of {} for the store; return less from its steps, use `Ctx::loop_with_state` for loops, or raise `SealConfig::with_max_kept_bytes`",
                 sealed.len(),
                 self.runtime.seal.max_kept_bytes
             )))
@@ -310,7 +310,7 @@ impl Tasks {
         if let Some(pieces) = pieces
             && let Err(error) = pieces.delete(&*self.backend.store).await
         {
-            tracing::debug!(%error, "pieces of a run are left over until they expire");
+            tracing::debug!(%error, "old parts of a task record could not be deleted; they stay until they expire");
         }
     }
 
@@ -358,7 +358,7 @@ impl Tasks {
         match self.backend.queue.push(&self.lane_of(record), job).await {
             Ok(pushed) => Some(pushed),
             Err(error) => {
-                tracing::warn!(%error, task = record.id, "the next leg of a run could not be queued; it is queued later");
+                tracing::warn!(%error, task = record.id, "the next job of a run could not be queued; it is queued later");
                 None
             }
         }
@@ -414,9 +414,7 @@ impl Tasks {
         }
         Err(Error::new(ErrorKind::Protocol {
             code: -32603,
-            message: format!(
-                "{waiting} tasks wait to be worked on, more than the server takes; try again later"
-            ),
+            message: format!("the task queue is full: {waiting} tasks wait for a worker; try again later"),
             data: None,
         }))
     }

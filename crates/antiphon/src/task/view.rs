@@ -16,11 +16,11 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// The task is running, or waits for a worker or a point in time.
+    /// The task is running, or it waits for a worker or a point in time.
     Working,
-    /// The task waits for answers.
+    /// The task waits for answers to its questions.
     InputRequired,
-    /// The task has a result. An error of the tool is part of the result.
+    /// The task has a result. If the tool failed, the result contains its error.
     Completed,
     /// The task ended with a JSON-RPC error.
     Failed,
@@ -29,7 +29,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Returns whether the status is final.
+    /// Returns whether the task has ended, so that its status no longer changes.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }

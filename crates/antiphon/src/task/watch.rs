@@ -79,7 +79,7 @@ impl Tasks {
 
     /// Announces a changed task to its waiters on every replica, and a cancellation also to the running leg.
     ///
-    /// Clients of 2026-07-28 poll, so no replica waits on their behalf. For their tasks, other replicas
+    /// Clients of MCP 2026-07-28 poll, so no replica waits on their behalf. For their tasks, other replicas
     /// receive only cancellations.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
@@ -90,7 +90,7 @@ impl Tasks {
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
         if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
             // Waiters also poll.
-            tracing::debug!(%error, "that a task has changed was not told");
+            tracing::debug!(%error, "a changed task could not be announced to the other replicas");
         }
     }
 
@@ -127,7 +127,9 @@ impl Tasks {
                         None => break,
                     }
                 },
-                Err(error) => tracing::warn!(%error, "the other replicas' tasks cannot be heard of"),
+                Err(error) => {
+                    tracing::warn!(%error, "the subscription to task changes of the other replicas failed");
+                }
             }
             tokio::select! {
                 () = stopped.cancelled() => return,

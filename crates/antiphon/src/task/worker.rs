@@ -93,7 +93,7 @@ impl Slots {
         for lane in 0..tasks.config.shards {
             match tasks.backend.queue.depth(&tasks.lane(lane)).await {
                 Ok(depth) => waiting += depth.waiting,
-                Err(error) => tracing::debug!(%error, "nobody knows how many tasks wait"),
+                Err(error) => tracing::debug!(%error, "the length of a task queue could not be read"),
             }
         }
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), waiting));
@@ -142,7 +142,7 @@ impl Tasks {
             }
             for prefix in [super::RECORDS, "pieces/"] {
                 if let Err(error) = remove_all(&*store, prefix, &stopped).await {
-                    tracing::warn!(%error, prefix, "what has expired could not be removed");
+                    tracing::warn!(%error, prefix, "expired records could not be removed from the store");
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Tasks {
             let jobs = match leased {
                 Ok(jobs) => jobs,
                 Err(error) => {
-                    tracing::warn!(%error, "no jobs can be had");
+                    tracing::warn!(%error, "jobs could not be leased from the queue");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
@@ -249,7 +249,9 @@ impl Tasks {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let limit = self.config.drain.saturating_add(HANDED_OVER);
         if tokio::time::timeout(limit, self.slots.all.acquire_many(places)).await.is_err() {
-            tracing::warn!("legs of tasks were not handed over within {limit:?}; their leases expire first");
+            tracing::warn!(
+                "some runs did not stop within {limit:?}; other workers continue them after their leases expire"
+            );
         }
     }
 
@@ -257,7 +259,7 @@ impl Tasks {
         let lease = &job.lease;
         let mut leased = self.runtime.recorder.leased(job.attempt);
         let Some(payload) = JobPayload::read(&job.payload) else {
-            tracing::error!(job = job.id(), "a job says nothing of a task");
+            tracing::error!(job = job.id(), "a job has an invalid payload and was moved to the dead letters");
             leased.became("buried");
             let _ = self.backend.queue.bury(lease).await;
             return;
@@ -309,7 +311,9 @@ impl Tasks {
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
             // The job is delivered again, and the next worker finds nothing to do.
-            Err(error) => tracing::warn!(%error, "that a leg is over could not be told"),
+            Err(error) => {
+                tracing::warn!(%error, "the queue could not be updated after a job ended; the job is delivered again");
+            }
         }
     }
 

@@ -248,7 +248,7 @@ impl TaskWriter {
         if self.tasks.push(&self.key, record, due, now_millis()).await {
             return Ok(());
         }
-        Err(Stop::Failed(Error::tool("the next leg could not be queued")))
+        Err(Stop::Failed(Error::tool("the next job of the run could not be queued")))
     }
 
     /// Marks the run as held for a few heartbeat intervals, so that no other leg starts. Needed if this leg
@@ -300,7 +300,9 @@ impl TaskWriter {
                     Ok(()) => {}
                     Err(StoreError::LeaseLost { .. }) => return self.lose(),
                     // The lease is still valid. The next heartbeat tries again.
-                    Err(error) => tracing::warn!(%error, task = self.id, "a lease could not be extended"),
+                    Err(error) => {
+                        tracing::warn!(%error, task = self.id, "the lease of a job could not be extended; the next heartbeat tries again");
+                    }
                 }
             }
             if (lease.is_none() || self.holds.load(Ordering::Relaxed))

@@ -5,11 +5,12 @@ use opentelemetry::{
     metrics::{Meter, MeterProvider},
 };
 
-/// The telemetry of a server: its meter provider, and the content of its spans.
+/// The telemetry settings of a server: where it records metrics, and whether spans contain user data.
 ///
-/// Metrics are recorded with an OpenTelemetry meter provider. Spans are `tracing` spans with the target `antiphon`.
-/// They appear in the context of log lines. If the program has a `tracing-opentelemetry` layer, they also become
-/// OpenTelemetry spans. This crate does not export telemetry and does not set globals.
+/// The server records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target
+/// `antiphon`, and appear in the context of log lines. If your program has a `tracing-opentelemetry` layer, the
+/// `tracing` spans also become OpenTelemetry spans. This crate does not export telemetry, and does not change global
+/// providers.
 ///
 /// ```
 /// use antiphon::{Server, telemetry::Telemetry};
@@ -26,21 +27,22 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Creates telemetry with your meter provider.
+    /// Creates telemetry that records metrics with your meter provider.
     pub fn new(meters: &impl MeterProvider) -> Self {
         Self { meter: meters.meter_with_scope(scope()), content: false }
     }
 
-    /// Creates telemetry with the program's global meter provider. A provider that is set later is not used.
+    /// Creates telemetry that records metrics with the global meter provider. Set the global provider before you call
+    /// this method, because a provider that is set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()), content: false }
     }
 
     /// Sets whether spans contain user data. Default: no.
     ///
-    /// The data is: tool arguments (`gen_ai.tool.call.arguments`), tool results (`gen_ai.tool.call.result`), and the
-    /// URIs of resources. A tracing system is usually not designed to protect user data. Logs and metrics never contain
-    /// it.
+    /// The user data are tool arguments (`gen_ai.tool.call.arguments`), tool results (`gen_ai.tool.call.result`), and
+    /// the URIs of resources. A tracing system is usually not designed to protect user data. Logs and metrics never
+    /// contain this data.
     #[must_use]
     pub fn with_content(mut self, content: bool) -> Self {
         self.content = content;

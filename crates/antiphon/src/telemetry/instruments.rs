@@ -246,14 +246,14 @@ mod tests {
             name: antiphon_llm::OPERATION_DURATION,
             kind: Kind::Histogram(&[]),
             unit: "s",
-            what: "how long models took to reply",
+            what: "duration of requests to models",
             by: &["gen_ai.operation.name", "gen_ai.request.model", "error.type"],
         };
         let tokens = Metric {
             name: antiphon_llm::TOKEN_USAGE,
             kind: Kind::Histogram(&[]),
             unit: "{token}",
-            what: "how many tokens requests and replies had",
+            what: "number of tokens in requests and replies",
             by: &["gen_ai.operation.name", "gen_ai.request.model", "gen_ai.token.type"],
         };
         row(&mut text, &duration);

@@ -1,19 +1,19 @@
 //! Telemetry: `tracing` spans and OpenTelemetry metrics.
 //!
-//! This module uses the two interfaces and no exporter. The application adds exporters. Without the feature
-//! `telemetry`, the module does nothing.
+//! This module uses the APIs of `tracing` and OpenTelemetry, but no exporter. Your application adds exporters. Without
+//! the feature `telemetry`, the module does nothing.
 //!
 //! - `config`: the operator's settings.
 //! - `instruments`: all metrics, in one table that a test compares with the reference.
 //! - `recorder`: the metrics that do not belong to a leg.
 //! - `request`: one request, according to MCP's semantic conventions.
 //! - `leg`: one leg of a run. The journal contains the trace context of the first leg, so that later legs on any
-//!   replica use it.
+//!   replica use this trace context.
 //!
-//! **Invariant:** replay creates no spans and no counts. A step has a span only when it runs. An entry is counted when
-//! it is recorded. A leg is counted when its answer is sent or its result is written.
-//! **Invariant:** spans contain names and numbers, and values of a run only if the operator enables them. Logs never
-//! contain values.
+//! **Invariant:** replay creates no spans and no counts. A step has a span only when it runs. A journal entry is
+//! counted when it is recorded. A leg is counted when its answer is sent or its result is written. **Invariant:** spans
+//! contain names and numbers, and values of a run only if the operator enables this. Logs never contain values of a
+//! run.
 
 #[cfg(feature = "telemetry")]
 mod config;

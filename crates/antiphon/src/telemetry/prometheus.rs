@@ -9,11 +9,12 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::error::BuildError;
 
-/// A meter provider with metrics in Prometheus format.
+/// A meter provider that returns its metrics in Prometheus format.
 ///
-/// It uses the Prometheus exporter of OpenTelemetry. Give it to the server as its
-/// [`Telemetry`](crate::telemetry::Telemetry). Give it to [`Server::health_router`](crate::Server::health_router) to
-/// serve it at `/metrics`. As the program's global meter provider, it also records the metrics of other libraries.
+/// This type uses the Prometheus exporter of OpenTelemetry. Pass the meter provider to the server as its
+/// [`Telemetry`](crate::telemetry::Telemetry). To serve the metrics at `/metrics`, also pass the meter provider to
+/// [`Server::health_router`](crate::Server::health_router). If you make it the global meter provider of your program,
+/// it also records the metrics of other libraries.
 ///
 /// ```
 /// use antiphon::{telemetry::{Prometheus, Telemetry}, Server};
@@ -31,7 +32,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Creates a meter provider for the service of this name.
+    /// Creates a meter provider. `service` is the name of the service in the metrics.
     ///
     /// # Errors
     ///
@@ -43,7 +44,9 @@ impl Prometheus {
             .with_registry(registry.clone())
             .scope_info_enabled(false)
             .build()
-            .map_err(|error| BuildError::new(format!("metrics cannot be exported: {error}")))?;
+            .map_err(|error| {
+                BuildError::new(format!("the Prometheus exporter cannot be created: {error}"))
+            })?;
         let resource = Resource::builder().with_service_name(service.into().into_owned()).build();
         let provider = SdkMeterProvider::builder().with_resource(resource).with_reader(exporter).build();
         Ok(Self { registry, provider })
@@ -53,7 +56,7 @@ impl Prometheus {
     pub fn text(&self) -> String {
         let families = self.registry.gather();
         TextEncoder::new().encode_to_string(&families).unwrap_or_else(|error| {
-            tracing::error!(%error, "metrics cannot be written");
+            tracing::error!(%error, "the metrics cannot be encoded in the Prometheus text format");
             String::new()
         })
     }

@@ -10,14 +10,15 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// A question that the server sent to the client.
+/// A question that the server sent to the test client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The question key: on 2026-07-28 the complete key, on 2025-11-25 the name that the author gave.
+    /// The question key. On MCP 2026-07-28 this is the complete key, for example `ann/vote#2`. On MCP 2025-11-25 the
+    /// key is only the name that the tool's author chose.
     pub key: String,
-    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    /// The MCP method of the question: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// The parameters as received.
+    /// The parameters of the question, as received from the server.
     pub params: Value,
 }
 
@@ -30,7 +31,7 @@ impl Question {
         Self { key: key.map(str::to_owned).or(named).unwrap_or(fallback), method, params }
     }
 
-    /// Returns the message to the user, or the last message to the model.
+    /// Returns the message to the user. For a sampling request, returns the last message to the model.
     pub fn message(&self) -> &str {
         let asked = self.params["messages"].as_array().and_then(|messages| messages.last());
         asked
@@ -42,12 +43,12 @@ impl Question {
             .unwrap_or_default()
     }
 
-    /// Returns the data for a client's custom form.
+    /// Returns the additional data that the tool sent for a client's custom form, if any.
     pub fn context(&self) -> Option<&Value> {
         self.params["_meta"].get(CONTEXT_META)
     }
 
-    /// Returns the name that the author gave, without scope, occurrence and attempt.
+    /// Returns the name that the tool's author chose for the question, without the rest of the question key.
     pub fn name(&self) -> &str {
         let name = self.key.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
@@ -59,14 +60,15 @@ pub(super) const ERROR: &str = "\u{0}error";
 
 type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 
-/// The scripted answers of a client.
+/// Scripted answers to the questions of a server, for a test client.
 ///
-/// An answer is found by the complete question key, then by the name that the author gave. Several answers under one
-/// name are used in order, and the last one is repeated.
+/// The client uses the answer with the complete question key. If no answer has the complete key, the client uses the
+/// answer with the name that the tool's author chose. If you add several answers with the same key, the client uses
+/// them in order, and repeats the last one.
 ///
-/// Without an answer, a form is declined and a sampling request gets an empty reply. But if an unused answer of the
-/// same kind exists under a key that was never asked, the key is probably wrong. The call then fails and names both
-/// keys.
+/// If a question has no answer, the client declines a form, and replies to a sampling request with an empty text. But
+/// if the script has an unused answer of the same kind with another key, one of the keys is probably wrong. The call
+/// then fails with an error that names both keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
@@ -76,12 +78,12 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Creates a script without answers: every form is declined.
+    /// Creates a script without answers. The client then declines every form.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers the form `key` with `content`.
+    /// Answers the form with the question key `key` with `content`.
     #[must_use]
     pub fn accept(self, key: &str, content: Value) -> Self {
         let mut answer = json!({"action": "accept"});
@@ -89,19 +91,19 @@ impl Answers {
         self.raw(key, answer)
     }
 
-    /// Declines the form `key`.
+    /// Declines the form with the question key `key`.
     #[must_use]
     pub fn decline(self, key: &str) -> Self {
         self.raw(key, json!({"action": "decline"}))
     }
 
-    /// Dismisses the form `key`.
+    /// Dismisses the form with the question key `key`.
     #[must_use]
     pub fn cancel(self, key: &str) -> Self {
         self.raw(key, json!({"action": "cancel"}))
     }
 
-    /// Replies to the sampling request `key` with text.
+    /// Replies to the sampling request with the question key `key` with a text.
     #[must_use]
     pub fn sample(self, key: &str, text: &str) -> Self {
         let content = json!({"type": "text", "text": text});
@@ -111,13 +113,14 @@ impl Answers {
         )
     }
 
-    /// Replies to the sampling request `key` with data, as a call of `__schema__`.
+    /// Replies to the sampling request with the question key `key` with data, as a call of the tool `__schema__`.
     #[must_use]
     pub fn data(self, key: &str, data: Value) -> Self {
         self.calls(key, &[("__schema__", data)])
     }
 
-    /// Replies to the sampling request `key` with tool calls, each with its input.
+    /// Replies to the sampling request with the question key `key` with tool calls. Each call has a tool name and an
+    /// input.
     #[must_use]
     pub fn calls(self, key: &str, calls: &[(&str, Value)]) -> Self {
         let blocks: Vec<_> = (1..)
@@ -132,29 +135,29 @@ impl Answers {
         )
     }
 
-    /// Answers `key` with a JSON-RPC error. Use `-1` for a rejection by the user.
+    /// Answers the question with the key `key` with a JSON-RPC error. Use the code `-1` for a rejection by the user.
     ///
-    /// The 2026-07-28 revision has no errors among its answers. The question then stays unanswered.
+    /// On MCP 2026-07-28 a client cannot answer a question with an error, so the question stays unanswered.
     #[must_use]
     pub fn error(self, key: &str, code: i32, message: &str) -> Self {
         self.raw(key, json!({ERROR: {"code": code, "message": message}}))
     }
 
-    /// Answers `roots/list` with these URIs.
+    /// Answers a question for roots with these URIs.
     #[must_use]
     pub fn roots(self, uris: &[&str]) -> Self {
         let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
         self.raw("roots", json!({"roots": roots}))
     }
 
-    /// Answers `key` with an unchanged result.
+    /// Answers the question with the key `key` with this MCP result, unchanged.
     #[must_use]
     pub fn raw(mut self, key: &str, result: Value) -> Self {
         self.by_key.entry(key.to_owned()).or_default().push_back(result);
         self
     }
 
-    /// Sets a function that answers all other questions. Default: none.
+    /// Sets a function that answers the questions without a scripted answer. Default: none.
     #[must_use]
     pub fn otherwise(mut self, answer: impl FnMut(&Question) -> Option<Value> + Send + 'static) -> Self {
         self.by_hand = Some(Box::new(answer));

@@ -13,20 +13,20 @@ use crate::{
     server::Server,
 };
 
-/// The protocol revision of a client.
+/// The protocol revision that a test client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// With a session, in which the server sends questions.
+    /// MCP 2025-11-25: the client has a session, in which the server sends questions.
     V2025_11_25,
-    /// Without a session. The server returns a result that requires input.
+    /// MCP 2026-07-28: the client has no session. The server returns questions as a result that requires input.
     V2026_07_28,
 }
 
 impl Revision {
-    /// Both revisions, oldest first.
+    /// Both protocol revisions that a test client can use, oldest first.
     pub const BOTH: [Self; 2] = [Self::V2025_11_25, Self::V2026_07_28];
 
-    /// Returns the name of the revision in the protocol.
+    /// Returns the name of the revision in MCP, which is a date such as `2025-11-25`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2025_11_25 => SESSION,
@@ -35,7 +35,7 @@ impl Revision {
     }
 }
 
-/// A client in this process, connected to a server by a stream.
+/// A test client in the same process as the server, connected over a byte stream.
 pub struct Client {
     revision: Revision,
     capabilities: Value,
@@ -54,21 +54,21 @@ pub struct Client {
 /// The timeout for a message of the server. Long enough for a loaded machine, short enough for a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request with its result, its questions and its notifications.
+/// A request and everything that the server sent for it: the result, questions and notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Talk {
-    /// The result.
+    /// The result of the request.
     pub result: Value,
-    /// The questions during the request, in order.
+    /// The questions that the server asked during the request, in order.
     pub asked: Vec<Question>,
-    /// The number of results that required input. Always 0 on 2025-11-25.
+    /// How many results required input before the final result. Always 0 on MCP 2025-11-25.
     pub rounds: u32,
-    /// The notifications that arrived during the request.
+    /// The notifications that the server sent during the request.
     pub notifications: Vec<Value>,
 }
 
 impl Talk {
-    /// Returns the text blocks of the result, joined with newlines.
+    /// Returns the text of the result: all text blocks, joined with newlines.
     pub fn text(&self) -> String {
         let blocks = self.result["content"].as_array().into_iter().flatten();
         blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
@@ -79,22 +79,22 @@ impl Talk {
         self.result["isError"] == true
     }
 
-    /// Returns the keys of the questions, in order.
+    /// Returns the keys of the questions that the server asked, in order.
     pub fn keys(&self) -> Vec<&str> {
         self.asked.iter().map(|question| question.key.as_str()).collect()
     }
 }
 
-/// A message from the server.
+/// A JSON-RPC message that the server sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// The method of the request that the message answers, if it answers one.
+    /// If the message is a response: the method of the request that it answers.
     pub method: Option<String>,
     /// The message as received.
     pub message: Value,
 }
 
-/// A JSON-RPC error.
+/// A JSON-RPC error that the server returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failed {
     /// The error code.
@@ -114,11 +114,11 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Client {
-    /// Connects to `server` as a client that supports all questions.
+    /// Connects to `server` as a client that declares all capabilities, so that it can answer all questions.
     ///
     /// # Errors
     ///
-    /// Returns an error if the initialization of 2025-11-25 fails.
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
     pub async fn connect(server: &Server, revision: Revision) -> Result<Self> {
         let capabilities = json!({
             "elicitation": {"form": {}, "url": {}},
@@ -132,7 +132,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the initialization of 2025-11-25 fails.
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
     pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
@@ -174,7 +174,7 @@ impl Client {
         self
     }
 
-    /// Sets additional entries of `_meta` in every request, for example a progress token or a log level. Default: none.
+    /// Sets additional `_meta` entries for every request, for example a progress token or a log level. Default: none.
     #[must_use]
     pub fn with_meta(mut self, meta: Value) -> Self {
         self.meta = meta;
@@ -186,17 +186,17 @@ impl Client {
         self.answers = answers;
     }
 
-    /// Replaces the additional entries of `_meta` in later requests.
+    /// Replaces the additional `_meta` entries for later requests.
     pub fn set_meta(&mut self, meta: Value) {
         self.meta = meta;
     }
 
-    /// Sets the number of rounds after which the client gives up, like real clients. Default: 100.
+    /// Sets the number of rounds after which the client gives up. Real clients also have such a limit. Default: 100.
     pub fn set_max_rounds(&mut self, rounds: u32) {
         self.max_rounds = rounds;
     }
 
-    /// Calls a tool and answers its questions until it returns.
+    /// Calls a tool, answers its questions, and returns when the tool has returned.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Client {
         self.converse("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// Sends a request and answers its questions until it returns.
+    /// Sends a request, answers its questions, and returns when the server has returned the final result.
     ///
     /// # Errors
     ///
@@ -221,7 +221,10 @@ impl Client {
             }
             talk.rounds += 1;
             if talk.rounds > self.max_rounds {
-                return Err(Error::tool("the server keeps asking"));
+                return Err(Error::tool(format!(
+                    "the server still sends questions after {} rounds",
+                    self.max_rounds
+                )));
             }
             retry = params.clone();
             retry["requestState"] = result["requestState"].clone();
@@ -237,7 +240,8 @@ impl Client {
         }
     }
 
-    /// Sends one request and returns its result, also if the result requires input.
+    /// Sends one request and returns its result. If the result requires input, this method returns the result without
+    /// answering the questions.
     ///
     /// # Errors
     ///
@@ -247,17 +251,17 @@ impl Client {
         self.exchange(method, params, &mut talk).await
     }
 
-    /// Returns all messages of the server, in order.
+    /// Returns all messages that the server has sent, in order.
     pub fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// Returns the protocol revision of the client.
+    /// Returns the protocol revision that the client uses.
     pub fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// Sends a line unchanged, and returns the next message of the server.
+    /// Sends a line of text to the server unchanged, and returns the next message of the server.
     ///
     /// # Errors
     ///
@@ -268,7 +272,7 @@ impl Client {
         self.receive().await
     }
 
-    /// Waits for the next notification outside of a request.
+    /// Waits for the next notification that the server sends outside of a request.
     ///
     /// # Errors
     ///
@@ -310,7 +314,7 @@ impl Client {
         Ok(id)
     }
 
-    /// Sends a notification.
+    /// Sends a notification to the server.
     ///
     /// # Errors
     ///

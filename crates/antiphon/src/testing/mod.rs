@@ -1,7 +1,7 @@
-//! Test support for your tools.
+//! Support for tests of your tools.
 //!
-//! [`Client`] is a client in this process with scripted answers, for both protocol revisions. [`Replicas`] moves a run
-//! to a new replica at every question.
+//! [`Client`] is a test client with scripted answers, for both protocol revisions. [`Replicas`] is a test harness that
+//! continues a run on a new replica after every question.
 //!
 //! ```
 //! use antiphon::{prelude::*, testing::{Answers, Client, Revision}};

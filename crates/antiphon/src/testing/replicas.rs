@@ -11,9 +11,9 @@ use crate::{
     trace,
 };
 
-/// Runs a tool to its end and moves it to a new replica at every question.
+/// A test harness that runs a tool to its end, and continues the run on a new replica after every question.
 ///
-/// It also sends answers in parts and out of order, duplicate requests, and stale states after newer ones.
+/// The harness also sends answers in parts, repeats requests, and sends old requests again after newer ones.
 ///
 /// ```
 /// # use antiphon::{prelude::*, testing::{Answers, Replicas}};
@@ -52,17 +52,17 @@ struct World {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The tool's result, which is the same in every schedule.
+    /// The tool's result, which is the same in every schedule (order of requests) unless you allow different results.
     pub result: Value,
-    /// The number of schedules.
+    /// How many schedules (orders of requests) the harness has run.
     pub schedules: u32,
-    /// The number of legs. Each used a new replica.
+    /// How many legs (executions of the tool) the harness has run. Each leg used a new replica.
     pub replicas: u32,
-    /// The number of duplicate requests.
+    /// How many requests the harness has sent twice.
     pub duplicates: u32,
-    /// The number of stale states that were sent again.
+    /// How many old requests the harness has sent again after newer ones.
     pub stale: u32,
-    /// The maximum number of rounds in a schedule.
+    /// The largest number of rounds that a schedule needed.
     pub rounds: u32,
 }
 
@@ -70,8 +70,8 @@ pub struct Report {
 const ROUNDS: u32 = 1000;
 
 impl Replicas {
-    /// Creates a harness whose replicas `replica` builds. All replicas get the same seal settings, and the default
-    /// limits with 1000 rounds.
+    /// Creates a harness. `replica` returns a builder for each new replica. The harness replaces the seal settings and
+    /// the limits of the builder: all replicas have the same encryption key, and the default limits with 1000 rounds.
     pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
         let replica = Arc::new(replica);
         let world = move || {
@@ -83,11 +83,12 @@ impl Replicas {
 
     /// Creates a harness whose replicas share a world: a database, a file, or other state that the tool changes.
     ///
-    /// `world` creates a new world for each schedule, `replica` builds the replicas on it, and `look` returns the
-    /// changes of a run. The tool first runs once without interruption. [`run`](Self::run) fails if a run that moves
-    /// between replicas changes the world differently. That happens if the tool has a side effect outside of a step.
+    /// `world` creates a new world for each schedule. `replica` returns a builder for replicas that use this world.
+    /// `look` returns the state of the world after a run. The harness first runs the tool once without interruption.
+    /// Then [`run`](Self::run) fails if a run that moves between replicas leaves the world in another state. A side
+    /// effect outside of a step can cause this failure.
     ///
-    /// The harness then sends no duplicate or stale requests, because a [step](crate::Ctx::step) could run twice.
+    /// With a world, the harness sends no request twice, because a [step](crate::Ctx::step) could then run twice.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -140,22 +141,22 @@ impl Replicas {
         Self { world, has_world, seal, seed: 0x5EED, schedules: 16, steady: true }
     }
 
-    /// Sets the random seed, to reproduce a failure. Default: `0x5EED`.
+    /// Sets the random seed, so that you can reproduce a failure. Default: `0x5EED`.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Sets the number of schedules: different ways to deliver the answers. Default: 16.
+    /// Sets the number of schedules. Each schedule delivers the requests and answers in a different way. Default: 16.
     #[must_use]
     pub fn schedules(mut self, schedules: u32) -> Self {
         self.schedules = schedules;
         self
     }
 
-    /// Accepts different results in different runs, for tools with random steps. Drift is still reported. Default: not
-    /// accepted.
+    /// Accepts different results in different schedules, for tools with random steps. The harness still reports drift.
+    /// Default: not accepted.
     #[must_use]
     pub fn allow_different_results(mut self) -> Self {
         self.steady = false;
@@ -166,8 +167,8 @@ impl Replicas {
     ///
     /// # Errors
     ///
-    /// Returns an error if the tool drifts, if two schedules end differently, or if the same request is answered in two
-    /// ways. The message contains the schedule and the seed.
+    /// Returns an error if a replay does not match its journal (drift), if two schedules have different results, or if
+    /// the same request receives two different answers. The message contains the schedule and the seed.
     pub async fn run(&self, tool: &str, arguments: Value, answers: impl Fn() -> Answers) -> Result<Report> {
         let mut report =
             Report { result: Value::Null, schedules: 0, replicas: 0, duplicates: 0, stale: 0, rounds: 0 };
@@ -188,13 +189,13 @@ impl Replicas {
             let changed = (world.look)();
             if changed != undisturbed {
                 return Err(Error::tool(format!(
-                    "schedule {schedule} (seed {:#x}) left the world as {changed}, a run without interruption as {undisturbed}: the tool has an effect outside of a step",
+                    "schedule {schedule} (seed {:#x}) had the side effects {changed}, but a run without interruption has {undisturbed}: the tool has an effect outside of a step",
                     self.seed
                 )));
             }
             if self.steady && schedule > 0 && steady(&result) != steady(&report.result) {
                 return Err(Error::tool(format!(
-                    "schedule {schedule} (seed {:#x}) ended with {result}, an ordinary run with {}: the tool depends on something that is not recorded",
+                    "schedule {schedule} (seed {:#x}) returned {result}, but a run without interruption returned {}: the tool depends on a value that is not recorded in a step",
                     self.seed, report.result
                 )));
             }

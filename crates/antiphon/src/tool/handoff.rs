@@ -7,10 +7,11 @@ use crate::{
     error::Result,
 };
 
-/// Runs a tool in three parts: `before` prepares on the server, `client` asks the questions, and `after` concludes on
-/// the server.
+/// Runs a tool in three parts: `before` prepares on the server, `client` asks the questions, and `after` computes the
+/// result on the server.
 ///
-/// `client` borrows the result of `before`. `after` takes that result and the result of `client`. Call it from a tool:
+/// `client` borrows the result of `before`. `after` takes that result and the result of `client`. Call `handoff` from a
+/// tool:
 ///
 /// ```
 /// use antiphon::{tool::handoff, prelude::*};
@@ -29,13 +30,14 @@ use crate::{
 /// }
 /// ```
 ///
-/// A handoff is a [branch](Ctx::branch): its questions and steps have a separate scope. A tool can have several
-/// handoffs, sequential, concurrent or nested, and can limit each of them.
+/// A handoff is a [branch](Ctx::branch): its question keys and step names have a common prefix. A tool can run several
+/// handoffs, one after the other, concurrently or nested, and can limit each handoff.
 ///
 /// # Replay
 ///
-/// `before` and `after` are [steps](Ctx::step). They run at least once: again only if their process dies during the
-/// step, or if the client sends the same request again. `client` runs again in every leg.
+/// `before` and `after` are [steps](Ctx::step). `before` and `after` usually run once. `before` or `after` runs again
+/// if its process dies during the step, or if the client sends the same request again. `client` runs again each time
+/// the run resumes.
 ///
 /// # Errors
 ///

@@ -33,17 +33,19 @@ pub use crate::{
 };
 pub use antiphon_llm::ToolCall;
 
-/// The reserved name of the tool that makes a model answer with data. Other tools cannot have this name.
+/// The reserved tool name `__schema__`, with which a model replies with structured data. You cannot give this name to a
+/// tool.
 pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
 
-/// The `_meta` key of a tool's declared forms.
+/// The `_meta` key under which a tool lists the forms that it declares with [`Tool::elicits`].
 pub const ELICITS_META: &str = "antiphon/elicits";
 
 /// A tool that a server offers over MCP.
 ///
-/// Its function is async, takes the [`Ctx`](crate::Ctx) and its arguments, and returns a type that implements
-/// [`IntoToolOutput`]. The type of the arguments defines the input schema: field docs become descriptions. The server
-/// rejects invalid arguments before the function runs, with an error that names the field.
+/// The function of a tool is async. The function takes the [`Ctx`](crate::Ctx) and the arguments, and returns a type
+/// that implements [`IntoToolOutput`]. The type of the arguments defines the input schema, and the doc comments of its
+/// fields become descriptions. The server checks the arguments before the function runs. If the arguments are invalid,
+/// the error names the field.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -117,8 +119,8 @@ impl Tool {
         tool
     }
 
-    /// Creates a tool with an input schema written by hand. The schema is served unchanged. The function receives the
-    /// arguments as JSON, validated against the schema.
+    /// Creates a tool with an input schema that you write yourself. Clients receive the schema unchanged. The function
+    /// receives the arguments as JSON, after the server has validated them against the schema.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -138,7 +140,7 @@ impl Tool {
         tool.states = states;
         tool.problems.extend(problem);
         if cfg!(not(feature = "validate")) {
-            tool.problems.push("a schema written by hand needs the feature `validate`".into());
+            tool.problems.push("`Tool::raw` needs the feature `validate` of antiphon".into());
         }
         tool
     }
@@ -175,21 +177,21 @@ impl Tool {
         }
     }
 
-    /// Sets the display name. Default: none.
+    /// Sets the name that users see. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Sets the annotations, which describe the effects of the tool. Default: none.
+    /// Sets the annotations, which describe the effects of the tool, for example that it only reads. Default: none.
     #[must_use]
     pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
-    /// Sets the tool's icons. Default: none.
+    /// Sets the icons that clients can show for the tool. Default: none.
     #[must_use]
     pub fn with_icons(mut self, icons: impl IntoIterator<Item = Icon>) -> Self {
         self.definition.icons = Some(icons.into_iter().collect());
@@ -203,8 +205,8 @@ impl Tool {
         self
     }
 
-    /// Sets an output schema written by hand. The tool's structured content is validated against it. Default: the
-    /// schema of the return type, if it has one.
+    /// Sets an output schema that you write yourself. The server validates the tool's structured content against this
+    /// schema. Default: the schema of the return type, if it has one.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
         match schema {
@@ -220,7 +222,7 @@ impl Tool {
         self
     }
 
-    /// Sets how long the tool can work, excluding the time that it waits for users. Default: the server's
+    /// Sets how long the tool can work. The time that the tool waits for users does not count. Default: the server's
     /// [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
@@ -236,15 +238,15 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps. If the server has no store,
-    /// building it then fails, instead of the call.
+    /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps, which need a backend. If the
+    /// server has no backend, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error for such a tool.
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
         self.needs_backend = true;
         self
     }
 
-    /// Sets whether the tool's runs can become tasks, if the server has tasks
+    /// Sets whether runs of this tool can become tasks. This setting has an effect only if the server has tasks
     /// ([`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks)). Default: [`TaskPolicy::WhenLong`].
     #[must_use]
     pub fn with_tasks(mut self, tasks: TaskPolicy) -> Self {
@@ -264,8 +266,9 @@ impl Tool {
     /// Sets the OAuth scopes that a call of the tool requires, in addition to the scopes of every request. Default:
     /// none.
     ///
-    /// A call over HTTP without these scopes is rejected with `403`, and the client can request more scopes from its
-    /// authorization server. The scopes are checked only if the server has an [`Auth`](crate::auth::Auth).
+    /// If the caller lacks one of these scopes, the server rejects a call over HTTP with `403`. The client can then
+    /// request more scopes from its authorization server. The scopes are checked only if the server has an
+    /// [`Auth`](crate::auth::Auth).
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -276,8 +279,8 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for a `T` under the key of its type, so that a client can prepare a custom form. A
-    /// tool with declared keys cannot send forms with other keys.
+    /// Declares that the tool asks the user for a `T`, with the question key of this type. A client can then prepare a
+    /// custom form for this key. If a tool declares question keys, it cannot send forms with other keys.
     #[must_use]
     pub fn elicits<T: DeserializeOwned + JsonSchema + 'static>(mut self) -> Self {
         match schema::form::<T>() {
@@ -289,10 +292,10 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for a `T` under `key`. See [`elicits`](Self::elicits).
+    /// Declares that the tool asks the user for a `T`, with the question key `key`. See [`elicits`](Self::elicits).
     ///
-    /// Make the key a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). An undefined key then does not
-    /// compile. `elicits_as::<T>("pickMove")` works too.
+    /// Define the key as a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). Code with an undefined key
+    /// then does not compile. You can also pass a text: `elicits_as::<T>("pickMove")`.
     #[must_use]
     pub fn elicits_as<T: DeserializeOwned + JsonSchema + 'static>(
         mut self,
@@ -307,7 +310,8 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks for data that matches `schema`, under `key`. See [`elicits`](Self::elicits).
+    /// Declares that the tool asks the user for data that matches `schema`, with the question key `key`. See
+    /// [`elicits`](Self::elicits).
     #[must_use]
     pub fn elicits_value(mut self, key: impl Into<String>, schema: Value) -> Self {
         self.forms.insert(key.into(), schema);
@@ -319,7 +323,7 @@ impl Tool {
         &self.definition.name
     }
 
-    /// Returns the tool as listed by `tools/list`.
+    /// Returns the description of the tool that clients receive from `tools/list`.
     pub fn definition(&self) -> &ToolDescription {
         &self.definition
     }
@@ -329,13 +333,13 @@ impl Tool {
         let (Some(validator), false) = (&self.output, output.is_error) else { return Ok(()) };
         let problems = match &output.structured {
             Some(structured) => validator.problems(structured),
-            None => vec!["there is no structured content".to_owned()],
+            None => vec!["the structured content is missing".to_owned()],
         };
         if problems.is_empty() {
             return Ok(());
         }
         Err(Error::misuse(format!(
-            "the tool's result does not fit its output schema: {}",
+            "the tool's result does not match its output schema: {}",
             problems.join("; ")
         )))
     }
@@ -344,7 +348,7 @@ impl Tool {
     pub(crate) fn finish(mut self) -> std::result::Result<Self, Vec<String>> {
         let name = self.definition.name.as_ref();
         if name == RESERVED_TOOL {
-            self.problems.push(format!("`{RESERVED_TOOL}` is a reserved tool name"));
+            self.problems.push(format!("`{RESERVED_TOOL}` is a reserved tool name; rename the tool"));
         } else if !is_tool_name(name) {
             self.problems.push("its name must be 1 to 128 letters, digits, `_`, `-` or `.`".into());
         }
@@ -352,7 +356,9 @@ impl Tool {
             self.problems.push("its description is empty; a model chooses tools by their description".into());
         }
         if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
-            self.problems.push("its arguments must be a struct, so that each has a name".into());
+            self.problems.push(
+                "its input schema does not have the type `object`; use a struct with named fields".into(),
+            );
         }
         if !self.problems.is_empty() {
             let name = self.definition.name.as_ref();
@@ -385,7 +391,7 @@ impl Arguments {
     /// Checks the arguments against their schema and their maximum depth.
     pub(crate) fn check(&self, arguments: &Value, max_depth: usize) -> Result<()> {
         let problems = if depth(arguments) > max_depth {
-            vec![format!("the arguments are nested deeper than {max_depth}")]
+            vec![format!("the arguments are nested deeper than {max_depth} levels")]
         } else {
             self.validator.as_ref().map(|validator| validator.problems(arguments)).unwrap_or_default()
         };

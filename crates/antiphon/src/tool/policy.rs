@@ -2,24 +2,25 @@ use std::time::Duration;
 
 /// Whether runs of a tool can become tasks.
 ///
-/// A task outlives the request that began it. The client receives its ID and fetches the result later. On 2025-11-25
-/// the client requests a task, if `execution.taskSupport` allows it. On 2026-07-28 the server decides, for clients that
-/// have declared the extension.
+/// A task outlives the request that started it. The client receives the ID of the task and fetches the result later. On
+/// MCP 2025-11-25 the client decides: the client can request a task if the tool's `execution.taskSupport` allows it. On
+/// MCP 2026-07-28 the server decides, if the client has declared the extension for tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskPolicy {
-    /// Never. The client waits for the answer. `taskSupport: "forbidden"`.
+    /// Runs never become tasks. The client waits for the answer. On MCP 2025-11-25, `taskSupport` is `"forbidden"`.
     Never,
-    /// If the run takes long: when the client's rounds are used up, or after
+    /// A run becomes a task if it takes long: when the client has no rounds (repeated requests) left, or after
     /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). The run keeps its journal. On
-    /// 2025-11-25: if the client requests it. `taskSupport: "optional"`.
+    /// MCP 2025-11-25, a run becomes a task if the client requests it, and `taskSupport` is `"optional"`.
     #[default]
     WhenLong,
-    /// Always. A client without support for tasks cannot call the tool. `taskSupport: "required"`.
+    /// Every run is a task. A client that does not support tasks cannot call the tool. On MCP 2025-11-25, `taskSupport`
+    /// is `"required"`.
     Always,
 }
 
-/// How often, and after which delay, a run is retried after an error that is not [terminal](crate::Error::terminal).
+/// How often a task is retried after an error that is not [terminal](crate::Error::terminal), and with which delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub(crate) attempts: u32,
@@ -59,14 +60,15 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the factor by which each delay is longer than the previous one. Default: 2.
+    /// Sets the factor between one delay and the next. Default: 2, so that each delay is twice as long as the delay
+    /// before.
     #[must_use]
     pub fn with_factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// Sets the maximum delay. Default: 1 minute.
+    /// Sets the longest delay between two attempts. Default: 1 minute.
     #[must_use]
     pub fn with_max_backoff(mut self, max_backoff: Duration) -> Self {
         self.max_backoff = max_backoff;
@@ -76,10 +78,10 @@ impl RetryPolicy {
     /// Returns the problem of the configuration, if it has one.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.attempts == 0 {
-            return Some("`RetryPolicy::with_attempts` is 0; a run is tried at least once".into());
+            return Some("`RetryPolicy::with_attempts` is 0, so no run could start; set 1 or more".into());
         }
         let is_wrong = !self.factor.is_finite() || self.factor < 1.0;
-        is_wrong.then(|| format!("`RetryPolicy::with_factor` is {}; it must be 1 or more", self.factor))
+        is_wrong.then(|| format!("`RetryPolicy::with_factor` is {}; set 1 or more", self.factor))
     }
 
     /// Returns the delay after `failures` failed attempts.

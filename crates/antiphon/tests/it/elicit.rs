@@ -141,7 +141,7 @@ async fn an_answer_that_does_not_fit_twice_is_an_error() -> Result<()> {
         let talk = client.call("turn", json!({})).await?;
         assert!(talk.is_error());
         assert!(
-            talk.text().ends_with("does not fit: cell: 9 is greater than the maximum of 8"),
+            talk.text().ends_with("is not valid: cell: 9 is greater than the maximum of 8"),
             "{}",
             talk.text()
         );
@@ -241,7 +241,10 @@ async fn a_key_the_tool_has_not_declared_is_refused() -> Result<()> {
         assert_eq!(client.call("ask", json!({"key": "pick_move"})).await?.text(), r#"{"cell":1}"#);
         let talk = client.call("ask", json!({"key": "pick_card"})).await?;
         assert!(talk.is_error());
-        assert_eq!(talk.text(), "this tool does not say that it asks `pick_card`; it says: pick_move");
+        assert_eq!(
+            talk.text(),
+            "the tool has not declared the question `pick_card` with `Tool::elicits`; it has declared: pick_move"
+        );
         assert!(talk.asked.is_empty());
         let listed = client.request("tools/list", json!({})).await?;
         assert_eq!(

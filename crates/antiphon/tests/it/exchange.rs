@@ -170,11 +170,11 @@ fn a_history_in_another_houses_style_is_taken_in_at_the_edge() {
 #[test]
 fn what_is_no_such_history_is_refused_with_its_place() {
     for (message, problem) in [
-        (json!({"role": "tool", "content": "x"}), "message 0: a `tool` message needs its `tool_call_id`"),
-        (json!({"role": "robot"}), "message 0: the role `robot` is not known"),
+        (json!({"role": "tool", "content": "x"}), "message 0: the `tool` message has no `tool_call_id`"),
+        (json!({"role": "robot"}), "message 0: the role `robot` is not supported"),
         (
             json!({"role": "assistant", "content": null}),
-            "message 0: the assistant says nothing: neither `content` nor `tool_calls`",
+            "message 0: the assistant message has neither `content` nor `tool_calls`",
         ),
     ] {
         assert_eq!(Conversation::from_openai(&[message]).unwrap_err().to_string(), problem);

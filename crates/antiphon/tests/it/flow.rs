@@ -269,7 +269,10 @@ async fn a_branch_asks_no_more_than_it_may() -> Result<()> {
         let mut client =
             connect(&server, revision).await?.answering(Answers::new().accept("word", json!({"word": "x"})));
         let talk = client.call("few", json!({})).await?;
-        assert_eq!(talk.text(), "the branch may ask 2 questions and has asked them");
+        assert_eq!(
+            talk.text(),
+            "the branch has reached its limit of 2 questions; ask fewer questions, or raise `Branch::max_asks`"
+        );
         assert_eq!(talk.asked.len(), 2);
     }
     Ok(())
@@ -290,7 +293,10 @@ async fn branches_nest_no_deeper_than_allowed() -> Result<()> {
         .build()?;
     let mut client = connect(&server, Revision::V2026_07_28).await?;
     let text = client.call("deep", json!({})).await?.text();
-    assert_eq!(text, "branches are nested deeper than 2; raise `Limits::with_branch_depth` if they must be");
+    assert_eq!(
+        text,
+        "branches are nested deeper than the limit of 2; nest fewer branches, or raise `Limits::with_branch_depth`"
+    );
     Ok(())
 }
 
@@ -449,7 +455,7 @@ async fn a_run_that_outlasts_its_client_says_so() -> Result<()> {
     let talk = client.call("long", json!({})).await?;
     assert!(talk.is_error());
     assert_eq!(talk.rounds, 9);
-    assert!(talk.text().starts_with("the conversation has taken 9 rounds"), "{}", talk.text());
+    assert!(talk.text().starts_with("the run has taken 9 rounds"), "{}", talk.text());
     let mut client = connect(&server, Revision::V2025_11_25).await?.answering(answers());
     assert_eq!(client.call("long", json!({})).await?.text(), "done", "a session has no such limit");
     Ok(())
@@ -472,9 +478,9 @@ async fn drift_is_an_error_a_person_can_act_on() -> Result<()> {
     assert!(talk.is_error());
     assert_eq!(
         talk.text(),
-        "the run cannot be continued: `even` was asked in the last round and the code no longer asks it; it waits \
-         for `odd`; if the tool was deployed anew, call it again; if not, the code takes another path than before: a \
-         branch depends on something that is not recorded, move it into `ctx.step`"
+        "the run cannot be continued: the question `even` was sent in the last round, but the code no longer asks it; \
+         it waits for `odd`; if a new version was deployed, call the tool again; if not, the code takes another path \
+         than before: move the value that the path depends on into `ctx.step`, which records it"
     );
     let error = Replicas::new(|| serve(Tool::new("forget", "Forgets", forgetful)))
         .run("forget", json!({}), || {

@@ -324,8 +324,8 @@ async fn what_needs_a_store_is_refused_without_one() -> Result<()> {
     assert_eq!(
         error.problems(),
         [
-            "the tool `needy` takes steps at most once, and there is no store; give one with `with_backend`",
-            "`SealConfig::with_single_use` is set, and there is no store; give one with `with_backend`",
+            "the tool `needy` needs a backend (`Tool::needs_backend`), but the server has none; add one with `ServerBuilder::with_backend`",
+            "`SealConfig::with_single_use` needs a backend, but the server has none; add one with `ServerBuilder::with_backend`",
         ]
     );
     // A tool that does not say so is refused when it comes to that, before anything happens.

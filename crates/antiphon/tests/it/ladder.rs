@@ -344,7 +344,7 @@ async fn twelve_questions_without_a_provider_end_with_the_budgets_name() -> Resu
     assert!(talk.is_error());
     assert_eq!(
         talk.text(),
-        "the conversation has taken 9 rounds, and clients give up after that; ask several questions at once (`tokio::join!`), give the server a model to sample with (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
+        "the run has taken 9 rounds, its limit; ask several questions at once (`tokio::join!`), add a model for sampling requests (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
     );
     Ok(())
 }
@@ -400,7 +400,9 @@ fn a_policy_that_needs_a_model_and_has_none_does_not_build() {
     let error = server().with_sampling(SamplingPolicy::ProviderOnly).build().unwrap_err();
     assert_eq!(
         error.problems(),
-        ["the sampling policy is ProviderOnly and there is no model; give one with `with_model`"]
+        [
+            "the sampling policy ProviderOnly requires a model, but the server has none; add one with `ServerBuilder::with_model`"
+        ]
     );
 }
 

@@ -118,7 +118,7 @@ async fn caller_that_comes_too_often_is_told_when_to_come_again() -> Result<()> 
             assert_eq!((refused.code, &refused.data["limit"]), (-32000, &json!("rate")), "{method}");
             let after = refused.data["retryAfter"].as_u64().unwrap();
             assert!((1..=30).contains(&after), "{refused}");
-            let expected = format!("you send requests faster than you may; try again in {after} s");
+            let expected = format!("you exceeded your rate limit; try again in {after} s");
             assert_eq!(refused.message, expected);
         }
     }
@@ -138,7 +138,7 @@ async fn calls_of_one_caller_at_once_are_bounded_with_those_that_wait() -> Resul
             Ok(_) => tokio::task::yield_now().await,
         }
     };
-    assert_eq!(refused.message, "you have 1 calls open, as many as you may; try again in 1 s");
+    assert_eq!(refused.message, "you reached your limit of 1 concurrent calls; try again in 1 s");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ async fn tool_has_a_quota_of_its_own() -> Result<()> {
     let mut client = connect(&server, Revision::V2026_07_28).await?;
     client.call("echo", json!({"word": "a"})).await?;
     let refused = failed(&client.call("echo", json!({"word": "a"})).await.unwrap_err());
-    assert!(refused.message.starts_with("`echo` is called faster than it may be"), "{refused}");
+    assert!(refused.message.starts_with("the tool `echo` exceeded its rate limit"), "{refused}");
     for _ in 0..5 {
         client.call("free", json!({"word": "a"})).await?;
     }
@@ -178,7 +178,10 @@ async fn answer_that_nobody_could_read_is_an_error_that_says_so() -> Result<()> 
     for revision in Revision::BOTH {
         let mut client = connect(&server, revision).await?;
         let talk = client.call("large", json!({})).await?;
-        assert!(talk.is_error() && talk.text().starts_with("the answer has 3000 bytes, more than the 2000"));
+        assert!(
+            talk.is_error()
+                && talk.text().starts_with("the answer has 3000 bytes, more than the limit of 2000")
+        );
     }
     Ok(())
 }

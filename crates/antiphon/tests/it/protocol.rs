@@ -264,7 +264,7 @@ async fn more_requests_than_allowed_are_refused_with_a_reason() -> Result<()> {
     let refused = failed(&error);
     assert_eq!(
         (refused.code, refused.message.as_str()),
-        (-32000, "the server is working on 1 requests, its limit; try again later")
+        (-32000, "the server has reached its limit of 1 concurrent requests; try again later")
     );
     assert_eq!(refused.data, json!({"limit": "in_flight", "retryAfter": 1}));
     Ok(())

@@ -230,7 +230,7 @@ async fn failing_source_is_an_answer_the_model_can_read() -> Result<()> {
     for revision in Revision::BOTH {
         let talk = connect(&server, revision).await?.call("broken", json!({})).await?;
         assert!(talk.is_error());
-        assert_eq!(talk.text(), "the rows could not be read: the table is gone");
+        assert_eq!(talk.text(), "the rows could not be read from the source: the table is gone");
     }
     Ok(())
 }

@@ -379,11 +379,12 @@ async fn model_is_told_how_to_mend_its_call() -> Result<()> {
         assert!(!text(joined).await?.is_empty());
         let nothing = text(json!({"sql": sql, "result": "the last one"})).await?;
         assert!(
-            nothing.starts_with("`result`: this names no result set") && nothing.contains("rs_…"),
+            nothing.starts_with("`result`: this is not the ID or the link of a result set")
+                && nothing.contains("rs_…"),
             "{nothing}"
         );
         let twice = text(json!({"sql": sql, "result": set, "tables": {"result": set}})).await?;
-        assert!(twice.contains("call the other one something else"), "{twice}");
+        assert!(twice.contains("use another name"), "{twice}");
         let saved = text(json!({"sql": sql, "result": set})).await?;
         assert!(saved.contains("saved"), "{saved}");
     }
@@ -398,7 +399,10 @@ async fn set_without_statistics_is_described_by_its_columns() -> Result<()> {
         let set = client.call("people", json!({})).await?.result["_meta"][RESULT_META]["url"].clone();
         let text = client.call("describe_result", json!({"result": set})).await?.text();
         assert!(text.starts_with("250 rows. It expires at 20"), "{text}");
-        assert!(text.contains("known only of sets whose rows are saved."), "{text}");
+        assert!(
+            text.contains("Column statistics are not available: only result sets with saved rows have them."),
+            "{text}"
+        );
         assert!(text.contains("\nid integer\n") && text.contains("\n\"Full Name\" string\n"), "{text}");
         let one = client.call("describe_result", json!({"result": set, "columns": ["id"]})).await?.text();
         assert!(one.contains("\nid integer\n</data-"), "{one}");
@@ -426,7 +430,7 @@ fn server_without_what_its_tools_need_is_not_built() {
     assert_eq!(
         blind.problems(),
         [
-            "the tool `people` is shown in the result viewer, and there is none; give one with `with_result_tools`"
+            "the tool `people` uses the result viewer, but the server has none; add it with `ServerBuilder::with_result_tools`"
         ]
     );
 }

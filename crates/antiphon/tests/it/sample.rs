@@ -117,7 +117,7 @@ async fn the_reserved_tool_cannot_be_given_to_a_model() -> Result<()> {
     let mut client = connect(&serve(Tool::new("reserved", "Errs", reserved))?, Revision::V2025_11_25).await?;
     let talk = client.call("reserved", json!({})).await?;
     assert!(talk.is_error());
-    assert_eq!(talk.text(), "`__schema__` is a reserved tool name; give the tool another");
+    assert_eq!(talk.text(), "`__schema__` is a reserved tool name; rename the tool");
     Ok(())
 }
 

@@ -438,10 +438,13 @@ async fn a_configuration_that_contradicts_itself_asks_nobody() -> Result<()> {
         (json!({"prompt": "?", "messages": []}), "sample() requires either prompt or messages"),
         (
             json!({"prompt": "?", "tools": tools, "toolChoice": "maybe"}),
-            "`\"maybe\"` is no tool choice; it is `auto`, `required` or `none`",
+            "`\"maybe\"` is not a valid tool choice; use `auto`, `required` or `none`",
         ),
-        (json!({"prompt": "?", "toolChoice": "auto"}), "a tool choice needs tools"),
-        (json!({"prompt": "?", "schema": 7}), "the schema cannot be used: a schema is a JSON object"),
+        (
+            json!({"prompt": "?", "toolChoice": "auto"}),
+            "`tool_choice` requires `tools`; set both, or neither",
+        ),
+        (json!({"prompt": "?", "schema": 7}), "the schema cannot be used: it must be a JSON object"),
     ] {
         let mut client = connect(&server, Revision::V2025_11_25).await?;
         let talk = client.call("ask", json!({"config": config})).await?;

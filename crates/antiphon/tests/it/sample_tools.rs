@@ -254,8 +254,8 @@ async fn what_cannot_be_meant_is_refused_before_anybody_is_asked() -> Result<()>
         json!([
             "the model must call a tool, but no tools were given; add at least one tool",
             "the model must call a tool, but the tool choice is `None`; use `Auto` or `Required`",
-            "two tools are called `play_offensive`",
-            "the call `1` of `go` has no result; close the exchange with one before it goes into a history",
+            "two tools have the name `play_offensive`: rename one of them",
+            "the call `1` of `go` has no result; add it with `OpenExchange::close` before you add the exchange to a history",
         ])
     );
     Ok(())
@@ -385,7 +385,10 @@ async fn an_exchange_with_calls_is_closed_with_all_their_results_and_no_other() 
         .answering(Answers::new().calls("sample_tools", &calls));
     let got = client.call("close", json!({})).await?.result["structuredContent"].clone();
     assert!(got["one"].as_str().unwrap().starts_with("the call `call_2` of `play_defensive` has no result"));
-    assert_eq!(got["three"], "the result of `call_3` belongs to no call right before it");
+    assert_eq!(
+        got["three"],
+        "the tool result for the call `call_3` has no matching tool call in the message directly before it"
+    );
     assert_eq!(got["messages"].as_array().map(Vec::len), Some(3), "one message with both results");
     assert_eq!(got["messages"][2]["content"].as_array().map(Vec::len), Some(2));
     Ok(())

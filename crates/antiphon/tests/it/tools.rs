@@ -131,7 +131,7 @@ async fn arguments_nested_too_deep_are_refused() -> Result<()> {
     assert_eq!(client.call("any", json!({"a": nest(63)})).await?.text(), "1");
     let talk = client.call("any", json!({"a": nest(64)})).await?;
     assert!(talk.is_error());
-    assert_eq!(talk.text(), "invalid arguments: the arguments are nested deeper than 64");
+    assert_eq!(talk.text(), "invalid arguments: the arguments are nested deeper than 64 levels");
     Ok(())
 }
 
@@ -208,7 +208,7 @@ async fn a_result_that_breaks_its_own_schema_is_not_sent() -> Result<()> {
             .await?;
     let talk = client.call("wrong", json!({})).await?;
     assert!(talk.is_error());
-    assert!(talk.text().contains("does not fit its output schema: celsius:"), "{}", talk.text());
+    assert!(talk.text().contains("does not match its output schema: celsius:"), "{}", talk.text());
     Ok(())
 }
 
@@ -305,9 +305,12 @@ fn a_server_reports_all_that_is_wrong_with_it_at_once() {
         lines[2],
         "  - tool `silent`: its description is empty; a model chooses tools by their description"
     );
-    assert_eq!(lines[3], "  - tool `__schema__`: `__schema__` is a reserved tool name");
+    assert_eq!(lines[3], "  - tool `__schema__`: `__schema__` is a reserved tool name; rename the tool");
     assert_eq!(lines[4], "  - tool `no spaces`: its name must be 1 to 128 letters, digits, `_`, `-` or `.`");
-    assert_eq!(lines[5], "  - tool `scalar`: its arguments must be a struct, so that each has a name");
+    assert_eq!(
+        lines[5],
+        "  - tool `scalar`: its input schema does not have the type `object`; use a struct with named fields"
+    );
     assert!(lines[6].starts_with("  - tool `broken`: its input schema is not valid: "), "{}", lines[6]);
 }
 
@@ -636,7 +639,7 @@ mod functions {
         let said = error.problems();
         assert_eq!(said.len(), 4, "{said:?}");
         let takes = |at: usize, what: &str, state: &str| {
-            said[at].starts_with(&format!("{what}: it takes `State<")) && said[at].contains(state)
+            said[at].starts_with(&format!("{what} takes `State<")) && said[at].contains(state)
         };
         assert!(takes(0, "tool `count`", "AtomicU32>>`"), "{said:?}");
         assert!(takes(1, "tool `three`", "`State<u16>`"), "{said:?}");

@@ -13,7 +13,7 @@ use serde_json::json;
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [url, client] = &arguments[..] else { anyhow::bail!("usage: guarded-client URL CLIENT") };
-    let secret = std::env::var("GUARDED_SECRET").context("the client's secret is not in GUARDED_SECRET")?;
+    let secret = std::env::var("GUARDED_SECRET").context("GUARDED_SECRET, the client secret, is not set")?;
     let endpoint = HttpEndpoint::new(url).with_auth(AuthConfig::client_secret(client, secret));
     let yes = |_: Form| async { Shown::Accept(json!({"sure": true})) };
     let host = Host::builder("guarded-client", "1.0.0").with_forms(yes).build();

@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
         anyhow::bail!("usage: chat http://127.0.0.1:3001/mcp \"Show me public universities in California\"");
     };
     let model_url =
-        std::env::var("MODEL_URL").context("set MODEL_URL to a server that speaks as OpenAI's does")?;
+        std::env::var("MODEL_URL").context("MODEL_URL is not set; use an OpenAI-compatible server")?;
     let mut config = ProviderConfig::local()
         .with_base_url(model_url)
         .with_model(std::env::var("MODEL").unwrap_or_else(|_| "default".into()));

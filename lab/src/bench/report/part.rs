@@ -81,7 +81,7 @@ impl Part {
                 "These figures are measured in one process, without a transport. A leg starts with the request and ends with the response. It reads the journal from its `requestState`."
             }
             Self::Store => {
-                "The baseline is the bare client, which sends the same command to the same server, in turn. Leases are also compared with the queue tool of the engine."
+                "The baseline is the bare client, which sends the same command to the same server, in turn. The speed of leases is also compared with the backend's own queue, where it has one."
             }
             Self::Tasks => {
                 "Legs are compared with lease and acknowledgement of the same payload on the bare queue. A run has two steps, a question and a third step. In the last rows, many runs wait for an answer. All figures are measured in one process, without HTTP."

@@ -13,18 +13,17 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
     let problem = |message: String| Finding::new(Level::Problem, message);
     vec![if failures().any(|failure| *failure == Failure::Unauthorized) {
         problem("the server requires authentication".into())
-            .hint("bring a token: `--token`, ANTIPHON_TOKEN, or a `--header` of its own")
+            .hint("pass a token with `--token`, ANTIPHON_TOKEN or `--header`")
     } else if let Some(Failure::TimedOut(limit)) = failures().next_back() {
-        problem(format!("it does not answer within {limit:?}"))
-            .hint("is it an MCP server? `--verbose` shows what a program writes to standard error")
+        problem(format!("the server did not respond within {limit:?}"))
+            .hint("check that it is an MCP server; `--verbose` shows the error output of a program")
     } else {
-        let Some(Failure::Other(why)) = failures().next_back() else { return Vec::new() };
-        let hint = if report.program {
-            "start it by hand: does it say why? It must write nothing but MCP to standard output"
-        } else {
-            "is it running, and is this its address? Most end with `/mcp`"
-        };
-        problem(format!("the connection failed: {why}")).hint(hint)
+        let Some(Failure::Other { cause, hint }) = failures().next_back() else { return Vec::new() };
+        let finding = problem(format!("the connection failed: {cause}"));
+        match hint {
+            Some(hint) => finding.hint(*hint),
+            None => finding,
+        }
     }]
 }
 
@@ -40,15 +39,15 @@ pub(super) fn revisions(report: &Report) -> Vec<Finding> {
     }
     let names: Vec<&str> = spoken.iter().map(|(name, _)| *name).collect();
     let times: Vec<String> = spoken.iter().map(|(_, millis)| format!("{millis} ms")).collect();
-    let message = format!("speaks {} (connected in {})", names.join(" and "), times.join(" and "));
+    let message = format!("supports {} (connected in {})", names.join(" and "), times.join(" and "));
     let mut found = vec![Finding::new(Level::Ok, message)];
     for attempt in report.attempts.iter().filter(|attempt| attempt.ended.is_err()) {
         found.push(if attempt.asked == revision::ROUNDS {
-            Finding::new(Level::Note, "does not speak 2026-07-28")
-                .hint("nothing to do: hosts fall back; what it asks, it asks in a session")
+            Finding::new(Level::Note, "does not support 2026-07-28")
+                .hint("no action needed: hosts use 2025-11-25, and the server sends questions in a session")
         } else {
-            Finding::new(Level::Warning, format!("does not speak {}", attempt.asked))
-                .hint("hosts that are not of 2026 cannot use it")
+            Finding::new(Level::Warning, format!("does not support {}", attempt.asked))
+                .hint("hosts that support only this revision cannot use the server")
         });
     }
     found

@@ -20,7 +20,7 @@ pub(super) fn offers(report: &Report) -> Vec<Finding> {
     };
     let mut found = vec![if counts == Counts::default() {
         Finding::new(Level::Warning, "declares no tools, no prompts and no resources")
-            .hint("there is nothing that a host can do with it")
+            .hint("a host cannot use this server; add a tool, a prompt or a resource")
     } else {
         Finding::new(Level::Ok, format!("offers {}", counts.sentence()))
     }];
@@ -36,8 +36,8 @@ pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
     let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
     unlisted
         .map(|(what, why)| {
-            Finding::new(Level::Problem, format!("says that it has {what} and does not list them: {why}"))
-                .hint("a server that has none leaves the capability out")
+            Finding::new(Level::Problem, format!("declares {what}, but does not list them: {why}"))
+                .hint("fix the list, or do not declare the capability")
         })
         .collect()
 }
@@ -48,11 +48,11 @@ pub(super) fn instructions(report: &Report) -> Vec<Finding> {
     match &it.instructions {
         Some(text) => vec![Finding::new(
             Level::Ok,
-            format!("says how to use it: {}", text.lines().next().unwrap_or_default()),
+            format!("has instructions: {}", text.lines().next().unwrap_or_default()),
         )],
         None => vec![
-            Finding::new(Level::Note, "gives no instructions")
-                .hint("a model does better with a sentence on when to use the server"),
+            Finding::new(Level::Note, "has no instructions")
+                .hint("add a sentence that describes when to use the server; it helps the model"),
         ],
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn tasks(report: &Report) -> Vec<Finding> {
     }
     vec![
         Finding::new(Level::Ok, format!("runs tasks on {}", revisions.join(" and ")))
-            .hint("a call goes on when you leave; `antiphon tasks` finds it again"),
+            .hint("a call continues after you disconnect; `antiphon tasks` shows it"),
     ]
 }
 
@@ -82,7 +82,7 @@ pub(super) fn result_sets(report: &Report) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new(Level::Ok, "answers with more rows than it shows (dual responses)")
+        Finding::new(Level::Ok, "returns result sets (dual responses)")
             .hint("`antiphon results` pages, sorts and exports them"),
     ]
 }
@@ -95,9 +95,9 @@ pub(super) fn hidden_tools(report: &Report) -> Vec<Finding> {
     if hidden.is_empty() {
         return Vec::new();
     }
-    let message = format!("has tools only for hosts that can be asked: {}", some(&hidden));
+    let message = format!("has tools only for hosts that can answer questions: {}", some(&hidden));
     vec![
         Finding::new(Level::Note, message)
-            .hint("they use forms, sampling or roots; give `antiphon call` a `--model` if they sample"),
+            .hint("these tools use forms, sampling or roots; for sampling, use `antiphon call --model`"),
     ]
 }

@@ -148,7 +148,7 @@ mod tests {
             .filter(|it| matches!(it.level, Level::Warning | Level::Problem))
             .collect();
         assert_eq!(bad, []);
-        check(&report, Level::Ok, "speaks 2026-07-28 and 2025-11-25");
+        check(&report, Level::Ok, "supports 2026-07-28 and 2025-11-25");
         check(&report, Level::Ok, "tasks on 2026-07-28");
         check(&report, Level::Ok, "1 tool");
     }
@@ -165,27 +165,31 @@ mod tests {
         };
         check(&failed(Failure::Unauthorized), Level::Problem, "requires authentication");
         check(&failed(Failure::TimedOut(Duration::from_mins(1))), Level::Problem, "within 60s");
-        check(&failed(Failure::Other("connection refused".into())), Level::Problem, "connection refused");
+        check(
+            &failed(Failure::Other { cause: "connection refused".into(), hint: None }),
+            Level::Problem,
+            "connection refused",
+        );
         let mut legacy = sound(json!([tool("a")]));
-        legacy.attempts[0].ended = Err(Failure::Other("no".into()));
-        check(&legacy, Level::Note, "does not speak 2026-07-28");
+        legacy.attempts[0].ended = Err(Failure::Other { cause: "no".into(), hint: None });
+        check(&legacy, Level::Note, "does not support 2026-07-28");
         let mut modern = sound(json!([tool("a")]));
-        modern.attempts[1].ended = Err(Failure::Other("no".into()));
-        check(&modern, Level::Warning, "does not speak 2025-11-25");
+        modern.attempts[1].ended = Err(Failure::Other { cause: "no".into(), hint: None });
+        check(&modern, Level::Warning, "does not support 2025-11-25");
     }
 
     #[test]
     fn what_is_wrong_with_tools_is_said() {
         let bare = json!({"name": "a", "inputSchema": {"type": "object"}});
         check(&sound(json!([bare])), Level::Warning, "no description: `a`");
-        check(&sound(json!([tool("a"), tool("a")])), Level::Problem, "more than one tool: `a`");
+        check(&sound(json!([tool("a"), tool("a")])), Level::Problem, "with the same name: `a`");
         check(&sound(json!([tool("a b")])), Level::Warning, "`a b`");
         let mut hidden = sound(json!([tool("a"), tool("b")]));
         hidden.bare_tools = Some(vec!["a".into()]);
-        check(&hidden, Level::Note, "only for hosts that can be asked: `b`");
+        check(&hidden, Level::Note, "only for hosts that can answer questions: `b`");
         let mut unlisted = sound(json!([]));
         unlisted.declared.as_mut().unwrap().unlisted = vec![("prompts", "method not found".into())];
-        check(&unlisted, Level::Problem, "says that it has prompts and does not list them");
+        check(&unlisted, Level::Problem, "declares prompts, but does not list them");
     }
 
     #[test]
@@ -195,12 +199,12 @@ mod tests {
             tool[field] = schema;
             sound(json!([tool]))
         };
-        check(&with("inputSchema", json!({"type": "objekt"})), Level::Problem, "arguments of `a`");
+        check(&with("inputSchema", json!({"type": "objekt"})), Level::Problem, "input schema of `a`");
         check(&with("inputSchema", json!({"type": "string"})), Level::Problem, "not an object");
         check(
             &with("outputSchema", json!({"type": "object", "required": "x"})),
             Level::Warning,
-            "output of `a`",
+            "output schema of `a`",
         );
         check(&with("outputSchema", json!({"type": "object"})), Level::Ok, "1 of 1 tools");
         let nested =
@@ -212,10 +216,10 @@ mod tests {
     fn what_is_wrong_with_http_is_said() {
         let at = |web: Web| Report { web: Some(web), ..sound(json!([tool("a")])) };
         let local = Web { loopback: true, foreign_origin: Some(403), session: Some(true), ..Web::default() };
-        check(&at(local.clone()), Level::Ok, "web pages of others are refused");
+        check(&at(local.clone()), Level::Ok, "rejects requests from other web pages");
         check(&at(local.clone()), Level::Ok, "sessions");
-        check(&at(Web { foreign_origin: Some(200), ..local.clone() }), Level::Warning, "answers web pages");
-        check(&at(Web { session: Some(false), ..local.clone() }), Level::Note, "no sessions");
+        check(&at(Web { foreign_origin: Some(200), ..local.clone() }), Level::Warning, "any web page");
+        check(&at(Web { session: Some(false), ..local.clone() }), Level::Note, "does not support sessions");
         check(&at(Web { loopback: false, ..local }), Level::Warning, "without TLS");
     }
 }

@@ -11,13 +11,13 @@ pub(super) fn inputs(report: &Report) -> Vec<Finding> {
     for (name, tool) in tools(report) {
         let schema = &tool["inputSchema"];
         let finding = |what: String| {
-            Finding::new(Level::Problem, format!("the arguments of `{name}` are described wrongly: {what}"))
-                .hint("hosts check arguments against this schema; many leave such a tool out")
+            Finding::new(Level::Problem, format!("the input schema of `{name}` is not valid: {what}"))
+                .hint("fix the schema; many hosts ignore a tool with an invalid one")
         };
         if let Some(what) = wrong(schema) {
             found.push(finding(what));
         } else if schema["type"] != "object" {
-            found.push(finding("they are not an object; MCP wants `\"type\": \"object\"`".into()));
+            found.push(finding("the root is not an object; MCP requires `\"type\": \"object\"`".into()));
         }
     }
     found
@@ -29,10 +29,8 @@ pub(super) fn outputs(report: &Report) -> Vec<Finding> {
     described
         .filter_map(|(name, tool)| {
             let what = wrong(&tool["outputSchema"])?;
-            let message = format!("the output of `{name}` is described wrongly: {what}");
-            Some(
-                Finding::new(Level::Warning, message).hint("hosts that check answers will refuse this one's"),
-            )
+            let message = format!("the output schema of `{name}` is not valid: {what}");
+            Some(Finding::new(Level::Warning, message).hint("hosts that validate results reject them"))
         })
         .collect()
 }
@@ -51,8 +49,8 @@ pub(super) fn forms(report: &Report) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new(Level::Note, format!("has arguments that a form cannot show: {}", some(&deep)))
-            .hint("give them as JSON"),
+        Finding::new(Level::Note, format!("has arguments that a form does not support: {}", some(&deep)))
+            .hint("pass them as JSON, with `--arguments`"),
     ]
 }
 

@@ -21,7 +21,7 @@ pub(super) fn descriptions(report: &Report) -> Vec<Finding> {
     }
     vec![
         Finding::new(Level::Warning, format!("has tools with no description: {}", some(&names)))
-            .hint("a model cannot know when to call them"),
+            .hint("add descriptions, so that a model can decide when to call the tools"),
     ]
 }
 
@@ -36,8 +36,8 @@ pub(super) fn clashes(report: &Report) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new(Level::Problem, format!("has more than one tool: {}", some(&twice)))
-            .hint("only one of them can be called; give each a name of its own"),
+        Finding::new(Level::Problem, format!("has several tools with the same name: {}", some(&twice)))
+            .hint("only one of them can be called; give each tool a different name"),
     ]
 }
 
@@ -53,8 +53,8 @@ pub(super) fn names(report: &Report) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new(Level::Warning, format!("has tools with names that some models refuse: {}", some(&odd)))
-            .hint("1 to 64 letters, digits, `_` and `-` are taken everywhere"),
+        Finding::new(Level::Warning, format!("has tools with names that some models reject: {}", some(&odd)))
+            .hint("use 1 to 64 letters, digits, `_` and `-`"),
     ]
 }
 
@@ -65,8 +65,5 @@ pub(super) fn structured(report: &Report) -> Vec<Finding> {
     if structured == 0 {
         return Vec::new();
     }
-    vec![Finding::new(
-        Level::Ok,
-        format!("{structured} of {all} tools say what their answers look like (output schemas)"),
-    )]
+    vec![Finding::new(Level::Ok, format!("{structured} of {all} tools have an output schema"))]
 }

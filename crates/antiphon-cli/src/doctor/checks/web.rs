@@ -8,8 +8,8 @@ pub(super) fn transport_security(report: &Report) -> Vec<Finding> {
         return Vec::new();
     }
     vec![
-        Finding::new(Level::Warning, "is on a network without TLS")
-            .hint("whoever is on the way reads and changes what is said; use https"),
+        Finding::new(Level::Warning, "uses a network without TLS")
+            .hint("others on the network can read and change the messages; use https"),
     ]
 }
 
@@ -18,20 +18,20 @@ pub(super) fn origin(report: &Report) -> Vec<Finding> {
     let Some(status) = report.web.as_ref().and_then(|web| web.foreign_origin) else { return Vec::new() };
     vec![match status {
         200..=299 => {
-            Finding::new(Level::Warning, "answers web pages of anybody's (it does not check `Origin`)")
-                .hint("a page in your browser could use it; MCP wants such requests refused with 403")
+            Finding::new(Level::Warning, "accepts requests from any web page (it does not check `Origin`)")
+                .hint("any page in your browser could call the server; MCP requires status 403 for this")
         }
         401 | 407 => return Vec::new(),
-        _ => Finding::new(Level::Ok, format!("web pages of others are refused ({status})")),
+        _ => Finding::new(Level::Ok, format!("rejects requests from other web pages (status {status})")),
     }]
 }
 
 pub(super) fn session(report: &Report) -> Vec<Finding> {
     let Some(session) = report.web.as_ref().and_then(|web| web.session) else { return Vec::new() };
     vec![if session {
-        Finding::new(Level::Ok, "keeps sessions for hosts of 2025-11-25")
+        Finding::new(Level::Ok, "supports sessions of 2025-11-25")
     } else {
-        Finding::new(Level::Note, "has no sessions for hosts of 2025-11-25")
-            .hint("on that revision its tools can ask nothing; on 2026-07-28 they can")
+        Finding::new(Level::Note, "does not support sessions of 2025-11-25")
+            .hint("its tools can send questions only on 2026-07-28")
     }]
 }

@@ -1,4 +1,4 @@
-//! Draws the board.
+//! Draws the tic-tac-toe board in the terminal.
 
 use crossterm::style::Stylize as _;
 

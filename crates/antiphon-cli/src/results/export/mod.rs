@@ -1,4 +1,4 @@
-//! `antiphon results export`.
+//! `antiphon results export`: exports all rows of a result set to a file.
 
 mod bar;
 mod part;
@@ -151,16 +151,15 @@ impl Export {
         self.view.check()?;
         match file {
             Some(path) if path.exists() && !self.force => {
-                Err(Misused(format!("{} is there already; say `--force` to write over it", path.display())))
+                Err(Misused(format!("{} already exists; use `--force` to overwrite it", path.display())))
             }
-            None if !format.is_text() && io::stdout().is_terminal() => Err(Misused(
-                "this format is not for people to read; say with `--output` where it goes".to_owned(),
-            )),
-            None if self.resume => Err(Misused("standard output cannot be gone on with".to_owned())),
-            Some(_) if self.resume && format == Format::Json => Err(Misused(
-                "an array is put together here and cannot be gone on with; export with `--format ndjson`"
-                    .to_owned(),
-            )),
+            None if !format.is_text() && io::stdout().is_terminal() => {
+                Err(Misused("this format is binary; write it to a file with `--output`".to_owned()))
+            }
+            None if self.resume => Err(Misused("`--resume` needs `--output` with a file".to_owned())),
+            Some(_) if self.resume && format == Format::Json => {
+                Err(Misused("an export as `json` cannot be resumed; use `--format ndjson`".to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -176,13 +175,13 @@ impl Export {
             );
         };
         if manifest.status == "failed" {
-            let why = manifest.failure.as_deref().unwrap_or("its server does not say why");
+            let why = manifest.failure.as_deref().unwrap_or("the server returned no reason");
             bail!("the rows of this result set could not be saved: {why}");
         }
         let asked = format.asked().name();
         if !manifest.formats.iter().any(|known| known == asked) {
             let known = manifest.formats.join(", ");
-            return Err(Misused(format!("this set is not written as {asked}; there are {known}")).into());
+            return Err(Misused(format!("the server cannot write {asked}; use one of {known}")).into());
         }
         let known = |name: &&String| manifest.columns.iter().any(|column| column.name == **name);
         if let Some(name) = self.columns.iter().find(|name| !manifest.columns.is_empty() && !known(name)) {
@@ -195,9 +194,7 @@ impl Export {
         }
         if let Some(limit) = &manifest.truncated {
             let limit = print::first_line(limit);
-            eprintln!(
-                "warning: the end of this set is missing: there was more than its server keeps ({limit})"
-            );
+            eprintln!("warning: this set is truncated: the server reached its limit ({limit})");
         }
         Ok(Some(manifest))
     }

@@ -1,4 +1,4 @@
-//! An incomplete file, and the information that is needed to resume it.
+//! The incomplete file of an interrupted export, and the information that is needed to resume it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -57,7 +57,7 @@ impl Part {
         let Ok(mut file) = OpenOptions::new().write(true).open(&path) else { return Ok(None) };
         if note.set != set || note.request != request {
             let message = format!(
-                "{} is part of another export; leave `--resume` out to begin anew, or choose another file",
+                "{} is part of another export; omit `--resume` to start again, or choose another file",
                 path.display()
             );
             return Err(Misused(message).into());
@@ -135,7 +135,8 @@ impl Drop for Part {
             return;
         }
         if self.noted && self.length > 0 && self.out.flush().is_ok() {
-            eprintln!("hint: {} is kept; the same command with `--resume` goes on", self.path.display());
+            let path = self.path.display();
+            eprintln!("hint: {path} is incomplete; continue with the same command and `--resume`");
             return;
         }
         let _ = fs::remove_file(&self.path);

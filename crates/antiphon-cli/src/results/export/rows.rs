@@ -1,4 +1,4 @@
-//! Fetches rows page by page and writes them, for servers that cannot write files.
+//! Exports rows page by page, for servers that cannot export files.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -99,7 +99,7 @@ impl Writer {
         match row.keys().find(|name| !self.declared && !self.columns.contains(name)) {
             None => Ok(()),
             Some(name) => bail!(
-                "row {} has a column `{name}` that the first rows do not have, and the server does not say which there are; export with `--format ndjson` or `--format json`",
+                "row {} has a column `{name}` that the first rows do not have, and the server does not declare its columns; export with `--format ndjson` or `--format json`",
                 table::grouped(self.rows + 1)
             ),
         }

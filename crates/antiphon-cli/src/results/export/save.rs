@@ -66,7 +66,7 @@ impl Save<'_> {
         for begun in 0_u32.. {
             let mut download = source.open(resume.take()).await?;
             if download.start() < part.length() {
-                eprintln!("the server has something else now; the export begins again");
+                eprintln!("the data on the server has changed; the export starts again");
                 count = Count::new(source.format);
                 part.restart()?;
             }
@@ -125,7 +125,7 @@ pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -
     while let Some(bytes) = download.next().await {
         let bytes = match bytes {
             Err(DualResponseClientError::Changed) => {
-                bail!("the connection broke, and the server has something else now; export again")
+                bail!("the connection was lost, and the data on the server has changed; export again")
             }
             bytes => bytes?,
         };

@@ -136,7 +136,7 @@ async fn closed_session_is_gone() {
     assert_eq!(studio.get(&path).await.0, StatusCode::NOT_FOUND);
     assert_eq!(studio.get(&format!("{path}/events")).await.0, StatusCode::NOT_FOUND);
     let call = studio.post(&format!("{path}/call"), json!({"tool": "order"})).await;
-    assert_eq!(call, (StatusCode::NOT_FOUND, json!({"error": "there is no such session, or no more"})));
+    assert_eq!(call, (StatusCode::NOT_FOUND, json!({"error": "the session does not exist, or has ended"})));
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn servers_are_listed_without_their_secrets() {
     let (status, told) = studio.post("/api/connect", json!({"server": "till"})).await;
     assert_eq!(status, StatusCode::BAD_GATEWAY, "{told}");
     assert!(!told.to_string().contains("sesame"), "{told}");
-    insta::assert_snapshot!(told["error"].as_str().unwrap(), @"could not connect to http://127.0.0.1:1/mcp. Is it running, and is this its address? `antiphon doctor` looks more closely.");
+    insta::assert_snapshot!(told["error"].as_str().unwrap(), @"could not connect to http://127.0.0.1:1/mcp: Connection refused (os error 111). Hint: no server listens at this address. Start it, or check the port.");
     let (status, told) = studio.post("/api/connect", json!({"server": "tull"})).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{told}");
     assert!(told["error"].as_str().unwrap().contains("till"), "{told}");

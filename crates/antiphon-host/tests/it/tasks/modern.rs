@@ -293,7 +293,10 @@ async fn changes_come_as_a_stream_that_ends_with_the_task() {
 async fn there_is_no_list_and_the_error_says_what_to_do() {
     let (connection, _) = connect(host(Lifecycle::Modern), &Modern::default()).await;
     let error = connection.tasks().await.unwrap_err();
-    assert_eq!(error.to_string(), "2026-07-28 has no list of tasks; keep their ids");
+    assert_eq!(
+        error.to_string(),
+        "protocol revision 2026-07-28 has no list of tasks; store the task IDs instead"
+    );
 }
 
 /// The SDK's server refuses `tasks/*` without the header that names the task.

@@ -84,7 +84,7 @@ impl Replicas {
             place.delete_events(segment).await?;
             self.tell(&News::Ended { session: name.to_owned() }).await?;
         } else if record.key.starts_with("answers/") {
-            tracing::info!("an answer was dropped: the replica that asked is gone");
+            tracing::info!("a client's answer was dropped: the replica that sent the question has stopped");
         }
         Ok(())
     }
@@ -102,12 +102,12 @@ async fn live(replicas: Arc<Replicas>) {
             () = tokio::time::sleep(SILENCE / 3) => {}
         }
         if let Err(error) = replicas.show_life().await {
-            tracing::warn!(%error, "this replica may count as gone");
+            tracing::warn!(%error, "the heartbeat of this replica failed; other replicas may treat it as stopped");
         }
     }
     replicas.close_parts().await;
     if let Err(error) = replicas.die().await {
-        tracing::debug!(%error, "this replica counts as alive a little longer");
+        tracing::debug!(%error, "the heartbeat record of this replica could not be deleted; it stays until it expires");
     }
     replicas.ended.cancel();
 }

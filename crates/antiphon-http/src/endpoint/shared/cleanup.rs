@@ -22,7 +22,7 @@ const OF_SESSIONS: &[&str] = &["sessions/", "answers/", "replicas/"];
 pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     for prefix in OF_SESSIONS {
         if let Err(error) = remove_expired(replicas, prefix).await {
-            tracing::warn!(%error, prefix, "what has expired could not be removed");
+            tracing::warn!(%error, prefix, "expired records could not be removed from the store");
         }
     }
 }

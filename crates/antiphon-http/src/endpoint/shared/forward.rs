@@ -87,7 +87,7 @@ impl Replicas {
         let message =
             forwarded.as_ref().and_then(|(_, message)| serde_json::from_str(message.as_deref()?).ok());
         let (Some((session, _)), Some(message)) = (forwarded, message) else {
-            tracing::warn!("an answer from another replica cannot be read");
+            tracing::warn!("a client's answer from another replica was dropped: it cannot be parsed");
             return Ok(());
         };
         for sessions in self.sessions() {
@@ -96,7 +96,9 @@ impl Replicas {
                 return Ok(());
             }
         }
-        tracing::info!("an answer came after its session had left this replica");
+        tracing::info!(
+            "a client's answer from another replica was dropped: its session is no longer on this replica"
+        );
         Ok(())
     }
 }
@@ -125,13 +127,15 @@ async fn deliver(replicas: Arc<Replicas>, key: String) {
         match replicas.deliver(&key).await {
             Ok(()) => return,
             Err(error) => {
-                tracing::warn!(%error, "an answer from another replica could not be read; trying again");
+                tracing::warn!(%error, "a client's answer from another replica could not be read from the store; trying again");
             }
         }
         tokio::time::sleep(pause).await;
         pause *= 2;
     }
-    tracing::error!("an answer from another replica was lost: the store cannot be reached");
+    tracing::error!(
+        "a client's answer from another replica was lost: the store failed in every attempt to read it"
+    );
 }
 
 /// Lists and delivers all waiting answers, after a notification may have been missed.
@@ -150,7 +154,7 @@ async fn look_again(replicas: &Arc<Replicas>) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "answers from other replicas may wait in vain");
+                tracing::warn!(%error, "clients' answers from other replicas could not be listed; some may not be delivered");
                 return;
             }
         }

@@ -155,7 +155,7 @@ impl LocalSession {
 
     pub(super) async fn close(&self) {
         if let Err(error) = self.local.close_session(&self.session).await {
-            tracing::debug!(%error, "a session did not close");
+            tracing::debug!(%error, "a session could not be closed");
         }
     }
 

@@ -209,7 +209,7 @@ impl Log {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {
             if let Err(error) = place.replicas.bus.publish(&place.topic(), Bytes::new()).await {
-                tracing::debug!(%error, "streams of a session will go on late");
+                tracing::debug!(%error, "new events of a session could not be announced to the other replicas; their streams continue later");
             }
         });
     }

@@ -118,7 +118,9 @@ impl SessionManager for Sessions {
             match answered(&message) {
                 Some(asked) if asked.part.replica == self.replicas.id => self.answer(&part, message).await,
                 Some(asked) => self.replicas.forward(name, &asked, &message).await?,
-                None => tracing::debug!("an answer is for no question of ours"),
+                None => tracing::debug!(
+                    "a client's answer was dropped: its ID does not belong to a question of this server"
+                ),
             }
             return Ok(());
         }

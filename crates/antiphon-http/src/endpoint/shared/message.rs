@@ -58,7 +58,7 @@ impl From<StoredMessage> for ServerJsonRpcMessage {
 
 /// Creates a message that some events of a stream were not kept.
 pub(super) fn missing() -> StoredMessage {
-    let data = "some notifications of this stream were not kept while nobody was connected";
+    let data = "some notifications of this stream were dropped while no client was connected";
     let params = json!({"level": "warning", "logger": "antiphon", "data": data});
     StoredMessage(notification("notifications/message".into(), Some(params)))
 }

@@ -47,29 +47,29 @@ use tokio_util::sync::CancellationToken;
 use self::local_session::LocalSession;
 pub(super) use self::sessions::Sessions;
 
-/// The sessions that this process shares with its replicas. Use the same value for all endpoints of a server.
-/// Cloning it clones the handle.
+/// The MCP 2025-11-25 sessions that this process shares with other replicas. Use the same value for all endpoints of a
+/// server. A clone is a handle to the same sessions.
 #[derive(Clone, Debug)]
 pub struct SharedSessions(Arc<Replicas>);
 
 impl SharedSessions {
-    /// Shares sessions over a backend until `stopped` is cancelled.
+    /// Shares sessions with other replicas over `backend`, until `stopped` is cancelled.
     pub fn new(backend: &Backend, drain: &Drain, stopped: CancellationToken) -> Self {
         Self(Replicas::new(backend, drain, stopped))
     }
 
-    /// Removes expired records and the data that depends on them. Call it periodically, at least every
-    /// [`shortest_life`](Self::shortest_life).
+    /// Removes expired session records from the backend, together with their data. Call this method periodically, at
+    /// least every [`shortest_life`](Self::shortest_life).
     pub async fn clean_up(&self) {
         cleanup::clean_up(&self.0).await;
     }
 
-    /// Returns the shortest time after which a record of a session can expire.
+    /// Returns the shortest time after which a session record can expire.
     pub fn shortest_life(&self) -> Duration {
         self.0.shortest_life()
     }
 
-    /// Waits until the sessions of this process are closed, for at most 2 seconds.
+    /// Waits until all sessions in this process are closed, but at most 2 seconds.
     pub async fn ended(&self) {
         self.0.ended().await;
     }

@@ -45,7 +45,7 @@ impl Replicas {
         let said = Said { from: &self.id, news };
         let event = serde_json::to_vec(&said).expect("news are JSON");
         if event.len() > MAX_EVENT {
-            tracing::warn!("a cancellation is too large for the other replicas");
+            tracing::warn!("a cancellation was not sent to the other replicas: it is too large");
             return Ok(());
         }
         self.bus.publish(TOPIC, event.into()).await
@@ -82,7 +82,9 @@ pub(super) async fn hear(replicas: Arc<Replicas>, mut news: Subscription) {
             Some(Event::Message(message)) => match serde_json::from_slice::<Said>(&message) {
                 Ok(said) if said.from == replicas.id => {}
                 Ok(said) => take(&replicas, &said.news).await,
-                Err(error) => tracing::debug!(%error, "news of a session cannot be read"),
+                Err(error) => {
+                    tracing::debug!(%error, "a session announcement of another replica cannot be parsed");
+                }
             },
         }
     }
@@ -115,14 +117,14 @@ async fn look_again(replicas: &Replicas) {
         match part.log.place.load().await {
             Ok(None) => end(&sessions, &part).await,
             Ok(Some(_)) => reload(&part).await,
-            Err(error) => tracing::warn!(%error, "a session could not be looked at"),
+            Err(error) => tracing::warn!(%error, "the record of a session could not be read"),
         }
     }
 }
 
 async fn reload(part: &LocalSession) {
     if let Err(error) = part.reload().await {
-        tracing::warn!(%error, "what a client has set at another replica is not known here");
+        tracing::warn!(%error, "session settings from another replica could not be read");
     }
 }
 
@@ -131,6 +133,6 @@ async fn end(sessions: &Sessions, part: &Arc<LocalSession>) {
     // The session may have written entries after the log was deleted.
     let segment = part.log.tip().await.segment;
     if let Err(error) = part.log.place.delete_events(segment).await {
-        tracing::warn!(%error, "events of a session that has ended could not be deleted");
+        tracing::warn!(%error, "the events of an ended session could not be deleted");
     }
 }

@@ -104,7 +104,7 @@ impl SessionStorage {
         let place = Arc::clone(self);
         tokio::spawn(async move {
             if let Err(error) = place.change(|_| ()).await {
-                tracing::warn!(%error, "a session in use could not be kept from expiring");
+                tracing::warn!(%error, "the lifetime of an active session could not be extended");
             }
         });
     }

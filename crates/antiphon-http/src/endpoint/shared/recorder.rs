@@ -122,9 +122,9 @@ fn failed(error: &EventStoreError) {
     use antiphon_store::Error;
     // The log was deleted, because the session ended during a send. This is a normal case.
     if matches!(error.downcast_ref(), Some(Error::LogConflict { found: 0, .. })) {
-        tracing::debug!(%error, "a session ended before an event of it was kept");
+        tracing::debug!(%error, "a session ended before one of its events was stored");
     } else {
-        tracing::warn!(%error, "an event of a session could not be kept");
+        tracing::warn!(%error, "an event of a session could not be stored");
     }
 }
 
@@ -156,7 +156,7 @@ impl EventStore for Recorder {
 
     async fn replay_events_after(&self, _: &str) -> Result<EventStream, EventStoreError> {
         // The part reads the log itself, because it has the session's storage.
-        Err("a part of a session is not asked for events".into())
+        Err("the event store of a session does not replay events".into())
     }
 }
 

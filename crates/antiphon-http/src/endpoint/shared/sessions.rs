@@ -134,12 +134,14 @@ impl Sessions {
     /// Delivers an answer to its question, if this part of the session sent it.
     pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
-            tracing::info!("an answer is for no question of this session's");
+            tracing::info!(
+                "a client's answer was dropped: its ID does not belong to a question of its session"
+            );
             return;
         };
         readdress(&mut message, asked.number);
         if let Err(error) = part.local.accept_message(&part.session, message).await {
-            tracing::info!(%error, "an answer came too late");
+            tracing::info!(%error, "a client's answer was dropped: the session did not accept it");
         }
     }
 
@@ -241,7 +243,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Unknown => f.write_str("there is no such session or stream"),
             Self::Local(_) => f.write_str("the session failed"),
-            Self::Store(_) => f.write_str("what replicas share cannot be reached"),
+            Self::Store(_) => f.write_str("the backend that replicas share cannot be reached"),
         }
     }
 }

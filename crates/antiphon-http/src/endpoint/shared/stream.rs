@@ -128,14 +128,16 @@ impl EventStream {
         // Subscribe before the first read, so that no entry is missed in between.
         let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
         if let Err(error) = &news {
-            tracing::warn!(%error, "a stream goes on without news of its log");
+            tracing::warn!(%error, "the subscription to new events of a session failed; its stream polls instead");
         }
         let mut around = true;
         loop {
             match self.look(around).await {
                 Ok(More::Later) => {}
                 Ok(More::Never) => return,
-                Err(error) => tracing::warn!(%error, "a session's log cannot be read; trying again"),
+                Err(error) => {
+                    tracing::warn!(%error, "the event log of a session cannot be read; trying again");
+                }
             }
             around = tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL.min(self.place.ttl / 3)) => true,
@@ -154,7 +156,9 @@ impl EventStream {
                 part.stay().await;
             }
             if self.at.segment.saturating_add(1) < record.segment {
-                tracing::warn!("a stream has lost events: its session's log has gone on without it");
+                tracing::warn!(
+                    "a stream has lost events: old entries of the event log were deleted before the stream read them"
+                );
                 self.say_missing().await;
                 (self.at, self.full) = (Position { segment: record.segment - 1, next: 0 }, Some(false));
             }

@@ -4,17 +4,18 @@ use url::{Host, Url};
 
 use super::ranges::{Kind, kind};
 
-/// The addresses to which a request can connect.
+/// The IP addresses to which a request is allowed to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddressScope {
-    /// Addresses of the public internet.
+    /// The request can connect only to addresses of the public internet.
     Public,
-    /// Only this machine, if nothing but [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback)
-    /// allows the request.
+    /// The request can connect only to loopback addresses of this machine. The client uses this scope if only
+    /// [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback) allows the request.
     Loopback,
-    /// Origins from the application: the public internet, private networks and this machine. Metadata services,
-    /// link-local addresses and multicast are never allowed.
+    /// The request can connect to the public internet, to private networks and to this machine. The client uses this
+    /// scope for origins that the application lists. Cloud metadata services, link-local addresses and multicast are
+    /// never allowed.
     Listed,
 }
 
@@ -23,7 +24,7 @@ impl AddressScope {
     ///
     /// # Errors
     ///
-    /// Returns [`AddressRefused`] if it is not allowed.
+    /// Returns [`AddressRefused`] if the connection is not allowed.
     pub fn check(self, address: IpAddr) -> Result<(), AddressRefused> {
         let kind = kind(address);
         let fits = match self {
@@ -34,11 +35,12 @@ impl AddressScope {
         if fits { Ok(()) } else { Err(AddressRefused { address, name: None, kind }) }
     }
 
-    /// Checks whether a connection to the host of `url` is allowed, if the host is an address and not a name.
+    /// Checks whether a connection to the host of `url` is allowed, if the host is an IP address. A host name passes
+    /// this check.
     ///
     /// # Errors
     ///
-    /// Returns [`AddressRefused`] if it is not allowed.
+    /// Returns [`AddressRefused`] if the connection is not allowed.
     pub fn check_host(self, url: &Url) -> Result<(), AddressRefused> {
         match url.host() {
             Some(Host::Ipv4(address)) => self.check(address.into()),
@@ -48,7 +50,7 @@ impl AddressScope {
     }
 }
 
-/// An address to which connections are not allowed.
+/// An error: the request is not allowed to connect to this IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRefused {
     pub(super) address: IpAddr,
@@ -60,15 +62,15 @@ impl fmt::Display for AddressRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = self.address;
         match &self.name {
-            Some(name) => write!(f, "`{name}` leads to `{address}`, ")?,
-            None => write!(f, "`{address}` is refused: it is ")?,
+            Some(name) => write!(f, "`{name}` is not allowed: the name resolves to `{address}`, ")?,
+            None => write!(f, "`{address}` is not allowed: the address is ")?,
         }
         match self.kind {
-            Kind::Public => f.write_str("not this machine, which is all that is allowed here"),
-            Kind::Loopback => f.write_str(
-                "this machine; `allow_loopback` or `allow_origin` with this origin would allow it",
-            ),
-            Kind::Private(what) => write!(f, "{what}; `allow_origin` with this origin would allow it"),
+            Kind::Public => f.write_str("not a loopback address, and only loopback is allowed here"),
+            Kind::Loopback => {
+                f.write_str("a loopback address; use `allow_loopback`, or `allow_origin` with this origin")
+            }
+            Kind::Private(what) => write!(f, "{what}; use `allow_origin` with this origin if you trust it"),
             Kind::Never(what) => write!(f, "{what}; no option allows it"),
         }
     }

@@ -39,13 +39,13 @@ impl Policy {
     /// Parses `text`, and decides about the URL. The error contains the reason, and the option that would allow it.
     pub(super) fn admit(&self, text: &str) -> Result<Target, String> {
         if text.len() > MAX_URL {
-            return Err(format!("a URL of {} bytes is refused: {MAX_URL} is the most", text.len()));
+            return Err(format!("the URL is too long: {} bytes, and the maximum is {MAX_URL}", text.len()));
         }
         // URL parsers repair these characters in different ways, which an attacker can exploit.
         if text.contains(|char: char| char.is_control() || char.is_whitespace() || char == '\\') {
-            return Err("a URL with spaces, control characters or backslashes is refused".to_owned());
+            return Err("the URL contains spaces, control characters or backslashes".to_owned());
         }
-        let url = Url::parse(text).map_err(|error| format!("this is no URL: {error}"))?;
+        let url = Url::parse(text).map_err(|error| format!("the URL of the rows is not valid: {error}"))?;
         self.admit_url(url)
     }
 
@@ -55,10 +55,10 @@ impl Policy {
         let shown = show(&origin);
         if !matches!(url.scheme(), "http" | "https") {
             let scheme = url.scheme().chars().take(32).collect::<String>();
-            return Err(format!("the scheme `{scheme}` is refused: result sets are fetched with https"));
+            return Err(format!("the URL scheme `{scheme}` is not supported; use `https` or `http`"));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(format!("a URL with a user name or password in it is refused (of {shown})"));
+            return Err(format!("the URL at {shown} contains a user name or password, which is not allowed"));
         }
         let reach = self.reach(&url, &origin, &shown)?;
         reach.check_host(&url).map_err(|refused| refused.to_string())?;
@@ -90,10 +90,10 @@ impl Policy {
             return Err(self.not_allowed(local, shown));
         }
         if local {
-            return Err(format!("{shown} is refused: it is this machine; `allow_loopback` would allow it"));
+            return Err(format!("{shown} is not allowed: it is a loopback address; use `allow_loopback`"));
         }
         if url.scheme() != "https" {
-            return Err(format!("{shown} is refused: it is not https; `allow_origin` would allow it"));
+            return Err(format!("{shown} is not allowed: the URL is not https; use `allow_origin`"));
         }
         Ok(AddressScope::Public)
     }
@@ -103,9 +103,9 @@ impl Policy {
         let origin = shown.trim_matches('`');
         let named = !self.listed.is_empty() || self.endpoint.is_some();
         let why = if named {
-            "it is not the origin of the base URL or of the MCP endpoint"
+            "the origin is not the origin of the base URL or of the MCP endpoint"
         } else {
-            "this client may go nowhere, since no origin was named"
+            "the client has no allowed origins"
         };
         let write = if local {
             format!(
@@ -114,7 +114,7 @@ impl Policy {
         } else {
             format!("`DualResponseClientOptions::new().allow_origin(\"{origin}\")`")
         };
-        format!("{shown} is refused: {why}; if you trust it, write {write}")
+        format!("{shown} is not allowed: {why}; if you trust this origin, add {write}")
     }
 }
 
@@ -139,11 +139,11 @@ pub(super) fn show(origin: &Origin) -> String {
 
 /// Parses an origin from the application.
 pub(super) fn origin(text: &str, whole_url: bool) -> Result<Origin, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{text}` is no origin: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not a valid URL or origin: {error}"))?;
     let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
     let anonymous = url.username().is_empty() && url.password().is_none();
     if !matches!(url.scheme(), "http" | "https") || !anonymous || !(bare || whole_url) {
-        return Err(format!("{} must be given as an origin: `https://host:port`", show(&url.origin())));
+        return Err(format!("{} is not a valid origin; write `https://host:port`", show(&url.origin())));
     }
     Ok(url.origin())
 }

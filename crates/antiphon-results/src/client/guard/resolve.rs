@@ -7,11 +7,11 @@ use crate::error::BoxError;
 
 /// A resolver for host names.
 ///
-/// All results are checked before a connection. So a custom resolver can change the addresses of names, but not the
-/// allowed addresses.
+/// The client checks every address that the resolver returns before it connects. A custom resolver therefore cannot
+/// allow more addresses.
 #[async_trait]
 pub trait Resolve: fmt::Debug + Send + Sync + 'static {
-    /// Returns the addresses of `name`.
+    /// Returns the IP addresses of the host `name`.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
@@ -37,7 +37,7 @@ pub(in crate::client) async fn checked(
 ) -> Result<Vec<IpAddr>, BoxError> {
     let addresses = resolver.resolve(name).await?;
     if addresses.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host name has no IP address").into());
     }
     for address in &addresses {
         reach.check(*address).map_err(|refused| refused.of(name))?;

@@ -43,7 +43,7 @@ pub(super) fn aggregate(body: &[u8]) -> Result<Aggregate, ApiError> {
     let AggregateAsk { groups, measures, filter, limit } = read(body)?;
     let limit = limit.map(|Whole(limit)| limit);
     if limit.is_some_and(|limit| limit > MAX_GROUPS) {
-        return Err(ApiError::invalid(format!("`limit` may be {MAX_GROUPS}")));
+        return Err(ApiError::invalid(format!("`limit` must be at most {MAX_GROUPS}")));
     }
     Ok(Aggregate { groups, measures, filter, limit })
 }
@@ -66,7 +66,7 @@ pub(super) fn query(body: &[u8]) -> Result<QueryOptions, ApiError> {
 pub(super) fn life(body: &[u8]) -> Result<Expiry, ApiError> {
     match read(body)? {
         ExpiryBody { pinned: Some(_), expires_in: Some(_) } => {
-            Err(ApiError::invalid("give `pinned` or `expires_in`, not both"))
+            Err(ApiError::invalid("the body has `pinned` and `expires_in`; send only one"))
         }
         ExpiryBody { expires_in: Some(Whole(0)), .. } => {
             Err(ApiError::invalid("`expires_in` must be at least 1"))
@@ -87,7 +87,7 @@ pub(super) fn link(body: &[u8]) -> Result<LinkOptions, ApiError> {
             "pin" => Ok(Scope::Pin),
             "delete" => Ok(Scope::Delete),
             "query" => Ok(Scope::Query),
-            _ => Err(ApiError::invalid("`scopes` may have `read`, `pin`, `delete` and `query`")),
+            _ => Err(ApiError::invalid("`scopes` must contain only `read`, `pin`, `delete` or `query`")),
         });
         options = options.with_scopes(scopes.collect::<Result<Vec<_>, _>>()?);
     }
@@ -117,12 +117,12 @@ fn order(text: Option<&str>) -> Result<Order, ApiError> {
     match text {
         None | Some("asc") => Ok(Order::Asc),
         Some("desc") => Ok(Order::Desc),
-        Some(_) => Err(ApiError::invalid("the order must be `asc` or `desc`")),
+        Some(_) => Err(ApiError::invalid("`order` must be `asc` or `desc`")),
     }
 }
 
 fn too_many_sorts() -> ApiError {
-    ApiError::invalid(format!("a set is sorted by {MAX_SORTS} columns at most"))
+    ApiError::invalid(format!("`sort` has more than {MAX_SORTS} columns"))
 }
 
 fn whole(name: &str) -> ApiError {
@@ -144,7 +144,8 @@ fn read<'de, T: Deserialize<'de> + Default>(body: &'de [u8]) -> Result<T, ApiErr
         return Ok(T::default());
     }
     let read: Result<Object<T>, _> = serde_json::from_slice(body);
-    read.map(|Object(asked)| asked).map_err(|error| ApiError::invalid(format!("the body is wrong: {error}")))
+    read.map(|Object(asked)| asked)
+        .map_err(|error| ApiError::invalid(format!("the request body is not valid: {error}")))
 }
 
 #[derive(Default, Deserialize)]

@@ -109,13 +109,15 @@ impl Query {
     fn filter(&self) -> Result<Vec<Filter>, ApiError> {
         let Some(text) = self.get("filter") else { return Ok(Vec::new()) };
         let filter: Result<Vec<Object<Filter>>, _> = serde_json::from_str(text);
-        let filter = filter.map_err(|error| ApiError::invalid(format!("`filter` is wrong: {error}")))?;
+        let filter = filter.map_err(|error| ApiError::invalid(format!("`filter` is not valid: {error}")))?;
         Ok(filter.into_iter().map(|Object(filter)| filter).collect())
     }
 
     fn columns(&self) -> Result<Vec<String>, ApiError> {
         if self.columns.iter().any(String::is_empty) {
-            return Err(ApiError::invalid("`columns` must be names with commas between them"));
+            return Err(ApiError::invalid(
+                "`columns` contains an empty name; separate the names with commas",
+            ));
         }
         Ok(self.columns.clone())
     }

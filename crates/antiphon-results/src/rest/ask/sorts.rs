@@ -29,7 +29,7 @@ impl SortAsk {
         let order = match self.order.as_deref() {
             None | Some("asc") => Order::Asc,
             Some("desc") => Order::Desc,
-            Some(_) => return Err(E::custom("the order must be `asc` or `desc`")),
+            Some(_) => return Err(E::custom("`order` must be `asc` or `desc`")),
         };
         Ok(Sort { field: self.field, order })
     }
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for Sorts {
                 while let Some(Object(asked)) = items.next_element::<Object<SortAsk>>()? {
                     if sorts.len() == MAX_SORTS {
                         return Err(A::Error::custom(format_args!(
-                            "a set is sorted by {MAX_SORTS} columns at most"
+                            "`sort` has more than {MAX_SORTS} columns"
                         )));
                     }
                     sorts.push(asked.sort()?);

@@ -12,7 +12,7 @@ use self::cursor::Cursor;
 use super::{Access, Action, DualResponseServer, Inner, create::after, sorted};
 use crate::{
     error::{DualResponseError, Result},
-    page::{DEFAULT_LIMIT, Sort, moment},
+    page::{DEFAULT_PAGE_SIZE, Sort, moment},
     response::{Preview, shown_columns},
     rows::Rows,
     snapshot::{Filter, SetStatus, Truncation},
@@ -20,7 +20,7 @@ use crate::{
     store::{Origin, Resource, ResourceUpdate},
 };
 
-/// The options of a page or a stream.
+/// The options of [`page`](DualResponseServer::page) and [`stream`](DualResponseServer::stream).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageOptions {
@@ -28,13 +28,15 @@ pub struct PageOptions {
     pub offset: u64,
     /// Number of rows. Default: 100 for a page, all for a stream.
     pub limit: Option<u64>,
-    /// Sort columns and their directions, the most significant first. Only saved rows support more than one.
+    /// Sort columns and their directions, the most significant first. Only snapshots support more than one sort
+    /// column.
     pub sort: Vec<Sort>,
-    /// Filters. A row must match all of them. Only saved rows support filters.
+    /// Filters that each returned row must match. Only snapshots support filters.
     pub filter: Vec<Filter>,
-    /// Columns in this order. Empty: all columns. Only saved rows support this.
+    /// Columns to return, in this order. If the list is empty, all columns are returned. Only snapshots support a
+    /// selection of columns.
     pub columns: Vec<String>,
-    /// Cursor of an earlier page: [`Page::cursor`]. It replaces `offset`.
+    /// Cursor from the [`Page::cursor`] of the previous page. If the cursor is set, `offset` is ignored.
     pub cursor: Option<String>,
 }
 
@@ -58,21 +60,21 @@ impl PageOptions {
         self
     }
 
-    /// Sets the filters. A row must match all of them. Default: none.
+    /// Sets the filters. Each returned row matches all filters. Default: none.
     #[must_use]
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Sets the columns. Default: all.
+    /// Sets the columns to return, in this order. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the cursor of an earlier page, after which this page starts. Default: none.
+    /// Sets the cursor of the previous page. The new page starts after that page. Default: none.
     #[must_use]
     pub fn with_cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.cursor = cursor.into();
@@ -80,24 +82,24 @@ impl PageOptions {
     }
 }
 
-/// A page of rows.
+/// A page of rows, and its position in the result set.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Page {
-    /// Rows.
+    /// Rows of this page.
     pub rows: Rows,
-    /// Number of rows in the set at its creation, or in the view.
+    /// Number of rows in the set when it was created. With filters, the number of matching rows.
     pub total_count: u64,
-    /// Position of the first row.
+    /// Position of the first row of this page.
     pub offset: u64,
-    /// Whether more rows follow.
+    /// Whether more rows follow after this page.
     pub has_next: bool,
-    /// Cursor of the next page. It stays valid if data changes meanwhile. Only sources with a key, and saved rows, have
-    /// cursors.
+    /// Cursor of the next page, for [`PageOptions::with_cursor`]. A cursor stays valid if the data changes before the
+    /// next page is read. Only snapshots, and queries with a key, have cursors.
     pub cursor: Option<String>,
-    /// Consistency between the pages of this set.
+    /// Whether all pages of this set show the same data.
     pub consistency: Consistency,
-    /// Reason for missing rows at the end of the set, if rows are missing.
+    /// The limit that was reached, if the last rows of the set were omitted. `None` if the set has all rows.
     pub truncated: Option<Truncation>,
 }
 
@@ -108,22 +110,22 @@ impl Page {
     }
 }
 
-/// The consistency between the pages of a set.
+/// The degree to which the pages of a result set show the same data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Consistency {
-    /// All pages come from the same data.
+    /// All pages show the same data.
     Fixed,
-    /// Each page shows the data at the time of the read. A reader that follows cursors sees no row twice, and misses no
-    /// row that existed all the time.
+    /// Each page shows the data at the time of the read. A client that follows cursors gets no row twice, and gets
+    /// every row that exists during the whole time.
     Keyset,
-    /// Each page shows the data at the time of the read, and is read by offset. If data changes meanwhile, rows can be
-    /// repeated or missed.
+    /// Each page shows the data at the time of the read, and starts at an offset. If the data changes between two
+    /// pages, the client can get a row twice or miss a row.
     Offset,
 }
 
 impl Consistency {
-    /// Returns the name on the wire.
+    /// Returns the name in the header `Antiphon-Consistency`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -177,8 +179,8 @@ impl DualResponseServer {
         page
     }
 
-    /// Returns the answer to `resources/read`: the metadata of a set and its first rows. Its size is limited, because
-    /// clients can pass it to a model.
+    /// Returns the response to the MCP request `resources/read`: the metadata of a set and its first rows. The size
+    /// is limited, because clients can pass the response to a model.
     pub async fn read(&self, id: &str, access: &Access) -> Result<Value> {
         let resource = self.inner.open_rows(id, access, Action::Read).await?;
         let rows = match self.page_of(&resource, access, PageOptions::new(0, READ_ROWS)).await {
@@ -243,7 +245,7 @@ impl Inner {
             return self.snapshot_page(resource, options, turn).await;
         }
         let limits = &self.options.limits;
-        let limit = options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows);
+        let limit = options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows);
         let mut request = request(resource, options, limit)?.with_max_bytes(limits.page_bytes);
         let consistency = Consistency::of(resource);
         // The count is from an earlier time. Only one more row shows whether rows follow these.
@@ -303,7 +305,7 @@ impl Inner {
             }
             // `snapshot_page` reads snapshots through views.
             Origin::Snapshot => {
-                return Err(DualResponseError::Snapshot("a snapshot was read by request".into()));
+                return Err(DualResponseError::Snapshot("a snapshot can only be read through a view".into()));
             }
             Origin::Closures => {
                 let closures = self.closures().get(&resource.id).cloned();
@@ -361,24 +363,24 @@ fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<Page
         let cursor = Cursor::decode(&cursor)?;
         if sort.is_some() && sort != cursor.sort {
             return Err(DualResponseError::Invalid(
-                "the cursor is of a page that was sorted otherwise".into(),
+                "the cursor belongs to a page with another `sort`; use the same `sort`, or omit it".into(),
             ));
         }
         sort = cursor.sort;
         offset = cursor.offset;
         if cursor.key.len() != resource.key.len() + usize::from(sort.is_some()) || resource.key.is_empty() {
-            return Err(DualResponseError::Invalid("the cursor is not of this set".into()));
+            return Err(DualResponseError::Invalid("the cursor does not belong to this result set".into()));
         }
         after = Some(cursor.key);
     }
     if let Some(sort) = &sort {
         if !resource.columns.iter().any(|column| column.name == sort.field) {
             return Err(DualResponseError::Invalid(
-                "`sort.field` must be one of the set's columns, which `GET` on the set lists".into(),
+                "the column in `sort` does not exist; `GET` on the result set lists the columns".into(),
             ));
         }
         if !resource.sorts {
-            return Err(DualResponseError::Invalid("this set cannot be sorted".into()));
+            return Err(DualResponseError::Invalid("this result set does not support `sort`".into()));
         }
     }
     Ok(PageRequest::new(offset, limit).with_sort(sort).with_after(after))
@@ -387,13 +389,13 @@ fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<Page
 /// Returns an error for options that only saved rows support. Other rows can only be sorted by one column.
 fn check_plain(options: &PageOptions) -> Result<()> {
     let what = match options {
-        PageOptions { sort, .. } if sort.len() > 1 => "several columns to sort by",
+        PageOptions { sort, .. } if sort.len() > 1 => "`sort` by several columns",
         PageOptions { filter, .. } if !filter.is_empty() => "`filter`",
         PageOptions { columns, .. } if !columns.is_empty() => "`columns`",
         _ => return Ok(()),
     };
     Err(DualResponseError::Unsupported(format!(
-        "{what}: this needs a result set with saved rows, and the rows of this one are not saved"
+        "{what} needs saved rows, and the rows of this result set are not saved; create the set with `Source::snapshot`"
     )))
 }
 
@@ -410,7 +412,7 @@ pub(super) fn fit(rows: &mut Rows, bytes: usize) -> Result<bool> {
     let fitting = fitting.count();
     if fitting == 0 {
         return Err(DualResponseError::TooLarge(format!(
-            "one row alone has more than the {bytes} bytes of a page; stream the set, or raise `ResultLimits::page_bytes`"
+            "a row is larger than the page limit of {bytes} bytes; stream the result set, or raise `ResultLimits::page_bytes`"
         )));
     }
     rows.truncate(fitting);

@@ -24,10 +24,10 @@ const SAVED_CHUNK: u64 = 8192;
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl DualResponseServer {
-    /// Streams all rows of a set from an offset on, in batches.
+    /// Streams the rows of a set in batches, from an offset to the end.
     ///
-    /// `access` must allow reading. For more rows than one page can have, it must allow exporting. If the stream ends
-    /// with an error, rows are missing.
+    /// `access` must allow reading. If the stream has more rows than one page can have, `access` must also allow
+    /// exporting. If the stream ends with an error, rows are missing.
     pub async fn stream(
         &self,
         id: &str,

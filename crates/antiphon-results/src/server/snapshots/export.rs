@@ -19,28 +19,28 @@ use crate::{
     store::Resource,
 };
 
-/// An export of a set's rows.
+/// An exported file with the rows of a result set, or a byte range of the file.
 #[non_exhaustive]
 pub struct SetExport {
-    /// Name of the set.
+    /// Display name of the result set.
     pub name: String,
-    /// Format.
+    /// Format of the file.
     pub format: ExportFormat,
-    /// Size of the whole in bytes, if it is known in advance.
+    /// Size of the whole file in bytes, if it is known in advance.
     pub total: Option<u64>,
-    /// Position of this part in the whole.
+    /// Position in the file at which `body` starts, in bytes.
     pub start: u64,
-    /// Size of this part in bytes, if it is known.
+    /// Size of `body` in bytes, if it is known.
     pub length: Option<u64>,
-    /// Strong validator.
+    /// Entity tag of the file (strong validator), for the header `ETag`.
     pub tag: String,
-    /// Digest of the whole (`sha-256:…`), if the bytes are the stored file.
+    /// Digest of the whole file (`sha-256:…`), if it is the stored Parquet file.
     pub digest: Option<String>,
-    /// Reason for missing rows at the end, if rows are missing.
+    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
     pub truncated: Option<Truncation>,
-    /// Expiry time of the set. `None` if the set is pinned.
+    /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Bytes. If the export fails midway, the stream ends with an error.
+    /// Bytes of the file, as a stream. If the export fails midway, the stream ends with an error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
@@ -57,9 +57,10 @@ impl fmt::Debug for SetExport {
 }
 
 impl DualResponseServer {
-    /// Exports all rows of a snapshot, or those of a view or a chunk, if `access` allows it.
+    /// Exports all rows of a snapshot as a file, or only the rows of a view or a chunk. `access` must allow
+    /// exporting.
     ///
-    /// Only snapshots can be exported. For other sets, [`stream`](Self::stream) their rows.
+    /// Only snapshots can be exported. For other result sets, use [`stream`](Self::stream).
     pub async fn export(&self, id: &str, access: &Access, request: ExportRequest) -> Result<SetExport> {
         let resource = self.inner.open_rows(id, access, Action::Export).await?;
         self.export_of(&resource, access, request).await
@@ -90,7 +91,7 @@ impl Inner {
         access: &Access,
         mut request: ExportRequest,
     ) -> Result<SetExport> {
-        only_snapshots(&resource, "this format and parts are")?;
+        only_snapshots(&resource, "this export format and chunks are")?;
         self.check_ready(&resource).await?;
         let options = PageOptions {
             sort: std::mem::take(&mut request.view.sort),
@@ -105,7 +106,7 @@ impl Inner {
         if !formats.contains(&request.format) {
             let names: Vec<_> = formats.iter().map(|format| format.name()).collect();
             return Err(DualResponseError::Unsupported(format!(
-                "this server does not write {}; ask for {}",
+                "this server does not support the export format `{}`; use one of {}",
                 request.format.name(),
                 names.join(", ")
             )));

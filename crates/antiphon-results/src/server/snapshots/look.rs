@@ -32,7 +32,7 @@ impl DualResponseServer {
         stats
     }
 
-    /// Returns grouped and measured rows of a snapshot, if `access` allows it.
+    /// Returns aggregates of a snapshot's rows, such as counts and sums for each group, if `access` allows it.
     pub async fn aggregate(&self, id: &str, access: &Access, aggregate: &Aggregate) -> Result<Rows> {
         let rows = self.inner.aggregate(id, access, aggregate).await;
         let (handed, refused) = match &rows {
@@ -96,7 +96,7 @@ impl Inner {
         let limit = self.options.limits.page_bytes;
         if rows.bytes() > limit {
             return Err(DualResponseError::TooLarge(format!(
-                "the groups are more than {limit} bytes; give a `limit`, or larger buckets"
+                "the groups have more than {limit} bytes; set a smaller `limit`, or group by wider buckets"
             )));
         }
         Ok(rows)
@@ -114,7 +114,7 @@ impl Inner {
 fn check(resource: &Resource, aggregate: &Aggregate) -> Result<()> {
     if aggregate.groups.len() > MAX_GROUPS || aggregate.measures.len() > MAX_MEASURES {
         return Err(DualResponseError::Invalid(format!(
-            "there may be {MAX_GROUPS} `groups` and {MAX_MEASURES} `measures`"
+            "the request has too many `groups` or `measures`; the maximum is {MAX_GROUPS} `groups` and {MAX_MEASURES} `measures`"
         )));
     }
     let grouped = aggregate.groups.iter().map(|group| &group.column);

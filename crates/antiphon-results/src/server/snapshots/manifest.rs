@@ -17,8 +17,8 @@ use crate::{
 pub(super) const PLAIN: [ExportFormat; 2] = [ExportFormat::Ndjson, ExportFormat::Csv];
 
 impl DualResponseServer {
-    /// Returns the metadata of a set and its parts, if `access` allows it. This counts as an access only if the
-    /// manifest contains a URL of the stored rows.
+    /// Returns the manifest of a set (its metadata and its chunks), if `access` allows it. The call counts as an access
+    /// to the rows only if the manifest contains a signed URL of the stored file.
     pub async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
         let manifest = self.inner.manifest(id, access).await;
         let refused = manifest.as_ref().err().map(DualResponseError::code);
@@ -26,10 +26,10 @@ impl DualResponseServer {
         manifest
     }
 
-    /// Returns a URL of the stored rows at the object store, and its expiry time. Returns `None` if the server is not
-    /// configured for it, or if the object store does not sign URLs.
+    /// Returns a signed URL of the stored file at the object store, and the time at which the URL expires. Returns
+    /// `None` if [`RetrievalMode`] is `Proxy`, or if the object store does not sign URLs.
     ///
-    /// Every holder of the URL can use it until it expires, even if the set is deleted. Keep it out of logs and
+    /// Every holder of the URL can use it until it expires, even if the set is deleted. Keep the URL out of logs and
     /// prompts.
     pub async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         let resource = self.inner.open_rows(id, access, Action::Export).await?;

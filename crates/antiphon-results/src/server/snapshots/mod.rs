@@ -36,8 +36,7 @@ impl Inner {
     pub(super) fn snapshots(&self) -> Result<&Arc<dyn SnapshotStore>> {
         self.options.snapshots.as_ref().ok_or_else(|| {
             DualResponseError::Config(
-                "this server has nowhere to save rows: give it a store of snapshots with `with_snapshots`"
-                    .into(),
+                "this server has no snapshot store to save rows; add one with `with_snapshots`".into(),
             )
         })
     }
@@ -86,7 +85,7 @@ impl Inner {
         // If the set is ready, still being written, or was marked by another process, its rows must not be removed
         // here.
         if now == failed {
-            tracing::warn!(id = resource.id, "a snapshot was given up: nothing is heard of its writer");
+            tracing::warn!(id = resource.id, "a snapshot was marked as failed: its writer is not responding");
             self.discard(resource).await;
         }
         Ok(now.phase)
@@ -98,7 +97,7 @@ impl Inner {
         let (Origin::Snapshot, Ok(snapshots)) = (&resource.query, self.snapshots()) else { return };
         self.writes.stop(&resource.id, write::Stop::Gone).await;
         if let Err(error) = snapshots.delete(&key(resource)).await {
-            tracing::warn!(id = resource.id, %error, "a snapshot could not be removed; a sweep will");
+            tracing::warn!(id = resource.id, %error, "a snapshot could not be removed; the next sweep removes it");
         }
     }
 
@@ -116,7 +115,7 @@ impl Inner {
     async fn lost(&self, resource: &Resource) -> Result<DualResponseError> {
         Ok(match self.options.store.get(&resource.id).await? {
             Some(_) => {
-                tracing::error!(id = resource.id, "the rows of a snapshot are gone");
+                tracing::error!(id = resource.id, "the snapshot store has lost the rows of a result set");
                 DualResponseError::Failed(LOST.into())
             }
             None => DualResponseError::NotFound,
@@ -135,6 +134,6 @@ fn only_snapshots(resource: &Resource, what: &str) -> Result<()> {
         return Ok(());
     }
     Err(DualResponseError::Unsupported(format!(
-        "{what} of saved rows only, and these are not: make the set with `Source::snapshot`"
+        "{what} available only for saved rows, and the rows of this result set are not saved; create the set with `Source::snapshot`"
     )))
 }

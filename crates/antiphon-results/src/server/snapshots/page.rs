@@ -7,7 +7,7 @@ use super::{COME_BACK, cursor::SnapshotCursor, key};
 use crate::column::ColumnDefinition;
 use crate::{
     error::{DualResponseError, Result},
-    page::DEFAULT_LIMIT,
+    page::DEFAULT_PAGE_SIZE,
     server::{Consistency, Inner, Page, PageOptions},
     snapshot::{Filter, SnapshotPage, View},
     store::Resource,
@@ -37,7 +37,7 @@ impl Inner {
     ) -> Result<Page> {
         let limits = &self.options.limits;
         self.check_ready(resource).await?;
-        let limit = options.limit.unwrap_or(DEFAULT_LIMIT).min(limits.page_rows);
+        let limit = options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows);
         let wanted = self.wanted(resource, options)?;
         // Views have separate slots for each tenant, so that a request that waits for a view does not block others.
         let whole = wanted.view.is_whole();
@@ -88,7 +88,7 @@ impl Inner {
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         // Fewer rows below the byte limit would silently truncate the set.
         if rows.is_empty() || ((rows.len() as u64) < left && rows.bytes() < max_bytes) {
-            return Err(DualResponseError::Snapshot("fewer rows were read than were saved".into()));
+            return Err(DualResponseError::Snapshot("the snapshot store returned too few rows".into()));
         }
         Ok(rows)
     }
@@ -136,7 +136,7 @@ impl Inner {
                 && (wanted.columns.is_empty() || wanted.columns == cursor.columns);
             if !same {
                 return Err(DualResponseError::Invalid(
-                    "the cursor is of a page with another order, filter or columns; give it alone".into(),
+                    "the cursor is for another sort, filter or columns; send the cursor without them".into(),
                 ));
             }
             wanted = Wanted { offset: cursor.offset, view: cursor.view, columns: cursor.columns };
@@ -150,7 +150,7 @@ impl Inner {
 /// Checks a view against the set's columns.
 pub(super) fn check_view(resource: &Resource, view: &View) -> Result<()> {
     if view.sort.len() > MAX_SORTS {
-        return Err(DualResponseError::Invalid(format!("a set is sorted by {MAX_SORTS} columns at most")));
+        return Err(DualResponseError::Invalid(format!("`sort` has more than {MAX_SORTS} columns")));
     }
     check_columns(resource, view.sort.iter().map(|sort| &sort.field))?;
     check_filter(resource, &view.filter)
@@ -158,7 +158,7 @@ pub(super) fn check_view(resource: &Resource, view: &View) -> Result<()> {
 
 pub(super) fn check_filter(resource: &Resource, filter: &[Filter]) -> Result<()> {
     if filter.len() > MAX_FILTERS {
-        return Err(DualResponseError::Invalid(format!("`filter` has {MAX_FILTERS} conditions at most")));
+        return Err(DualResponseError::Invalid(format!("`filter` has more than {MAX_FILTERS} conditions")));
     }
     check_columns(resource, filter.iter().map(|filter| &filter.column))
 }

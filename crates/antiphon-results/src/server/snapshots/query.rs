@@ -24,24 +24,24 @@ const MAX_TABLES: usize = 8;
 /// Maximum length of a query in bytes. Models write queries, so they are short.
 const MAX_SQL: usize = 16 * 1024;
 
-/// A query over sets, and the options of the new set.
+/// An SQL query over result sets, and the options of the new result set with its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueryOptions {
-    /// Query. The set itself is the table `result`.
+    /// SQL query. The result set on which the query runs is the table `result`.
     pub sql: String,
     /// Display name of the new set. Default: `Query over` and the name of the set.
     pub name: Option<String>,
-    /// Other sets of the same owner: the name in the query, and the ID.
+    /// Other result sets of the same owner that the query reads: the table name in the query, and the ID.
     pub tables: Vec<(String, String)>,
-    /// Number of rows in the preview. Default: the server's.
+    /// Number of rows in the preview of the new set. Default: the server's default.
     pub sample: Option<usize>,
-    /// Whether the call waits until all rows are saved. Default: `false`.
+    /// Whether the call waits until all rows of the new set are saved. Default: `false`.
     pub complete: bool,
 }
 
 impl QueryOptions {
-    /// Creates options with this query over one set.
+    /// Creates options with this SQL query over one result set.
     pub fn new(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
@@ -53,21 +53,22 @@ impl QueryOptions {
         self
     }
 
-    /// Adds another set of the same owner, as the table `name`.
+    /// Adds another result set of the same owner, which the query reads as the table `name`.
     #[must_use]
     pub fn with_table(mut self, name: impl Into<String>, id: impl Into<String>) -> Self {
         self.tables.push((name.into(), id.into()));
         self
     }
 
-    /// Sets the number of rows in the preview. Default: the server's.
+    /// Sets the number of rows in the preview of the new set. Default: the server's default.
     #[must_use]
     pub fn with_sample(mut self, rows: impl Into<Option<usize>>) -> Self {
         self.sample = rows.into();
         self
     }
 
-    /// Waits until all rows are saved, without a time limit. Use it for a tool that runs as a task.
+    /// Makes the call wait until all rows of the new set are saved, without a time limit. Use this option for a tool
+    /// that runs as a task.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.complete = true;
@@ -76,18 +77,19 @@ impl QueryOptions {
 }
 
 impl DualResponseServer {
-    /// Runs a read-only query over a snapshot and other snapshots of the same owner, if `access` allows it. The result
-    /// is a new set of that owner, with a lineage.
+    /// Runs a read-only SQL query over a snapshot and other snapshots of the same owner, if `access` allows it. The
+    /// result is a new result set of that owner. Its [`lineage`](DualResponse::lineage) names the source sets and the
+    /// query.
     ///
-    /// `access` must also allow reading each of the sets.
+    /// `access` must also allow reading each source set.
     ///
-    /// If `access` is a signed link, [`DualResponse::resource_url`] contains a link to the new set. The new set and its
-    /// link expire with the original link at the latest. Revoking the links of the original set does not revoke the new
-    /// link.
+    /// If `access` is a signed link, [`DualResponse::resource_url`] contains a link to the new set. The new set and
+    /// its link expire no later than the original link. Revoking the links of the original set does not revoke the
+    /// new link.
     ///
     /// # Errors
     ///
-    /// Returns [`DualResponseError::Refused`] if the query violates a rule. The error contains the rule.
+    /// Returns [`DualResponseError::Refused`] if the query violates a rule. The error contains the name of the rule.
     pub async fn query(&self, id: &str, access: &Access, options: QueryOptions) -> Result<DualResponse> {
         self.begin_cleaning();
         let derived = self.inner.query(id, access, options).await;
@@ -186,14 +188,16 @@ impl Inner {
 fn check(sql: &str, tables: &[(String, String)]) -> Result<()> {
     if sql.trim().is_empty() {
         return Err(DualResponseError::Invalid(
-            "`sql` must be a query, like `SELECT count(*) FROM result`".into(),
+            "`sql` is empty; write a query such as `SELECT count(*) FROM result`".into(),
         ));
     }
     if sql.len() > MAX_SQL {
-        return Err(DualResponseError::TooLarge(format!("a query may have {MAX_SQL} bytes")));
+        return Err(DualResponseError::TooLarge(format!(
+            "`sql` is longer than the limit of {MAX_SQL} bytes"
+        )));
     }
     if tables.len() > MAX_TABLES {
-        return Err(DualResponseError::Invalid(format!("a query is over {MAX_TABLES} other sets at most")));
+        return Err(DualResponseError::Invalid(format!("`tables` has more than {MAX_TABLES} result sets")));
     }
     for (at, (name, _)) in tables.iter().enumerate() {
         let mut letters = name.chars();
@@ -201,13 +205,13 @@ fn check(sql: &str, tables: &[(String, String)]) -> Result<()> {
         let plain = begins && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         if !plain || name.len() > 63 {
             return Err(DualResponseError::Invalid(
-                "a table's name in `tables` is letters, digits and `_`, 63 at most".into(),
+                "a name in `tables` is not valid; use letters, digits and `_`, at most 63".into(),
             ));
         }
         let same = |other: &str| other.eq_ignore_ascii_case(name);
         if same(ITSELF) || tables[..at].iter().any(|(other, _)| same(other)) {
             return Err(DualResponseError::Invalid(format!(
-                "two tables are called `{name}`; `{ITSELF}` is the set itself"
+                "two tables have the name `{name}`; choose another name (`{ITSELF}` is the queried set)"
             )));
         }
     }

@@ -15,12 +15,13 @@ use crate::{
 pub(in crate::server) const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 impl DualResponseServer {
-    /// Removes snapshots that do not belong to a set, finished or not. Marks sets as failed if their writer sends no
-    /// heartbeat. Returns the number of removed snapshots.
+    /// Removes snapshots that belong to no result set, or whose write has failed, and returns their number. The method
+    /// also marks a result set as failed if the writer of its snapshot has stopped sending heartbeats.
     ///
-    /// If the store of sets is [shared](crate::ResourceStore::is_shared), the server does this every hour. Any other
-    /// store contains only the sets of this process. Then call this only if no other process writes to the same
-    /// snapshot store. Otherwise the snapshots of the other processes would be removed.
+    /// If the store of result sets is [shared](crate::ResourceStore::is_shared), the server calls `sweep` every hour. A
+    /// store that is not shared contains only the result sets of this process. With such a store, call this method only
+    /// if no other process uses the same snapshot store. Otherwise `sweep` removes the snapshots of the other
+    /// processes.
     pub async fn sweep(&self) -> Result<u64> {
         self.inner.sweep().await
     }
@@ -50,7 +51,7 @@ impl Inner {
             }
         }
         if removed > 0 {
-            tracing::info!(removed, "snapshots that no set knows were removed");
+            tracing::info!(removed, "orphaned snapshots were removed: no result set refers to them");
         }
         Ok(removed)
     }

@@ -195,7 +195,7 @@ impl Write {
             Ok(None) => false,
             // The readers decide when the heartbeat is too old.
             Err(error) => {
-                tracing::warn!(id = self.id.set, %error, "how far a snapshot is could not be said");
+                tracing::warn!(id = self.id.set, %error, "the progress of a snapshot could not be stored");
                 true
             }
         }
@@ -226,10 +226,10 @@ impl Write {
     /// Stores that the write failed.
     async fn failed(&mut self, error: DualResponseError) -> Result<Resource> {
         let Progress { rows, bytes } = self.progress();
-        tracing::warn!(id = self.id.set, rows, error = chain(&error), "a snapshot failed");
+        tracing::warn!(id = self.id.set, rows, error = chain(&error), "a snapshot could not be saved");
         let update = self.update(Phase::Failed { reason: reason(&error, rows) }, rows, bytes);
         if let Err(error) = self.end(update).await {
-            tracing::warn!(id = self.id.set, %error, "that a snapshot failed could not be said");
+            tracing::warn!(id = self.id.set, %error, "the failure of a snapshot could not be stored");
         }
         self.remove().await;
         Err(error)
@@ -239,14 +239,14 @@ impl Write {
         if why == Stop::Unanswered
             && let Err(error) = self.store.delete(&self.id.set, Removal::Deleted).await
         {
-            tracing::warn!(id = self.id.set, %error, "a set that nobody heard of could not be deleted; it will fail");
+            tracing::warn!(id = self.id.set, %error, "an unused result set could not be deleted; it will be marked as failed");
         }
         if why == Stop::Shutdown {
             let Progress { rows, bytes } = self.progress();
             let reason = "the server was shut down before all rows were saved; run the query again".into();
             let update = self.update(Phase::Failed { reason }, rows, bytes);
             if let Err(error) = self.end(update).await {
-                tracing::warn!(id = self.id.set, %error, "that a snapshot was given up could not be said");
+                tracing::warn!(id = self.id.set, %error, "the cancellation of a snapshot at shutdown could not be stored");
             }
         }
         self.remove().await;
@@ -260,7 +260,7 @@ impl Write {
             let update = ResourceUpdate::at((self.clock)()).with_snapshot(update.clone());
             match self.store.update(&self.id.set, update).await {
                 Err(error) if tried < TRIES => {
-                    tracing::warn!(id = self.id.set, %error, "how a snapshot ended could not be said; trying again");
+                    tracing::warn!(id = self.id.set, %error, "the outcome of a snapshot could not be stored; retrying");
                     tokio::time::sleep(Duration::from_millis(100) * 2_u32.pow(tried)).await;
                     tried += 1;
                 }
@@ -271,7 +271,7 @@ impl Write {
 
     async fn remove(&self) {
         if let Err(error) = self.snapshots.delete(&self.id).await {
-            tracing::warn!(id = self.id.set, %error, "a snapshot could not be removed; a sweep will");
+            tracing::warn!(id = self.id.set, %error, "a snapshot could not be removed; the next sweep removes it");
         }
     }
 }

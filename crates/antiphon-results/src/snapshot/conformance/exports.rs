@@ -1,4 +1,4 @@
-//! Contract tests for exports. Their bytes never change.
+//! Contract tests for exports.
 
 use serde_json::Value;
 
@@ -36,8 +36,8 @@ pub async fn export_is_the_pages(snapshots: &Snapshots) {
     assert_eq!(table.split_inclusive(|&byte| byte == b'\n').count(), 3_001);
 }
 
-/// Tests that consecutive ranges make up the whole, in every format. A store that does not support ranges returns the
-/// whole, and no length.
+/// Tests that consecutive byte ranges add up to the whole file, in every format. A store that does not support ranges
+/// returns the whole file, and no length.
 pub async fn ranges_are_parts_of_the_whole(snapshots: &Snapshots) {
     let store = snapshots.filled(2_000).await;
     for format in formats(&*store).await {
@@ -65,7 +65,7 @@ pub async fn ranges_are_parts_of_the_whole(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that every opening exports the same bytes with the same tag.
+/// Tests that every handle to the store exports the same bytes with the same tag.
 pub async fn export_is_the_same_from_every_opening(snapshots: &Snapshots) {
     let one = snapshots.filled(2_000).await;
     let two = snapshots.open().await;
@@ -81,7 +81,7 @@ pub async fn export_is_the_same_from_every_opening(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that the exports of all chunks make up the whole.
+/// Tests that the exports of all chunks together have all rows.
 pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     let store = snapshots.filled(3_000).await;
     let request = ExportRequest::new(ExportFormat::Ndjson);
@@ -96,7 +96,7 @@ pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     assert!(matches!(export(&*store, beyond, None).await, Err(DualResponseError::Invalid(_))));
 }
 
-/// Tests that the statistics match the rows, and are the same from every opening.
+/// Tests that the statistics match the rows, and are the same through every handle to the store.
 pub async fn stats_count_what_is_there(snapshots: &Snapshots) {
     let store = snapshots.filled(1_000).await;
     let stats = store.stats(&id("rs_set")).await.unwrap();

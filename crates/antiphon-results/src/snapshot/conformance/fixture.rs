@@ -11,14 +11,14 @@ use crate::{error::DualResponseError, owner::Owner, rows::Rows};
 
 type Opening = Pin<Box<dyn Future<Output = Option<Arc<dyn SnapshotStore>>> + Send>>;
 
-/// A function that opens the same store several times.
+/// A test fixture that opens any number of handles to the same store.
 pub struct Snapshots {
     space: String,
     open: Box<dyn Fn(String) -> Opening + Send + Sync>,
 }
 
 impl Snapshots {
-    /// Creates a separate space for a contract test. Returns `None` if the store is not available.
+    /// Creates a fixture with an empty namespace for one contract test. Returns `None` if the store is not available.
     pub async fn new<F>(law: &str, open: fn(String) -> F) -> Option<Self>
     where
         F: Future<Output = Option<Arc<dyn SnapshotStore>>> + Send + 'static,
@@ -31,7 +31,7 @@ impl Snapshots {
         Some(Self { space, open: Box::new(move |space| Box::pin(open(space)) as Opening) })
     }
 
-    /// Opens the store again. The new opening has not read anything yet.
+    /// Opens a new handle to the store. The new handle has nothing in its cache.
     pub async fn open(&self) -> Arc<dyn SnapshotStore> {
         (self.open)(self.space.clone()).await.expect("it opened before")
     }
@@ -131,12 +131,12 @@ pub(super) async fn is_gone(store: &dyn SnapshotStore, id: &SnapshotId) -> bool 
     matches!((manifest, page), (Err(DualResponseError::NotFound), Err(DualResponseError::NotFound)))
 }
 
-/// Runs a contract test.
+/// Runs one contract test.
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
         // A test that hangs must fail.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
-        assert!(ended.is_ok(), "the law has not ended within two minutes");
+        assert!(ended.is_ok(), "the contract test did not end within two minutes");
     });
 }

@@ -36,7 +36,7 @@ pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     assert_eq!(snapshots.open().await.manifest(&id("rs_set")).await.unwrap().rows, 20);
 }
 
-/// Tests that a source that fails does not leave a shorter snapshot.
+/// Tests that no snapshot exists if its source fails.
 pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let failing: Vec<Result<Rows, BoxError>> =
@@ -105,7 +105,7 @@ pub async fn snapshot_of_another_tenant_is_not_found(snapshots: &Snapshots) {
     assert_eq!(store.manifest(&id("rs_set")).await.unwrap().rows, 10);
 }
 
-/// Tests that a deleted snapshot does not exist for any opening.
+/// Tests that a deleted snapshot does not exist for any handle to the store.
 pub async fn deleted_snapshot_is_gone_for_everybody(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     store.delete(&id("rs_set")).await.unwrap();

@@ -1,9 +1,9 @@
 //! Contract tests of a [`SnapshotStore`].
 //!
 //! [`snapshot_store_laws!`](crate::snapshot_store_laws) generates one Rust test for each contract test, with the same
-//! name. The macro takes a function that *opens* the store in a given space. So a contract test can open the same store
-//! twice, and each opening has not read anything yet. The function returns `None` if the server that it needs is not
-//! available.
+//! name. The macro takes a function that opens the store in a given namespace. A contract test calls the function
+//! several times to get several handles to the same data, each with an empty cache. The function returns `None` if
+//! the server that it needs is not available.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -17,7 +17,8 @@
 //! }
 //! ```
 //!
-//! If a store returns [`Unsupported`](crate::DualResponseError::Unsupported) for an operation, the tests skip it.
+//! If a store returns [`Unsupported`](crate::DualResponseError::Unsupported) for an operation, the tests skip this
+//! operation.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 
@@ -39,7 +40,7 @@ use super::SnapshotStore;
 
 /// Generates one test for each contract test of [`SnapshotStore`](crate::snapshot::SnapshotStore).
 ///
-/// Takes the path of an `async fn(space: String) -> Option<Arc<dyn SnapshotStore>>`.
+/// The macro takes the path of an `async fn(space: String) -> Option<Arc<dyn SnapshotStore>>`.
 #[macro_export]
 macro_rules! snapshot_store_laws {
     ($open:path) => {

@@ -17,7 +17,7 @@ pub async fn rows_come_in_the_order_they_came(snapshots: &Snapshots) {
     assert_eq!(page(&*store, SnapshotPage::new(0, u64::MAX)).await, rows(0..ROWS));
 }
 
-/// Tests that consecutive pages of any size make up the whole.
+/// Tests that consecutive pages of any size together have all rows.
 pub async fn every_page_size_gives_the_same_rows(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     for size in [97, 256, 1_000, 1_024, 4_095, 4_096, 4_097, ROWS] {
@@ -43,7 +43,8 @@ pub async fn every_place_is_a_page(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that columns have the requested order. The error for an unknown column contains its name.
+/// Tests that a page has the requested columns in the requested order, and that the error for an unknown column
+/// contains its name.
 pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     let request = SnapshotPage::new(3, 1).with_columns(["text", "id"]);
@@ -67,7 +68,7 @@ pub async fn large_page_may_stop_but_not_at_nothing(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that every opening returns the digest and the columns that the write returned.
+/// Tests that every handle to the store returns the digest and the columns that the write returned.
 pub async fn digest_is_the_same_for_every_opening(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let written = write(&*store, &id("rs_set"), 1_000).await;

@@ -49,7 +49,7 @@ pub async fn filtered_view_has_the_rows_that_fit(snapshots: &Snapshots) {
     assert_eq!(page(&*store, SnapshotPage::new(0, u64::MAX).with_view(view)).await, expected);
 }
 
-/// Tests that a view is the same for every opening.
+/// Tests that a view is the same for every handle to the store.
 pub async fn view_is_the_same_for_every_opening(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     if prepared(&*store, &by_group()).await.is_none() {

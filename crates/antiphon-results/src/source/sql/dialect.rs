@@ -20,7 +20,7 @@ use crate::{
     snapshot::ColumnHint,
 };
 
-/// The behavior of one database that differs from the others.
+/// The behavior of one database that differs from other databases.
 ///
 /// Generated SQL consists of the author's declarations, type names from the database, and fixed text of this crate.
 /// Values are bound.
@@ -116,7 +116,7 @@ pub trait Dialect: Database + HasStatementCache {
                 continue;
             }
             Self::write_stored(value, json).map_err(|error| {
-                format!("column {name} cannot be read: {error}; cast it to text in the query")
+                format!("column {name} cannot be read: {error}; cast the column to text in the query")
             })?;
         }
         json.push(b'}');

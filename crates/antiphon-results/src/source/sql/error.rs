@@ -2,21 +2,21 @@ use std::time::Duration;
 
 use crate::error::BoxError;
 
-/// An error of a [`SqlQuery`](super::SqlQuery).
+/// An error from a [`SqlQuery`](super::SqlQuery).
 ///
-/// The message contains the cause and its place, but never SQL or a value, so it is safe to log. The database's own
-/// message is the [source](std::error::Error::source), and can quote both.
+/// The message never contains SQL or values, so it is safe to log. The error of the database is the
+/// [source](std::error::Error::source), and its message can contain SQL and values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
-    /// The author configured the query incorrectly.
-    #[error("the query is not set up right: {0}")]
+    /// The configuration of the query is invalid, for example a declared column that the SQL does not return.
+    #[error("the configuration of the query is not valid: {0}")]
     Setup(String),
-    /// The request is invalid: a parameter, a sort, or a position to continue from.
+    /// The request of a client is invalid: a parameter, a sort, or a cursor.
     #[error("{0}")]
     Invalid(String),
     /// The statement exceeded its timeout and was stopped.
-    #[error("the statement took longer than {limit:?}")]
+    #[error("the SQL statement exceeded its timeout of {limit:?}")]
     Timeout {
         /// Timeout of the statement.
         limit: Duration,
@@ -24,7 +24,7 @@ pub enum SqlError {
     /// The database rejected the statement, or failed.
     #[error("the database could not {doing}")]
     Database {
-        /// Operation that failed.
+        /// Operation that failed, such as preparing the statement.
         doing: &'static str,
         /// Error of the database.
         #[source]
@@ -35,7 +35,7 @@ pub enum SqlError {
     Value {
         /// Name of the column.
         column: String,
-        /// Cause.
+        /// Cause of the error.
         #[source]
         source: BoxError,
     },

@@ -35,13 +35,13 @@ impl<DB: Dialect> Deref for Held<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        self.connection.as_ref().expect("it is there until it is dropped")
+        self.connection.as_ref().expect("the connection exists until the drop")
     }
 }
 
 impl<DB: Dialect> DerefMut for Held<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        self.connection.as_mut().expect("it is there until it is dropped")
+        self.connection.as_mut().expect("the connection exists until the drop")
     }
 }
 
@@ -108,7 +108,7 @@ impl<DB: Dialect> Lease<DB> {
             Ok(Err(Failure::Sql(error))) => Err(error),
             Ok(Err(Failure::Database(error))) if gave_up::<DB>(&error) => Err(SqlError::Timeout { limit }),
             Ok(Err(Failure::Database(error))) if self.asked && refused::<DB>(&error) => {
-                Err(SqlError::invalid("the database cannot compare with this value, or sort by this column"))
+                Err(SqlError::invalid("the database rejected the cursor value or the sort column"))
             }
             Ok(Err(Failure::Database(error))) => Err(SqlError::Database { doing, source: error.into() }),
             Err(_) => Err(SqlError::Timeout { limit }),

@@ -28,7 +28,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
-/// The behavior of one database that differs from the others. It is public for the crate that saves snapshots.
+/// The behavior of one database that differs from other databases. This trait is public for the crate that saves
+/// snapshots.
 #[doc(hidden)]
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
@@ -39,11 +40,11 @@ use crate::{column::ColumnDefinition, error::BoxError, rows::Rows};
 /// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A [`Query`] in SQL, on a pool of `sqlx`.
+/// A [`Query`] in SQL that runs on a connection pool of `sqlx`.
 ///
-/// The SQL comes from the author, is fixed when the program starts, and is trusted. All other input is bound:
-/// parameters, positions to continue from, numbers of rows. Column names come only from the declared columns, and are
-/// quoted.
+/// The SQL is trusted, because the author of the program writes it. All input from clients is bound as parameters:
+/// query parameters, cursors and numbers of rows. Column names in generated SQL come only from the declared columns,
+/// and are quoted.
 ///
 #[doc = include_str!("docs.md")]
 pub struct SqlQuery<DB: Dialect> {
@@ -72,15 +73,15 @@ impl<DB: Dialect> SqlQuery<DB> {
         }
     }
 
-    /// Sets the names of the parameters: the members of the JSON parameters, in the order in which they are bound.
-    /// Default: none.
+    /// Sets the names of the query's parameters, in the order in which they are bound. Each name is a member of the
+    /// JSON parameters. Default: none.
     #[must_use]
     pub fn with_parameters<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.parameters = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Declares the columns: the columns that are sent, their order, and the columns that rows can be sorted by.
+    /// Declares the columns. Only these columns are sent, in this order, and rows can be sorted only by them.
     /// Default: all columns of the SQL are sent, and rows cannot be sorted.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
@@ -88,16 +89,16 @@ impl<DB: Dialect> SqlQuery<DB> {
         self
     }
 
-    /// Sets the columns that identify a row: together unique, and never null. They must be declared. Default: none, and
-    /// pages are read by offset.
+    /// Sets the key: the columns that together identify a row. The key columns must be unique together, never null, and
+    /// declared with [`with_columns`](Self::with_columns). Default: no key, and each page starts at an offset.
     #[must_use]
     pub fn with_key<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.key = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the SQL that counts the rows. It must have the same parameters, and return one integer. Default: `count(*)`
-    /// over the query.
+    /// Sets the SQL that counts the rows. This SQL must have the same parameters as the query, and return one integer.
+    /// Default: `count(*)` over the query.
     #[must_use]
     pub fn with_count(mut self, sql: impl Into<String>) -> Self {
         self.count = Some(trimmed(sql.into()));
@@ -119,8 +120,8 @@ where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     usize: ColumnIndex<DB::Row>,
 {
-    /// Prepares the query on the database, so that errors are found when the program starts. Without this call, the
-    /// first read prepares the query.
+    /// Prepares the query on the database. Call this method when the program starts, to find errors early. Without this
+    /// call, the first read prepares the query.
     ///
     /// # Errors
     ///

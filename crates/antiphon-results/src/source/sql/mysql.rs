@@ -183,7 +183,7 @@ impl Dialect for MySql {
             ) => {
                 bind(value, arguments)?;
             }
-            _ => return Err("is none of this column's".into()),
+            _ => return Err("has another type than the column".into()),
         }
         Ok(placeholder)
     }
@@ -339,7 +339,7 @@ fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
             (Some(number), ..) => arguments.add(number),
             (_, Some(number), _) => arguments.add(number),
             (.., Some(number)) => arguments.add(number),
-            _ => Err("is no number that can be bound".into()),
+            _ => Err("must be a number that MySQL supports".into()),
         },
         Value::Array(_) | Value::Object(_) => arguments.add(value.to_string()),
     }
@@ -352,7 +352,7 @@ fn scale(text: &str) -> Result<usize, BoxError> {
     let is_number =
         |character: char| character.is_ascii_digit() || matches!(character, '.' | 'e' | 'E' | '-' | '+');
     if digits.is_empty() || !digits.chars().all(is_number) {
-        return Err("is no number".into());
+        return Err("must be a number".into());
     }
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     Ok(65_usize.saturating_sub(whole.len()).min(fraction.len().max(30)))
@@ -363,7 +363,7 @@ fn moment(text: &str) -> Result<String, BoxError> {
     let text = text.strip_suffix('Z').unwrap_or(text).replacen('T', " ", 1);
     let is_moment =
         |character: char| character.is_ascii_digit() || matches!(character, '-' | ':' | '.' | ' ');
-    if text.chars().all(is_moment) { Ok(text) } else { Err("is no moment".into()) }
+    if text.chars().all(is_moment) { Ok(text) } else { Err("must be a date or time".into()) }
 }
 
 /// Reads a length, then year, month, day, hour, minute, second and microseconds. The server omits zeros at the end.
@@ -392,9 +392,9 @@ fn time(bytes: &[u8]) -> Result<String, BoxError> {
     let (negative, days, rest) = match bytes {
         [] | [0] => return Ok("00:00:00".into()),
         [_, negative, a, b, c, d, rest @ ..] => (*negative != 0, u32::from_le_bytes([*a, *b, *c, *d]), rest),
-        _ => return Err("a time is cut short".into()),
+        _ => return Err("the time is truncated".into()),
     };
-    let [hours, minutes, seconds, fraction @ ..] = rest else { return Err("a time is cut short".into()) };
+    let [hours, minutes, seconds, fraction @ ..] = rest else { return Err("the time is truncated".into()) };
     let hours = u64::from(days) * 24 + u64::from(*hours);
     let micros = match fraction {
         [a, b, c, d] => match u32::from_le_bytes([*a, *b, *c, *d]) {

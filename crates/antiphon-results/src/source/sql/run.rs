@@ -118,7 +118,7 @@ where
 
     /// Returns the description of the query. Two concurrent calls can both request it, which is harmless.
     pub(super) async fn prepare(&self) -> Result<Arc<Plan<DB>>, SqlError> {
-        let known = self.plan.read().expect("nobody panics while holding it").clone();
+        let known = self.plan.read().expect("no holder of the lock panics").clone();
         if let Some(plan) = known {
             return Ok(plan);
         }
@@ -135,7 +135,7 @@ where
         let counts = [Some(described.parameters.len()), count.as_ref().map(Vec::len)];
         if let Some(found) = counts.into_iter().flatten().find(|found| *found != self.parameters.len()) {
             let named = self.parameters.len();
-            return Err(SqlError::setup(format!("{named} parameters are named, and the SQL has {found}")));
+            return Err(SqlError::setup(format!("{named} parameters are declared, and the SQL has {found}")));
         }
         let column = |(at, kind): (usize, DB::Kind)| {
             let definition = self.columns.get(at);
@@ -155,20 +155,18 @@ where
     }
 
     fn remember(&self, plan: Option<Arc<Plan<DB>>>) {
-        *self.plan.write().expect("nobody panics while holding it") = plan;
+        *self.plan.write().expect("no holder of the lock panics") = plan;
     }
 
     fn check_names(&self) -> Result<(), SqlError> {
         let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         for (at, name) in names.iter().enumerate() {
             if name.is_empty() || name.contains('\0') || names[..at].contains(name) {
-                return Err(SqlError::setup("every column needs a distinct name"));
+                return Err(SqlError::setup("a declared column has an empty, invalid or duplicate name"));
             }
         }
         match self.key.iter().find(|key| !names.contains(&key.as_str())) {
-            Some(key) => {
-                Err(SqlError::setup(format!("`{key}` is in the key, but it is not a declared column")))
-            }
+            Some(key) => Err(SqlError::setup(format!("the key column `{key}` is not a declared column"))),
             None => Ok(()),
         }
     }
@@ -200,11 +198,11 @@ impl<DB: Dialect> Plan<DB> {
     /// reading them would give wrong values.
     fn kinds(&self, row: &DB::Row) -> Result<Vec<Cow<'_, DB::Kind>>, SqlError> {
         if row.columns().len() != self.columns.len() {
-            return Err(SqlError::value("*", "there are other columns now; the next try may work"));
+            return Err(SqlError::value("*", "the columns of the table have changed; retry"));
         }
         let mut kinds = Vec::with_capacity(self.columns.len());
         for (column, found) in self.columns.iter().zip(row.columns()) {
-            let changed = || SqlError::value(&column.name, "its type has changed; the next try may work");
+            let changed = || SqlError::value(&column.name, "the type of the column has changed; retry");
             kinds.push(DB::found(&column.kind, found.type_info()).ok_or_else(changed)?);
         }
         Ok(kinds)

@@ -122,13 +122,13 @@ impl Dialect for Sqlite {
         let info = value.type_info();
         let class = info.name();
         if is_anchor && (class == "BLOB") != (*kind == Kind::Blob) {
-            return Err("bytes and other values are mixed: it can neither be sorted by nor be a key".into());
+            return Err("bytes and other values are mixed, so the column cannot be a sort or a key".into());
         }
         match class {
             "REAL" => {
                 let number = <f64 as Decode<'_, Self>>::decode(value)?;
                 if is_anchor && number.is_infinite() && *kind != Kind::Real {
-                    return Err("it is infinite: declare the column REAL in its table".into());
+                    return Err("the value is infinite; declare the column as REAL in its table".into());
                 }
                 if column.is_declared(&ColumnType::Boolean) {
                     write::json(&(number != 0.0), json)
@@ -207,7 +207,7 @@ fn bind(value: &Value, arguments: &mut SqliteArguments) -> Result<(), BoxError> 
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(number), _) => arguments.add(number),
             (None, Some(float)) if !number.is_u64() => arguments.add(float),
-            _ => Err("is a number too great for SQLite".into()),
+            _ => Err("is a number that is too large for SQLite".into()),
         },
         Value::Array(_) | Value::Object(_) => arguments.add(value.to_string()),
     }

@@ -48,7 +48,9 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         let expected = key.len() + usize::from(request.sort.is_some());
         if let Some(after) = &request.after {
             if key.is_empty() {
-                return Err(SqlError::invalid("the query has no key columns to continue from"));
+                return Err(SqlError::invalid(
+                    "the query has no key columns, so it does not support cursors",
+                ));
             }
             if after.len() != expected {
                 return Err(SqlError::invalid("the cursor does not belong to this query"));
@@ -57,19 +59,21 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         let mut terms: Vec<Term<'p, DB>> = Vec::with_capacity(expected);
         for (at, (name, order, is_sort)) in sort.chain(key_terms).enumerate() {
             let Some(column) = columns.iter().find(|column| column.name == name) else {
-                return Err(SqlError::invalid("the query has no such column to sort by"));
+                return Err(SqlError::invalid("the column in `sort` does not exist in the query"));
             };
             // The sort column can also be in the key. It is then already in the list.
             if terms.iter().any(|term| term.column.name == name) {
                 continue;
             }
             let expression = DB::sorted(column).ok_or_else(|| {
-                SqlError::invalid(format!("column `{name}` has no order, and cannot be sorted by"))
+                SqlError::invalid(format!("column `{name}` has a type that cannot be sorted"))
             })?;
             let nullable = is_sort && column.nullable && !key.iter().any(|key| key == name);
             let last = request.after.as_ref().map(|after| &after[at]);
             if last.is_some_and(Value::is_null) && !nullable {
-                return Err(SqlError::invalid(format!("column `{name}` is never null")));
+                return Err(SqlError::invalid(format!(
+                    "the cursor has an invalid value for column `{name}`"
+                )));
             }
             terms.push(Term { column, expression, order, nullable, last });
         }
@@ -105,7 +109,8 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         }
         let _ = write!(sql, " LIMIT {} OFFSET {}", DB::placeholder(bound + 1), DB::placeholder(bound + 2));
         for number in [self.limit, self.offset] {
-            DB::number(number, arguments).map_err(|_| SqlError::invalid("the page cannot be bound"))?;
+            DB::number(number, arguments)
+                .map_err(|_| SqlError::invalid("`limit` or `offset` is not valid"))?;
         }
         Ok(sql)
     }
@@ -116,7 +121,8 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         let mut operand = |term: &Term<'_, DB>, value: &Value| {
             *bound += 1;
             DB::operand(term.column, value, DB::placeholder(*bound), arguments).map_err(|_| {
-                SqlError::invalid(format!("no value like this is in column `{}`", term.column.name))
+                let name = &term.column.name;
+                SqlError::invalid(format!("the cursor has an invalid value for column `{name}`"))
             })
         };
         // Values are bound in the order of the text, because some databases support no other order.
@@ -165,5 +171,5 @@ impl<'p, DB: Dialect> Page<'p, DB> {
 
 /// Converts a number of rows to the type that databases use.
 fn rows(number: u64) -> Result<i64, SqlError> {
-    i64::try_from(number).map_err(|_| SqlError::invalid("no result set has so many rows"))
+    i64::try_from(number).map_err(|_| SqlError::invalid("`offset` or `limit` is too large"))
 }

@@ -10,7 +10,7 @@ use super::{
     fixture::{MINUTE, Stores, live, over},
 };
 
-/// Tests that concurrent accesses from several openings are each counted once.
+/// Tests that concurrent accesses through several handles are each counted once.
 pub async fn racing_accesses_are_counted_exactly(stores: &Stores) {
     const READERS: u64 = 40;
     const READS: u64 = 10;
@@ -36,7 +36,7 @@ pub async fn racing_accesses_are_counted_exactly(stores: &Stores) {
     }
 }
 
-/// Tests that accesses add up, and that the latest time is kept, if they arrive late and out of order.
+/// Tests that accesses that arrive late and out of order are all counted, and that the latest access time is kept.
 pub async fn accesses_add_up_and_the_latest_is_kept(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();

@@ -18,7 +18,7 @@ async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Optio
     assert_eq!(updated.expect("it is there").expires_at, end);
 }
 
-/// Tests that exactly the expired sets are found, from every opening.
+/// Tests that `find_expired` returns exactly the expired sets, through every handle.
 pub async fn expired_are_found_and_no_others(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for id in ["over-1", "over-2", "over-3"] {
@@ -40,7 +40,8 @@ pub async fn expired_are_found_and_no_others(stores: &Stores) {
     }
 }
 
-/// Tests that an ID that was found is not returned again at once. The contract gives the finder one minute.
+/// Tests that `find_expired` does not return the same ID again immediately. The contract requires a pause of one
+/// minute.
 pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(over(stores, "set")).await.unwrap();
@@ -86,7 +87,7 @@ pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
     assert_eq!(found.len(), SETS, "one was found twice");
 }
 
-/// Tests that a pinned set does not expire at its original end.
+/// Tests that a pinned set does not expire at its original expiry time.
 pub async fn pinned_resource_is_never_found(stores: &Stores) {
     let store = stores.open().await;
     for id in ["pinned", "over"] {
@@ -98,7 +99,7 @@ pub async fn pinned_resource_is_never_found(stores: &Stores) {
     assert_eq!(store.get("pinned").await.unwrap().unwrap().expires_at, None);
 }
 
-/// Tests that an unpinned set expires as if it had not been pinned.
+/// Tests that an unpinned set expires at its new expiry time.
 pub async fn unpinned_resource_ends_again(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
@@ -111,7 +112,7 @@ pub async fn unpinned_resource_ends_again(stores: &Stores) {
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Tests that an extended set expires at its new end, and not before.
+/// Tests that an extended set expires at its new expiry time, and not before.
 pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
@@ -132,7 +133,7 @@ pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Tests that a shortened set expires at its new end.
+/// Tests that a set with a shortened lifetime expires at its new expiry time.
 pub async fn shortened_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();

@@ -7,7 +7,7 @@ use super::super::{Removal, Resource, ResourceStore};
 
 type Opening = Pin<Box<dyn Future<Output = Option<Arc<dyn ResourceStore>>> + Send>>;
 
-/// A function that opens the same store several times.
+/// A test fixture that opens any number of handles to the same store.
 pub struct Stores {
     space: String,
     open: Box<dyn Fn(String) -> Opening + Send + Sync>,
@@ -15,7 +15,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Creates a separate space for a contract test. Returns `None` if the store is not available.
+    /// Creates a fixture with an empty namespace for one contract test. Returns `None` if the store is not available.
     pub async fn new<F>(law: &str, open: fn(String) -> F) -> Option<Self>
     where
         F: Future<Output = Option<Arc<dyn ResourceStore>>> + Send + 'static,
@@ -30,12 +30,12 @@ impl Stores {
         Some(Self { space, open, begun: (Utc::now(), Instant::now()) })
     }
 
-    /// Opens the store again.
+    /// Opens a new handle to the store.
     pub async fn open(&self) -> Arc<dyn ResourceStore> {
         (self.open)(self.space.clone()).await.expect("it opened before")
     }
 
-    /// Returns the current time, by a clock that pauses together with tokio's clock.
+    /// Returns the current time. The clock pauses when the clock of Tokio is paused.
     pub fn now(&self) -> DateTime<Utc> {
         self.begun.0 + TimeDelta::from_std(self.begun.1.elapsed()).unwrap_or_default()
     }

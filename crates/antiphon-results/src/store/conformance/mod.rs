@@ -1,8 +1,9 @@
 //! Contract tests of a [`ResourceStore`].
 //!
 //! [`resource_store_laws!`](crate::resource_store_laws) generates one Rust test for each contract test, with the same
-//! name. The macro takes a function that *opens* the store in a given space. So a contract test can open the same store
-//! twice and test races. The function returns `None` if the server that it needs is not available.
+//! name. The macro takes a function that opens the store in a given namespace. A contract test calls the function
+//! several times to get several handles to the same data, for example to test races. The function returns `None` if
+//! the server that it needs is not available.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -21,8 +22,8 @@
 //! }
 //! ```
 //!
-//! The tests use times near the current time, because a store can use its own clock for wake-ups. The given times
-//! decide whether a set has expired.
+//! The tests use times near the current time, because a store can use its own clock to start a clean-up. Only the
+//! times that a test passes decide whether a set has expired.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 
@@ -40,8 +41,8 @@ pub use crate::snapshot::conformance::run;
 
 /// Generates one test for each contract test of [`ResourceStore`](crate::store::ResourceStore).
 ///
-/// Takes the path of an `async fn(space: String) -> Option<Arc<dyn ResourceStore>>`. The optional second argument is
-/// the path of the function that runs a test. Default: [`run`](crate::store::conformance::run).
+/// The macro takes the path of an `async fn(space: String) -> Option<Arc<dyn ResourceStore>>`. The optional second
+/// argument is the path of the function that runs a test. Default: [`run`](crate::store::conformance::run).
 #[macro_export]
 macro_rules! resource_store_laws {
     ($open:path) => { $crate::resource_store_laws!($open, $crate::store::conformance::run); };

@@ -111,7 +111,7 @@ pub async fn unknown_resource_is_nothing(stores: &Stores) {
     assert!(store.rows("unknown", 0, 10).await.unwrap().is_empty());
 }
 
-/// Tests that an ID from outside matches only the set with exactly this ID.
+/// Tests that an ID with unusual or malicious characters matches no other set.
 pub async fn hostile_ids_are_unknown(stores: &Stores) {
     let store = stores.open().await;
     let set = live(stores, "a");
@@ -176,7 +176,7 @@ pub async fn ids_that_look_alike_are_different(stores: &Stores) {
     }
 }
 
-/// Tests that an update leaves all other fields unchanged.
+/// Tests that an update changes only the given fields.
 pub async fn partial_update_changes_only_what_it_gives(stores: &Stores) {
     let store = stores.open().await;
     let mut expected = full(stores, "set");
@@ -242,7 +242,7 @@ pub async fn update_returns_what_the_resource_then_is(stores: &Stores) {
     assert_eq!(ending.unwrap().unwrap().expires_at, Some(end));
 }
 
-/// Tests that concurrent revocations all raise the epoch.
+/// Tests that each of several concurrent revocations increases the link epoch.
 pub async fn revoking_links_raises_the_epoch(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(live(stores, "set")).await.unwrap();

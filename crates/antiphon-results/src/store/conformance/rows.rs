@@ -40,7 +40,7 @@ pub async fn rows_are_read_at_every_place(stores: &Stores) {
     }
 }
 
-/// Tests rows that need more than one write.
+/// Tests that many rows, which need more than one write, are read in order.
 pub async fn many_rows_are_read_in_order(stores: &Stores) {
     const ROWS: usize = 30_000;
     let store = stores.open().await;
@@ -54,7 +54,7 @@ pub async fn many_rows_are_read_in_order(stores: &Stores) {
     assert_page(&*store, "set", &rows, 9_000, 5_000).await;
 }
 
-/// Tests empty rows, unusual rows, and rows so large that one write cannot hold two of them.
+/// Tests that empty rows, unusual rows, and rows so large that one write cannot hold two of them are kept.
 pub async fn rows_of_every_size_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let sizes = [0, 300_000, 1, 300_000, 300_000, 150_000, 7, 262_144, 0, 400_000];

@@ -94,7 +94,7 @@ impl Shared {
         }
         match answered.await {
             Ok(outcome) => outcome.answer(),
-            Err(_) => Err(storage("the task that writes updates has stopped")),
+            Err(_) => Err(storage("the background task that writes updates has stopped")),
         }
     }
 }

@@ -41,15 +41,16 @@ use crate::{
 /// The default lifetime of a tombstone.
 const TOMBSTONES: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A store that all replicas share: on PostgreSQL, Redis or NATS, through [`antiphon_store`].
+/// A store of result sets that all replicas share, on PostgreSQL, Redis or NATS, through [`antiphon_store`].
 ///
 /// - Updates of one set that arrive during a write are written together, so that many reads of one set cost few writes.
 ///   Each call returns after its update is written.
-/// - An update that has started completes, even if its caller is cancelled.
-/// - A resource has up to half a megabyte, and so does a row. Only the backend limits the number of rows.
-/// - All records are under `results/` in the backend's space. Do not store anything else there.
+/// - After an update has started, it completes even if its caller is cancelled.
+/// - The maximum size of a resource is half a megabyte, and so is the maximum size of a row. Only the backend limits
+///   the number of rows.
+/// - All records are under `results/` in the backend's space. Do not store other data under `results/`.
 ///
-/// Clones share the store. It requires a tokio runtime.
+/// Clones share the store. The store requires a tokio runtime.
 ///
 /// ```
 /// use antiphon_results::store::{Resource, ResourceStore, SharedStore};
@@ -80,15 +81,15 @@ struct Shared {
 }
 
 impl SharedStore {
-    /// Creates a store in this backend. It retries failed calls
-    /// ([`Backend::retrying`](antiphon_store::Backend::retrying)), so do not pass a backend that already retries.
+    /// Creates a store on this backend. The store retries failed calls with
+    /// [`Backend::retrying`](antiphon_store::Backend::retrying), so do not pass a backend that already retries.
     pub fn new(backend: Backend) -> Self {
         let shared =
             Shared { store: backend.retrying().store, lanes: Lanes::default(), claimed: Mutex::default() };
         Self { shared: Arc::new(shared), tombstones: TOMBSTONES }
     }
 
-    /// Sets the lifetime of tombstones. Default: 24 hours.
+    /// Sets how long the store keeps the tombstone of a removed set. Default: 24 hours.
     #[must_use]
     pub fn with_tombstones(mut self, tombstones: Duration) -> Self {
         self.tombstones = tombstones;
@@ -197,7 +198,7 @@ impl ResourceStore for SharedStore {
             // The set is removed. Its alarm or its tombstone removes the remaining records later.
             tracing::warn!(
                 error = &error as &dyn StdError,
-                "the rows of a removed result set are still there"
+                "the rows of a removed result set could not be deleted yet; a later clean-up deletes them"
             );
         }
         Ok(gone)

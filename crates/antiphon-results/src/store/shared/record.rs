@@ -39,7 +39,7 @@ impl<'a> Id<'a> {
     pub(super) fn made(id: &'a str) -> Result<Self> {
         Self::new(id).ok_or_else(|| {
             DualResponseError::Invalid(
-                "the id of a result set is 1 to 64 letters, digits, `_` or `-`".to_owned(),
+                "the ID of the result set is not valid: use 1 to 64 letters, digits, `_` or `-`".to_owned(),
             )
         })
     }
@@ -150,8 +150,8 @@ pub(super) fn check_size(resource: &Resource) -> Result<()> {
 
 fn too_large(bytes: usize) -> String {
     format!(
-        "the result set is {bytes} bytes without its rows, and a shared store keeps {MAX_RESOURCE}; give it less \
-         metadata, fewer columns or a smaller preview"
+        "the result set has {bytes} bytes without its rows, and a shared store accepts {MAX_RESOURCE} bytes; \
+         use less metadata, fewer columns or a smaller preview"
     )
 }
 

@@ -80,7 +80,7 @@ fn chunk(rows: &Rows, start: usize) -> Vec<Bytes> {
 
 fn too_large(at: usize, bytes: usize) -> DualResponseError {
     DualResponseError::TooLarge(format!(
-        "row {at} is {bytes} bytes, and a shared store keeps rows of up to {MAX_ROW}; leave out its largest column, \
-         or use a named query, whose rows are not kept"
+        "row {at} has {bytes} bytes, and the limit of a shared store is {MAX_ROW} bytes; omit the largest \
+         column, or use a named query"
     ))
 }

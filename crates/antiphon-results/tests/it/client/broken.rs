@@ -91,7 +91,7 @@ async fn failures_of_a_server_are_fetch_errors_with_their_status() {
 
 #[tokio::test]
 async fn answers_that_make_no_sense_are_fetch_errors() {
-    assert!(both(json_answer("200 OK", "{\"data\": 7}")).await.contains("not what was asked for"));
+    assert!(both(json_answer("200 OK", "{\"data\": 7}")).await.contains("not the expected JSON"));
     both(json_answer("200 OK", "")).await;
     both(json_answer("200 OK", "not json")).await;
     both(json_answer("200 OK", "[1, 2, 3]")).await;

@@ -344,8 +344,8 @@ fn a_refusal_says_what_would_allow_it() {
     let foreign = refusal(options(), "https://evil.example/r?token=hunter2");
     assert_eq!(
         foreign,
-        "`https://evil.example` is refused: this client may go nowhere, since no origin was named; if you trust it, \
-         write `DualResponseClientOptions::new().allow_origin(\"https://evil.example\")`"
+        "`https://evil.example` is not allowed: the client has no allowed origins; if you trust this origin, \
+         add `DualResponseClientOptions::new().allow_origin(\"https://evil.example\")`"
     );
     let here = refusal(options(), "http://127.0.0.1:3000/resources/r");
     let both = [".allow_loopback()", ".allow_origin(\"http://127.0.0.1:3000\")"];

@@ -102,7 +102,7 @@ async fn download_with_more_bytes_than_announced_is_an_error() {
     let headers = format!("{TAG}content-range: bytes 5-9/7\r\ncontent-length: 5\r\n");
     let more = head("206 Partial Content", &headers, "56789");
     let error = download(vec![more], ExportOptions::new().resuming(5, "\"a\"")).await.unwrap_err();
-    assert!(error.to_string().contains("more than the 7 bytes"), "{error}");
+    assert!(error.to_string().contains("more than the 7 announced bytes"), "{error}");
 }
 
 #[tokio::test]

@@ -90,5 +90,5 @@ async fn a_busy_server_says_when_to_come_back() {
     let answer = "HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let error = local(&raw(answer, Then::Close).await).fetch(FetchOptions::new()).await.unwrap_err();
     assert_eq!(error.fetch_error().unwrap().retry_after, Some(Duration::from_secs(7)));
-    assert_eq!(error.to_string(), "the server answered 503: Service Unavailable");
+    assert_eq!(error.to_string(), "the server returned status 503: Service Unavailable");
 }

@@ -201,7 +201,8 @@ async fn what_was_checked_is_what_is_connected_to() {
     let set = client(options()).parse(&tool_result("https://ignored.example/x")).unwrap();
     let error = set.fetch(FetchOptions::new()).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UrlRefused);
-    assert!(error.to_string().contains("`data.example` leads to `169.254.169.254`"), "{error}");
+    let expected = "`data.example` is not allowed: the name resolves to `169.254.169.254`";
+    assert!(error.to_string().contains(expected), "{error}");
     assert_eq!((lookups.load(Ordering::SeqCst), server.requests()), (2, 1));
 }
 

@@ -57,7 +57,7 @@ async fn a_hostile_sort_field_is_no_column() {
             for sort in [Sort::ascending(&text), Sort::descending(&text)] {
                 let page = PageRequest::new(0, 9).with_sort(Some(sort.clone()));
                 let error = read(&*canary.query, &parameters, page).await.unwrap_err();
-                assert_eq!(error.to_string(), "the query has no such column to sort by", "{what}");
+                assert_eq!(error.to_string(), "the column in `sort` does not exist in the query", "{what}");
                 let error =
                     read(&*canary.query, &parameters, after(9, Some(&sort), vec![json!(1), json!(1)])).await;
                 assert!(error.is_err(), "{what}");

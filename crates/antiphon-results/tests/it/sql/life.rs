@@ -69,7 +69,7 @@ async fn a_full_pool_is_waited_for_no_longer_than_the_limit() {
     let limit = Duration::from_millis(50);
     let query = database.query(Spec { sql: "SELECT 1 AS v".into(), timeout: Some(limit), ..Spec::default() });
     let error = read(&*query, &Value::Null, PageRequest::new(0, 1)).await.unwrap_err();
-    assert_eq!(error.to_string(), "the statement took longer than 50ms");
+    assert_eq!(error.to_string(), "the SQL statement exceeded its timeout of 50ms");
     drop(held);
     assert_eq!(read(&*query, &Value::Null, PageRequest::new(0, 1)).await.unwrap().len(), 1);
 }

@@ -44,9 +44,9 @@ async fn offsets_count_rows_off_in_the_order_asked_for() {
         assert_eq!(page(0, 0, None).await, [] as [i64; 0]);
         assert_eq!(page(1, 2, Some(Sort::descending("name"))).await, [8, 7]);
         let far = read(&*query, &Value::Null, PageRequest::new(u64::MAX, 5)).await.unwrap_err();
-        assert_eq!(far.to_string(), "no result set has so many rows");
+        assert_eq!(far.to_string(), "`offset` or `limit` is too large");
         let many = read(&*query, &Value::Null, PageRequest::new(0, u64::MAX)).await.unwrap_err();
-        assert_eq!(many.to_string(), "no result set has so many rows");
+        assert_eq!(many.to_string(), "`offset` or `limit` is too large");
     }
 }
 
@@ -79,7 +79,7 @@ async fn without_declared_columns_all_are_sent_and_none_sorts() {
         assert!(query.sorts());
         let hidden = PageRequest::new(0, 5).with_sort(Some(Sort::ascending("tens")));
         let error = read(&*query, &Value::Null, hidden).await.unwrap_err();
-        assert_eq!(error.to_string(), "the query has no such column to sort by");
+        assert_eq!(error.to_string(), "the column in `sort` does not exist in the query");
     }
 }
 
@@ -94,7 +94,7 @@ async fn without_sort_and_key_the_authors_order_stays() {
         assert_eq!(ids(&rows.read::<Row>().unwrap()), [9, 8, 7, 6]);
         let placed = PageRequest::new(0, 4).with_after(Some(vec![json!(1)]));
         let error = read(&*query, &Value::Null, placed).await.unwrap_err();
-        assert_eq!(error.to_string(), "the query has no key columns to continue from");
+        assert_eq!(error.to_string(), "the query has no key columns, so it does not support cursors");
     }
 }
 
@@ -133,13 +133,15 @@ async fn mistakes_of_the_author_are_told_as_such() {
             check(Spec { sql: sql.clone(), columns: columns(), key: vec!["tens"], ..Spec::default() }).await;
         assert_eq!(
             text,
-            "the query is not set up right: `tens` is in the key, but it is not a declared column"
+            "the configuration of the query is not valid: the key column `tens` is not a declared column"
         );
         let twice = vec![ColumnDefinition::integer("id"), ColumnDefinition::integer("id")];
         let text = check(Spec { sql: sql.clone(), columns: twice, ..Spec::default() }).await;
-        assert_eq!(text, "the query is not set up right: every column needs a distinct name");
+        let expected = "a declared column has an empty, invalid or duplicate name";
+        assert_eq!(text, format!("the configuration of the query is not valid: {expected}"));
         let text = check(Spec { sql: format!("{sql} WHERE id = $1"), ..Spec::default() }).await;
-        assert_eq!(text, "the query is not set up right: 0 parameters are named, and the SQL has 1");
+        let expected = "0 parameters are declared, and the SQL has 1";
+        assert_eq!(text, format!("the configuration of the query is not valid: {expected}"));
         let unknown = vec![ColumnDefinition::integer("nowhere")];
         let text = check(Spec { sql, columns: unknown, ..Spec::default() }).await;
         assert!(text.starts_with("the database could not prepare the query: "), "{text}");

@@ -156,7 +156,7 @@ async fn the_others_bind_by_the_type_in_json() {
         assert_eq!(echo(&database, "$1", json!([1, "a"])).await, Ok(json!("[1,\"a\"]").to_string()));
         let great = echo(&database, "$1", json!(u64::MAX)).await;
         if is_sqlite {
-            assert_eq!(great, Err("the parameter `p` is a number too great for SQLite".into()));
+            assert_eq!(great, Err("the parameter `p` is a number that is too large for SQLite".into()));
         } else {
             assert_eq!(great, Ok(u64::MAX.to_string()));
         }

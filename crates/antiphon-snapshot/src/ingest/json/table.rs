@@ -57,11 +57,11 @@ impl Table {
 
     fn add(&mut self, name: &str) -> Result<usize, String> {
         if name.is_empty() {
-            return Err("a member has no name; give every column one".into());
+            return Err("a column has no name; give every column a name".into());
         }
         if self.columns.len() == MAX_COLUMNS {
             return Err(format!(
-                "there are more than {MAX_COLUMNS} columns; choose fewer, or put those that belong together into one"
+                "the rows have more than {MAX_COLUMNS} columns; select fewer columns, or combine related ones"
             ));
         }
         let at = self.columns.len();
@@ -110,7 +110,7 @@ impl Table {
                 cells.resize(at + 1, Vec::new());
             }
             if cells[at].last().is_some_and(|(last, _)| *last == row) || met.contains(&at) {
-                return Err(format!("it has `{name}` twice; give one of them another name"));
+                return Err(format!("the row has `{name}` twice; rename one of them"));
             }
             if value == "null" {
                 // Null members are recorded only to detect a second member with the same name.
@@ -124,7 +124,7 @@ impl Table {
         };
         let mut reader = serde_json::Deserializer::from_str(text);
         let read = Members(member, PhantomData).deserialize(&mut reader).and_then(|()| reader.end());
-        read.map_err(|error| Error::Invalid(format!("row {} cannot be taken: {error}", self.rows)))
+        read.map_err(|error| Error::Invalid(format!("row {} cannot be saved: {error}", self.rows)))
     }
 
     /// Returns the schema for all rows so far.
@@ -208,5 +208,5 @@ fn array(field: &Field, cells: &Cells<'_>, rows: usize) -> Result<ArrayRef> {
 }
 
 fn lost(field: &Field) -> Error {
-    Error::Broken(format!("a value of column `{}` is not what it was taken for", field.name()).into())
+    Error::Broken(format!("a value of column `{}` does not match the inferred type", field.name()).into())
 }

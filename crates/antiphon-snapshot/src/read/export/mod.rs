@@ -115,7 +115,8 @@ async fn workbook(job: Job, range: Option<ByteRange>) -> Result<Export, DualResp
 #[expect(clippy::unused_async, reason = "with the feature it waits")]
 async fn workbook(_job: Job, _range: Option<ByteRange>) -> Result<Export, DualResponseError> {
     Err(DualResponseError::Unsupported(
-        "workbooks need the feature `xlsx` of antiphon-snapshot; take csv, ndjson, arrow or parquet".into(),
+        "the format xlsx needs the feature `xlsx` of antiphon-snapshot; use csv, ndjson, arrow or parquet"
+            .into(),
     ))
 }
 
@@ -128,7 +129,7 @@ impl Job {
             ExportFormat::Parquet => Box::new(parquet::File::new(schema, &self.inner.config)?),
             ExportFormat::Ndjson => Box::new(ndjson::Ndjson),
             other => {
-                return Err(Error::Invalid(format!("`{}` is not written here", other.name())));
+                return Err(Error::Invalid(format!("the format `{}` is not supported here", other.name())));
             }
         })
     }
@@ -163,10 +164,10 @@ fn part(range: ByteRange, total: u64) -> Result<Range<u64>> {
             first..last.map_or(total, |last| last.saturating_add(1).min(total))
         }
         ByteRange::Last(count) => total.saturating_sub(count)..total,
-        other => return Err(Error::Invalid(format!("range {other:?} is of no kind that is known here"))),
+        other => return Err(Error::Invalid(format!("range {other:?} is not supported"))),
     };
     if part.start >= part.end {
-        return Err(Error::Invalid(format!("range: nothing of it is among the {total} bytes there are")));
+        return Err(Error::Invalid(format!("range is outside of the content, which has {total} bytes")));
     }
     Ok(part)
 }

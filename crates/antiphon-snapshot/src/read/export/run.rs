@@ -50,7 +50,7 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
         run(&job, u64::MAX, 0, &Sink::Nowhere).await?;
         total = job.opened.known.of(&job.tag).total;
     }
-    let total = total.ok_or_else(|| Error::Broken("a whole pass gives the length".into()))?;
+    let total = total.ok_or_else(|| Error::Broken("the length of the export is unknown".into()))?;
     let wanted = part(range, total)?;
     let length = wanted.end - wanted.start;
     let tag = job.tag.clone();
@@ -214,13 +214,13 @@ async fn write(
     while let Some(decoder) = unread.take() {
         (unread, encoding) = decoder.drive(encoding, encode).await?;
         if unread.is_some() && parts.send(std::mem::take(&mut encoding.out)).await.is_err() {
-            return Err(Error::Broken("the reader of the bytes has disconnected".into()));
+            return Err(Error::Broken("the reader of the export has disconnected".into()));
         }
     }
     let written = job.opened.starts[chunk + 1] - job.opened.starts[chunk];
     if encoding.rows != written {
         return Err(Error::Altered(format!(
-            "chunk {chunk} has {} rows, and {written} were written",
+            "chunk {chunk} of the stored file has {} rows, and {written} rows were written",
             encoding.rows
         )));
     }

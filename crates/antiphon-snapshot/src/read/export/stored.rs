@@ -24,7 +24,7 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
         GetOptions { range: (!whole).then(|| GetRange::Bounded(wanted.clone())), ..GetOptions::default() };
     let found = job.inner.store.objects.get_opts(&job.opened.data, options).await.map_err(Error::from)?;
     if found.meta.size != total {
-        return Err(Error::Altered("the stored rows have another length than was written".into()).into());
+        return Err(Error::Altered("the stored file has another length than was written".into()).into());
     }
     let length = wanted.end - wanted.start;
     // If the whole file is read, its digest is checked. A mismatch is returned as an error at the end of the
@@ -44,10 +44,10 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
             Some(Err(error)) => Some((Err(Error::from(error)), None)),
             None if left == 0 => {
                 let same = expected.is_none_or(|(hash, written)| digest(hash) == written);
-                let error = || Error::Altered("these are not the bytes that were written".into());
+                let error = || Error::Altered("the stored file does not match its digest".into());
                 (!same).then(|| (Err(error()), None))
             }
-            _ => Some((Err(Error::Altered("the stored rows end elsewhere".into())), None)),
+            _ => Some((Err(Error::Altered("the stored file has a wrong length".into())), None)),
         }
     });
     let body = checked.map(|part: Result<Bytes>| part.map_err(DualResponseError::from)).boxed();

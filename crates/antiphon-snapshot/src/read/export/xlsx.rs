@@ -50,7 +50,7 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
     let columns = job.columns.schema().fields().len();
     if rows > MAX_ROWS || columns > MAX_COLUMNS {
         return Err(Error::Invalid(format!(
-            "a workbook holds at most {MAX_ROWS} rows and {MAX_COLUMNS} columns, and there are {rows} and {columns}; take csv, parquet, arrow or ndjson, or filter first"
+            "the result has {rows} rows and {columns} columns, and the maximum of xlsx is {MAX_ROWS} rows and {MAX_COLUMNS} columns; use csv, parquet, arrow or ndjson, or filter the rows"
         ))
         .into());
     }
@@ -79,7 +79,7 @@ async fn write(job: &Job) -> Result<Export, DualResponseError> {
             let mut bytes = Vec::new();
             (&mut file).take(PART.min(end - at)).read_to_end(&mut bytes).map_err(broken)?;
             match bytes.len() as u64 {
-                0 => Err(Error::Broken("the workbook ended early".into())),
+                0 => Err(Error::Broken("the temporary xlsx file is truncated".into())),
                 length => Ok((Bytes::from(bytes), file, at + length)),
             }
         });
@@ -133,7 +133,10 @@ async fn written(job: &Job) -> Result<File> {
     }
     let rows = job.opened.starts[job.chunks.end] - job.opened.starts[job.chunks.start];
     if u64::from(book.row) != rows + 1 {
-        return Err(Error::Altered(format!("{} rows were found, and {rows} were written", book.row - 1)));
+        let found = book.row - 1;
+        return Err(Error::Altered(format!(
+            "the stored file has {found} rows, and {rows} rows were written"
+        )));
     }
     blocking(move || {
         let file = tempfile::tempfile().map_err(broken)?;
@@ -241,7 +244,7 @@ fn fits(text: &str, column: &str, row: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::Invalid(format!(
-        "a cell of a workbook holds {MAX_TEXT} characters, and column `{column}` has more in row {row}; leave it out, or take csv, parquet, arrow or ndjson"
+        "the text of column `{column}` in row {row} is longer than {MAX_TEXT} characters, the maximum of an xlsx cell; omit the column, or use csv, parquet, arrow or ndjson"
     )))
 }
 

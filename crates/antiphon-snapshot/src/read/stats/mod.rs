@@ -73,7 +73,10 @@ async fn keep(inner: &Inner, opened: &Opened, stats: &[ColumnStats]) -> Result<(
         }
         // The result is still valid. It is stored at the next request.
         Err(error) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "column statistics are not kept");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "column statistics could not be stored; the next request computes them again"
+            );
         }
     }
     Ok(())

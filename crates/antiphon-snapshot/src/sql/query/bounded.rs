@@ -154,7 +154,7 @@ pub(super) fn repeated(bytes: usize) -> usize {
 }
 
 fn too_much<T>(name: &str) -> Result<T> {
-    resources_err!("`{name}` would make too much of what it is given")
+    resources_err!("the result of `{name}` is too large")
 }
 
 fn part(args: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionArgs {
@@ -278,7 +278,7 @@ impl ScalarUDFImpl for Join {
 
     fn coerce_types(&self, kinds: &[DataType]) -> Result<Vec<DataType>> {
         if kinds.iter().any(DataType::is_nested) {
-            return plan_err!("`||` joins text; lists cannot be joined here");
+            return plan_err!("`||` concatenates text and does not support lists");
         }
         Ok(vec![DataType::Utf8; kinds.len()])
     }
@@ -287,7 +287,7 @@ impl ScalarUDFImpl for Join {
         let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let rows = if alone { 1 } else { args.number_rows };
         let sides = ColumnarValue::values_to_arrays(&args.args)?;
-        let [left, right] = &sides[..] else { return plan_err!("`||` has two sides") };
+        let [left, right] = &sides[..] else { return plan_err!("`||` needs two operands") };
         let full = |side: &ArrayRef| {
             if side.len() == rows {
                 Ok(Arc::clone(side))

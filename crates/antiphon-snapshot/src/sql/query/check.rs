@@ -57,10 +57,10 @@ fn node(plan: &LogicalPlan) -> ControlFlow<DualResponseError> {
         | LogicalPlan::Values(_)
         | LogicalPlan::Distinct(_) => ControlFlow::Continue(()),
         LogicalPlan::RecursiveQuery(_) => {
-            ControlFlow::Break(refused("no_recursion", "a query may not read what it makes"))
+            ControlFlow::Break(refused("no_recursion", "recursive queries are not allowed"))
         }
         LogicalPlan::Unnest(_) => {
-            ControlFlow::Break(refused("unknown_function", "lists cannot be taken apart into rows here"))
+            ControlFlow::Break(refused("unknown_function", "`unnest` of lists is not supported"))
         }
         _ => ControlFlow::Break(only_reads()),
     }
@@ -70,7 +70,7 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
     let unknown = |name: &str| {
         ControlFlow::Break(refused(
             "unknown_function",
-            format!("there is no function `{name}` here; there are {}", functions::shown()),
+            format!("the function `{name}` does not exist; the functions are {}", functions::shown()),
         ))
     };
     match expr {
@@ -79,7 +79,9 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
             if bounded::is_bounded(&call.func) {
                 *growing += 1;
                 if *growing > MAX_GROWING {
-                    let reason = format!("text is joined, replaced or padded more than {MAX_GROWING} times");
+                    let reason = format!(
+                        "the query concatenates, replaces or pads text more than {MAX_GROWING} times"
+                    );
                     return ControlFlow::Break(refused("too_deep", reason));
                 }
                 return ControlFlow::Continue(());
@@ -95,7 +97,7 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
             unknown("unnest")
         }
         Expr::ScalarVariable(..) | Expr::Placeholder(_) => ControlFlow::Break(not_valid(
-            "there are no variables and no parameters here: write the values themselves",
+            "variables and parameters are not supported; write the values in the query",
         )),
         Expr::Cast(cast) => kind(cast.field.data_type()),
         Expr::TryCast(cast) => kind(cast.field.data_type()),
@@ -107,7 +109,7 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
 fn kind(kind: &DataType) -> ControlFlow<DualResponseError> {
     match kind {
         DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => {
-            ControlFlow::Break(not_valid("values of a fixed size cannot be made here"))
+            ControlFlow::Break(not_valid("a cast to a type of fixed size is not supported"))
         }
         _ => ControlFlow::Continue(()),
     }
@@ -122,13 +124,13 @@ fn window(call: &WindowFunction) -> ControlFlow<DualResponseError> {
     if call.params.distinct {
         return ControlFlow::Break(refused(
             "unknown_function",
-            format!("`{name}(DISTINCT …)` is not known as a window function; group the rows instead"),
+            format!("`{name}(DISTINCT …)` is not supported as a window function; group the rows instead"),
         ));
     }
     if !known || functions::GATHERING.contains(&name) || functions::SORTING.contains(&name) {
         return ControlFlow::Break(refused(
             "unknown_function",
-            format!("`{name}` is not known as a window function; group the rows instead"),
+            format!("`{name}` is not supported as a window function; group the rows instead"),
         ));
     }
     let far = |expr: &Expr| match expr {
@@ -139,7 +141,7 @@ fn window(call: &WindowFunction) -> ControlFlow<DualResponseError> {
         _ => false,
     };
     if matches!(name, "lag" | "lead") && call.params.args.get(1).is_some_and(far) {
-        let reason = format!("`{name}` looks {MAX_OFFSET} rows far at most");
+        let reason = format!("the offset of `{name}` is more than {MAX_OFFSET} rows; use a smaller offset");
         return ControlFlow::Break(refused("memory", reason));
     }
     ControlFlow::Continue(())

@@ -198,5 +198,5 @@ pub(super) const SORTING: &[&str] = &["approx_median", "approx_percentile_cont",
 
 /// Returns the names of common functions, for error messages.
 pub(super) fn shown() -> &'static str {
-    "count, sum, avg, min, max, median, stddev, date_trunc, date_part, to_char, round, coalesce, lower, upper, substr, concat, regexp_like and more of the usual ones"
+    "count, sum, avg, min, max, median, stddev, date_trunc, date_part, to_char, round, coalesce, lower, upper, substr, concat, regexp_like and other common functions"
 }

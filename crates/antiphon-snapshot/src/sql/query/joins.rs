@@ -33,7 +33,7 @@ fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
                 return Err(refused(
                     "cartesian",
                     format!(
-                        "the query joins every row with every other, {pairs} pairs; {MAX_PAIRS} are the most: join by a column with `=`, or group or filter first"
+                        "the query is a cross join of {pairs} row pairs, and the maximum is {MAX_PAIRS}; join by a column with `=`, or group or filter first"
                     ),
                 ));
             }

@@ -45,7 +45,7 @@ pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseE
         return Err(refused(
             "memory",
             format!(
-                "the query makes values that are too long to be repeated for every row: {most} bytes are the most"
+                "the query has a value that is too long to repeat in each row; the maximum is {most} bytes"
             ),
         ));
     }

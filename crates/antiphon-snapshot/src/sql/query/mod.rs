@@ -65,7 +65,7 @@ pub(crate) async fn query(
     // A query that is too long is rejected before it takes a turn.
     text::check_length(sql)?;
     if tables.len() > MAX_TABLES {
-        return Err(DualResponseError::Invalid(format!("a query reads {MAX_TABLES} sets at most")));
+        return Err(DualResponseError::Invalid(format!("the query has more than {MAX_TABLES} tables")));
     }
     let place = SnapshotId::place(owner.tenant.as_deref());
     let mut known = Vec::new();

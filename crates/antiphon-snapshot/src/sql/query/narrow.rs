@@ -49,7 +49,7 @@ pub(super) fn check(batch: &RecordBatch, most: usize) -> Result<()> {
     }
     let width = batch.columns().iter().map(widest).fold(0, usize::saturating_add);
     if width > most {
-        return resources_err!("rows of {width} bytes would be repeated, and {most} are the most");
+        return resources_err!("the join repeats rows of {width} bytes, and the maximum is {most} bytes");
     }
     Ok(())
 }

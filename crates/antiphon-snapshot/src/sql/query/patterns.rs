@@ -130,7 +130,7 @@ impl<'a> Pattern<'a> {
         };
         // Flags become part of the pattern, so they must not contain a pattern.
         if !flags.chars().all(|flag| flag.is_ascii_alphabetic()) {
-            return Err(not_valid(&format!("the flags of `{name}` are letters, such as 'i'")));
+            return Err(not_valid(&format!("the flags of `{name}` must be letters, such as 'i'")));
         }
         if self.kind == Kind::Like {
             return Ok(());
@@ -155,8 +155,8 @@ fn compiled(name: &str, pattern: &str, flags: &str) -> Result<(), DualResponseEr
         Err(regex::Error::CompiledTooBig(_)) => Err(refused(
             "pattern",
             format!(
-                "the regular expression of `{name}` takes more than {MAX_COMPILED_BYTES} bytes when it is compiled; \
-                 repeat less, or write `[a-z]` or `[0-9]` in place of `\\pL`, `\\w` or `\\d`"
+                "the compiled regular expression of `{name}` is larger than {MAX_COMPILED_BYTES} bytes; \
+                 use fewer repetitions, or write `[a-z]` or `[0-9]` instead of `\\pL`, `\\w` or `\\d`"
             ),
         )),
         Err(error) => Err(not_valid(&format!("the regular expression of `{name}` is not valid: {error}"))),
@@ -179,7 +179,7 @@ fn not_literal(name: &str) -> DualResponseError {
     refused(
         "pattern",
         format!(
-            "`{name}` takes its pattern and its flags as literals; to search for a value that differs from row to row, \
+            "the pattern and the flags of `{name}` must be literals; to search for the value of a column, \
              use `contains`, `starts_with`, `ends_with` or `strpos`"
         ),
     )

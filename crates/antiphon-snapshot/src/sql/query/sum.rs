@@ -35,7 +35,7 @@ impl AggregateUDFImpl for WideSum {
     }
 
     fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        let [given] = given else { return plan_err!("sum takes one column") };
+        let [given] = given else { return plan_err!("`sum` needs one argument") };
         Ok(vec![match given {
             kind if kind.is_integer() => DataType::Decimal128(20, 0),
             DataType::Decimal128(..)
@@ -47,7 +47,7 @@ impl AggregateUDFImpl for WideSum {
             }
             DataType::Null => DataType::Float64,
             kind if kind.is_floating() => DataType::Float64,
-            _ => return plan_err!("sum takes numbers, and these are {given}"),
+            _ => return plan_err!("`sum` needs numbers, and its argument has the type {given}"),
         }])
     }
 

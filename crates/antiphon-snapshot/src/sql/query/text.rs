@@ -20,7 +20,7 @@ pub(super) fn check_length(sql: &str) -> Result<(), DualResponseError> {
     if sql.len() > MAX_BYTES {
         return Err(refused(
             "too_long",
-            format!("the query has {} bytes, and {MAX_BYTES} are the most; write it shorter", sql.len()),
+            format!("the query has {} bytes, and the maximum is {MAX_BYTES}; shorten the query", sql.len()),
         ));
     }
     Ok(())
@@ -49,7 +49,7 @@ pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError>
         if ended {
             return Err(refused(
                 "one_statement",
-                "send one statement; what follows the semicolon is another",
+                "the query has a second statement after the semicolon; send one statement",
             ));
         }
         if depth > MAX_NESTING {
@@ -58,22 +58,22 @@ pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError>
         first.get_or_insert(&token.token);
     }
     if tokens.len() > MAX_TOKENS {
-        return Err(refused("too_long", "the query has too many words and signs; write it shorter"));
+        return Err(refused("too_long", "the query has too many tokens; shorten the query"));
     }
     match first {
-        None => Err(not_valid("there is no query")),
+        None => Err(not_valid("the query is empty")),
         Some(Token::LParen) => Ok(tokens),
         Some(Token::Word(word)) if word.quote_style.is_none() => match word.keyword {
             Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::FROM => Ok(tokens),
             _ => Err(only_reads()),
         },
         Some(token) => {
-            Err(not_valid(&format!("a query does not begin with `{token}`; begin with SELECT or WITH")))
+            Err(not_valid(&format!("a query cannot begin with `{token}`; begin with SELECT or WITH")))
         }
     }
 }
 
 /// Creates the error for a statement that does not only read.
 pub(super) fn only_reads() -> DualResponseError {
-    refused("read_only", "queries only read: begin with SELECT or WITH, without INTO and FOR UPDATE")
+    refused("read_only", "queries are read-only; begin with SELECT or WITH, without INTO and FOR UPDATE")
 }

@@ -40,8 +40,10 @@ pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualRespon
     let mut statements = statements.into_iter();
     match (statements.next(), statements.next()) {
         (Some(statement), None) => Ok(statement),
-        (None, _) => Err(not_valid("there is no query")),
-        (Some(_), Some(_)) => Err(refused("one_statement", "send one statement")),
+        (None, _) => Err(not_valid("the query is empty")),
+        (Some(_), Some(_)) => {
+            Err(refused("one_statement", "the query has more than one statement; send one statement"))
+        }
     }
 }
 
@@ -92,7 +94,7 @@ impl Visitor for Gate<'_> {
             || query.format_clause.is_some()
             || !query.pipe_operators.is_empty();
         if odd {
-            return refuse(not_valid("FOR, SETTINGS, FORMAT and pipes are not known here"));
+            return refuse(not_valid("FOR, SETTINGS, FORMAT and pipe operators are not supported"));
         }
         let Some(with) = &query.with else { return ControlFlow::Continue(()) };
         if with.recursive {
@@ -147,12 +149,12 @@ impl Visitor for Gate<'_> {
             | TableFactor::OpenJsonTable { .. }
             | TableFactor::XmlTable { .. } => refuse(no_table_function()),
             TableFactor::Table { version: Some(_), .. } | TableFactor::Table { sample: Some(_), .. } => {
-                refuse(not_valid("tables are read whole and as they are: no versions, no samples"))
+                refuse(not_valid("versions and samples of tables are not supported; read the whole table"))
             }
             TableFactor::Table { .. } | TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => {
                 ControlFlow::Continue(())
             }
-            _ => refuse(not_valid("PIVOT, UNPIVOT and MATCH_RECOGNIZE are not known here")),
+            _ => refuse(not_valid("PIVOT, UNPIVOT and MATCH_RECOGNIZE are not supported")),
         }
     }
 
@@ -183,7 +185,7 @@ impl Visitor for Gate<'_> {
             Expr::Lambda(_) => {
                 return refuse(refused(
                     "unknown_function",
-                    "functions that take functions are not known here",
+                    "functions with functions as arguments are not supported",
                 ));
             }
             _ => {}
@@ -260,8 +262,5 @@ fn writes(body: &SetExpr) -> bool {
 }
 
 fn no_table_function() -> DualResponseError {
-    refused(
-        "no_table_function",
-        "only tables can be read from, no functions; files and addresses are out of reach",
-    )
+    refused("no_table_function", "a query can read only tables, not functions, files or URLs")
 }

@@ -44,7 +44,7 @@ impl World {
         for (name, table) in given {
             let name = name.to_lowercase();
             if tables.insert(name.clone(), provider_as_source(Arc::new(table))).is_some() {
-                return Err(DualResponseError::Invalid(format!("two tables are called `{name}`")));
+                return Err(DualResponseError::Invalid(format!("two tables have the name `{name}`")));
             }
         }
         let mut scalars = HashMap::new();
@@ -90,7 +90,8 @@ impl World {
     pub(super) fn unknown_table(&self, name: &str) -> DualResponseError {
         let tables: Vec<_> = self.tables.keys().map(|name| format!("`{name}`")).collect();
         let shown: String = name.chars().filter(|character| !character.is_control()).take(80).collect();
-        refused("unknown_table", format!("there is no table `{shown}`; there is {}", tables.join(", ")))
+        let tables = tables.join(", ");
+        refused("unknown_table", format!("table `{shown}` does not exist; the tables are {tables}"))
     }
 
     pub(super) fn knows_function(&self, name: &str) -> bool {
@@ -104,12 +105,12 @@ impl World {
         let reason = match &*shown {
             "now" | "current_timestamp" | "current_date" | "current_time" | "today" | "localtime"
             | "localtimestamp" => format!(
-                "`{shown}` is not allowed, since the same query is to give the same rows tomorrow; write the moment as text, as in TIMESTAMP '2026-01-31T12:00:00'"
+                "`{shown}` is not allowed: the same query must always return the same rows; write the time as a literal, for example TIMESTAMP '2026-01-31T12:00:00'"
             ),
             "random" | "rand" | "uuid" => {
-                format!("`{shown}` is not allowed, since the same query is to give the same rows tomorrow")
+                format!("`{shown}` is not allowed: the same query must always return the same rows")
             }
-            _ => format!("there is no function `{shown}` here; there are {}", functions::shown()),
+            _ => format!("the function `{shown}` does not exist; the functions are {}", functions::shown()),
         };
         refused("unknown_function", reason)
     }

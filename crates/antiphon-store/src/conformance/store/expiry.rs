@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{LONG, POLL_INTERVAL, SHORT, Stores, all, bytes, claim_one, until_expired, value};
 use crate::store::Record;
 
-/// An expired record is not read, not listed and not updated.
+/// `get` and `list` do not return an expired record, and `update` does not change it.
 pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("short/a", bytes("value"), Some(SHORT)).await.unwrap();
@@ -161,7 +161,7 @@ pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
 }
 
-/// Bulk removal deletes all expired records under the prefix, and at most `limit` in one call.
+/// Bulk removal deletes the expired records under the prefix. One call deletes at most `limit` records.
 pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     let keys: Vec<_> = (0..20).map(|number| format!("a/{number}")).collect();

@@ -29,7 +29,7 @@ pub async fn entries_are_read_in_the_order_of_appending(stores: &Stores) {
     assert_eq!(whole_log(&*two, "log").await, entries);
 }
 
-/// Of two writers at the same position, the second one fails and receives the actual length.
+/// If two writers append at the same position, the second one fails, and its error contains the actual length.
 pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     let store = stores.open().await;
     store.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap();
@@ -41,7 +41,7 @@ pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     assert_eq!(whole_log(&*store, "log").await, [bytes("a"), bytes("b")]);
 }
 
-/// An append cannot leave a gap.
+/// An append after the end of a log fails, so a log has no gaps.
 pub async fn append_beyond_the_end_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     let ended = store.append("log", 1, vec![bytes("x")]).await;

@@ -11,7 +11,7 @@ use crate::{
     store::{Record, Revision},
 };
 
-/// Reading an absent key returns nothing and no error.
+/// `get` of a key without a record returns `None` and no error.
 pub async fn absent_key_reads_as_nothing(stores: &Stores) {
     assert_eq!(value(&*stores.open().await, "absent").await, None);
 }
@@ -23,7 +23,7 @@ pub async fn created_record_is_read_back(stores: &Stores) {
     assert_eq!(store.get("a/b").await.unwrap(), Some(Record::new("a/b", bytes("one"), revision)));
 }
 
-/// A record cannot be created under a key that has one.
+/// `create` fails with a conflict if the key already has a record.
 pub async fn second_creation_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     store.create("key", bytes("first"), None).await.unwrap();
@@ -40,7 +40,7 @@ pub async fn update_at_its_revision_replaces_the_value(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// Of two writers that have read the same revision, the second one fails with a conflict.
+/// If two writers have read the same revision, the second update fails with a conflict.
 pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -49,14 +49,14 @@ pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// An update does not create a record.
+/// An update of a record that does not exist fails with a conflict.
 pub async fn update_of_an_absent_record_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     stores.assert_conflict(store.update("key", bytes("value"), None, Revision(1)).await);
     assert_eq!(value(&*store, "key").await, None);
 }
 
-/// A deleted record is not read and not listed.
+/// `get` and `list` do not return a deleted record.
 pub async fn delete_at_its_revision_removes_the_record(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("key", bytes("value"), None).await.unwrap();
@@ -119,7 +119,7 @@ pub async fn write_is_seen_by_another_opening(stores: &Stores) {
     }
 }
 
-/// Two applications can share a server in different spaces.
+/// Two applications with different spaces can share a server without seeing each other's records.
 pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     let (store, other) = (stores.open().await, stores.open_other().await);
     store.create("key", bytes("mine"), Some(SHORT)).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     other.create("key", bytes("other"), None).await.unwrap();
 }
 
-/// Any bytes can be a value: no bytes, every byte, and text that looks like protocol data.
+/// Any bytes can be a value: an empty value, all byte values, and text that looks like protocol data.
 pub async fn any_bytes_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let every = Bytes::from((0..=255).collect::<Vec<u8>>());
@@ -205,7 +205,7 @@ pub async fn bad_names_are_refused(stores: &Stores) {
     }
 }
 
-/// Every valid name is different from all others.
+/// Two different valid names never refer to the same record, even if they look alike.
 pub async fn names_that_look_alike_are_different(stores: &Stores) {
     let store = stores.open().await;
     let longest = "k".repeat(256);

@@ -11,14 +11,15 @@ use super::{
 use crate::error::{Result, SampleMethod};
 
 impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
-    /// Sets a validation rule that the schema cannot express: for example that a cell is free.
+    /// Sets a validation rule that the schema cannot express, for example that a cell of a board is free.
     ///
-    /// If the rule rejects the data, the model receives its reply with the reason and is asked again.
+    /// If the rule rejects the data, the model is asked again. The model then receives its invalid reply and the
+    /// reason.
     ///
     /// # Replay
     ///
-    /// The rule checks the same data in every leg and must return the same result. Use the tool's data in it, not
-    /// external state.
+    /// The rule checks the same data each time the run resumes, and must return the same result. Use only data of the
+    /// tool in the rule, not external state.
     ///
     /// # Examples
     ///
@@ -44,14 +45,14 @@ impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
 }
 
 impl<T, F> Sample<'_, CheckedSchema<T, F>> {
-    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 }
 
-/// The mode for data with an additional validation rule and retries.
+/// The mode in which the model replies with data, your rule validates the data, and invalid replies are retried.
 pub struct CheckedSchema<T, F> {
     schema: GuaranteedSchema<T>,
     check: F,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Dynamic, ParseError, PromptInput, Schema, Tools};
 use crate::exchange::AnyExchange;
 
-/// A request to a model as data, for tools that receive the request at run time.
+/// A request to a model as plain data. Use this type in tools that receive the request at run time.
 ///
 /// ```
 /// # use antiphon::sampling::SampleConfig;
@@ -25,10 +25,10 @@ use crate::exchange::AnyExchange;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SampleConfig {
-    /// The prompt. Set either this or `messages`.
+    /// The prompt. Set either `prompt` or `messages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The conversation so far. Set either this or `prompt`.
+    /// The conversation so far. Set either `messages` or `prompt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
     /// The system prompt.
@@ -46,13 +46,13 @@ pub struct SampleConfig {
     /// The texts that end the reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
-    /// The servers whose context the client may add.
+    /// The servers whose context the client can add to the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
     /// The JSON Schema of the reply. Cannot be combined with `tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The tools that are offered to the model. Cannot be combined with `schema`.
+    /// The tools that the model can call. Cannot be combined with `schema`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolDefinition>>,
     /// Whether the model must call a tool. Requires `tools`.
@@ -69,10 +69,15 @@ impl SampleConfig {
         let choice = self.tool_choice;
         let (mode, contradiction) = match (self.schema, self.tools) {
             (Some(_), Some(_)) => (Dynamic::Plain, Some(BOTH)),
-            (Some(_), None) if choice.is_some() => {
-                (Dynamic::Plain, Some("a tool choice needs tools; with a schema there is nothing to choose"))
+            (Some(_), None) if choice.is_some() => (
+                Dynamic::Plain,
+                Some(
+                    "`tool_choice` requires `tools`; remove it, because it cannot be combined with `schema`",
+                ),
+            ),
+            (None, None) if choice.is_some() => {
+                (Dynamic::Plain, Some("`tool_choice` requires `tools`; set both, or neither"))
             }
-            (None, None) if choice.is_some() => (Dynamic::Plain, Some("a tool choice needs tools")),
             (Some(schema), None) => (Dynamic::Schema(Schema::raw(schema)), None),
             (None, Some(tools)) => (Dynamic::Tools(Tools::new(tools, choice)), None),
             (None, None) => (Dynamic::Plain, None),
@@ -106,13 +111,13 @@ impl SampleConfig {
 pub struct SampledValue {
     /// The model's reply.
     pub reply: Reply,
-    /// The data, if a schema was given and the reply matches it.
+    /// The parsed data, if the request has a schema and the reply matches it.
     pub parsed: Option<Value>,
-    /// The problems, if a schema was given and the reply does not match it.
+    /// The validation problems, if the request has a schema and the reply does not match it.
     pub parse_error: Option<ParseError>,
-    /// The calls of the model, if tools were given.
+    /// The tool calls that the model requested, if the request offers tools.
     pub tool_calls: Vec<ToolCall>,
-    /// The question and the reply, for a history.
+    /// The request and the reply as messages, to add to a [`History`](crate::exchange::History).
     pub exchange: AnyExchange,
 }
 

@@ -39,12 +39,12 @@ use crate::{
 const RETRIES: u32 = 2;
 
 impl Ctx {
-    /// Asks a model once.
+    /// Sends one request to a model and returns its reply.
     ///
-    /// `prompt` is a text or a list of messages. By default, the reply is text. [`Sample::schema`] requests data, and
-    /// [`Sample::tools`] offers tools to the model. A model can still reply with something else.
-    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask again until the reply is
-    /// valid or the retries are used up.
+    /// `prompt` is a text or a list of messages. By default, the model replies with text. [`Sample::schema`] requests
+    /// data, and [`Sample::tools`] offers tools to the model. A model does not always reply in the requested form.
+    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask the model again until its
+    /// reply is valid or the retries are used up.
     ///
     /// The operator selects the model with [`ServerBuilder::with_sampling`]: the client's model, or a provider's model
     /// if the client has none. The tool's code is the same in both cases.
@@ -53,8 +53,8 @@ impl Ctx {
     ///
     /// # Errors
     ///
-    /// Returns an error if no model is available, or if the model or the client rejects the request. A reply in another
-    /// form is not an error here.
+    /// Returns an error if no model is available, or if the model or the client rejects the request. A reply that does
+    /// not have the requested form is not an error of this method.
     ///
     /// # Examples
     ///
@@ -75,7 +75,7 @@ impl Ctx {
     /// }
     /// ```
     ///
-    /// Data and tools exclude each other:
+    /// A request cannot ask for data and also offer tools:
     ///
     /// ```compile_fail,E0599
     /// # use antiphon::prelude::*;
@@ -89,15 +89,16 @@ impl Ctx {
         Sample::new(self, "sample", prompt.into(), Plain)
     }
 
-    /// Asks a model for a `T`, and asks again if the reply is not a `T`.
+    /// Asks a model for a value of type `T`. If the reply is not a valid `T`, the model is asked again.
     ///
-    /// The model receives an invalid reply back with its problems, one line each, and can try again. It has two
-    /// retries. [`retries`](Sample::retries) changes the number. Failed attempts are in no history.
+    /// On a retry, the model receives its invalid reply and a list of the problems. The default is two retries, and
+    /// [`retries`](Sample::retries) sets another number. The returned exchange does not contain failed attempts.
     /// [`check`](Sample::check) adds rules that a schema cannot express.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no attempt returned a `T`.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if the model did not reply
+    /// with a valid `T` in any attempt.
     ///
     /// # Examples
     ///
@@ -121,8 +122,8 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::of()))
     }
 
-    /// Asks a model for data that matches `schema`. Use it for schemas that are only known at run time. See
-    /// [`sample_schema`](Self::sample_schema).
+    /// Asks a model for data that matches `schema`, and asks again if the reply is invalid. Use this method if your
+    /// tool creates the schema at run time. See [`sample_schema`](Self::sample_schema).
     ///
     /// # Errors
     ///
@@ -136,18 +137,19 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::raw(schema)))
     }
 
-    /// Asks a model to call at least one of `tools`, and asks again if it does not.
+    /// Asks a model to call at least one of `tools`. If the model calls no tool, the model is asked again.
     ///
-    /// No tool is executed. [`SampledTools::calls`] has the requested calls, and your tool decides how to handle them.
-    /// A call of a tool that was not offered, or with invalid arguments, counts as invalid and is retried.
+    /// This method does not execute the tools. [`SampledTools::calls`] contains the requested calls, and your code
+    /// decides what to do with these calls. If the model calls a tool that is not in `tools`, or passes invalid
+    /// arguments, the model is asked again.
     ///
-    /// To let a model decide, prefer tools to an enum in a schema. Models are trained to choose between tools, and each
-    /// tool has separate arguments.
+    /// If a model must choose between actions, offer a tool for each action instead of an enum in a schema. Models are
+    /// trained to choose between tools, and each tool can have different arguments.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no attempt returned valid
-    /// calls.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if the model did not reply
+    /// with valid calls in any attempt.
     ///
     /// # Examples
     ///
@@ -173,7 +175,7 @@ impl Ctx {
         Sample::new(self, "sample_tools", prompt.into(), mode)
     }
 
-    /// Sends the request in `config` to a model. Use it for requests that are only known at run time.
+    /// Sends the request in `config` to a model. Use this method if your tool receives the request at run time.
     ///
     /// # Errors
     ///
@@ -185,7 +187,7 @@ impl Ctx {
     }
 }
 
-/// The prompt of a request to a model: a text, or messages.
+/// The prompt of a request to a model: a text or a list of messages.
 #[derive(Clone, Debug)]
 pub struct PromptInput(Result<Request, String>);
 
@@ -237,7 +239,7 @@ impl From<&History> for PromptInput {
     }
 }
 
-/// A request to a model. `.await` sends it.
+/// A request to a model. `.await` sends the request.
 ///
 /// # Cancel safety
 ///
@@ -275,13 +277,14 @@ impl<'a, M> Sample<'a, M> {
         self
     }
 
-    /// Sets the question key. Default: `sample`, `sample_schema` or `sample_tools`, after the method.
+    /// Sets the question key of the request. Default: `sample`, `sample_schema` or `sample_tools`, depending on the
+    /// method that created the request.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Sets the messages before the prompt. Default: none.
+    /// Sets the conversation that the model receives before the prompt. Default: none.
     pub fn history(mut self, history: &History) -> Self {
         self.before = history.messages().to_vec();
         self
@@ -297,22 +300,23 @@ impl<'a, M> Sample<'a, M> {
         self.set(|request| request.system_prompt = Some(prompt.into()))
     }
 
-    /// Sets the sampling temperature. Default: none, so that the model's default applies.
+    /// Sets the sampling temperature. Default: none, and the model uses its default.
     pub fn temperature(self, temperature: f64) -> Self {
         self.set(|request| request.temperature = Some(temperature))
     }
 
-    /// Sets the texts that end the reply. Default: none.
+    /// Sets the stop sequences. The model ends its reply when it would write one of these texts. Default: none.
     pub fn stop_sequences(self, sequences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.set(|request| request.stop_sequences = sequences.into_iter().map(Into::into).collect())
     }
 
-    /// Sets the preferred models. Default: none.
+    /// Sets which models are preferred for this request. Default: no preference.
     pub fn model_preferences(self, preferences: ModelPreferences) -> Self {
         self.set(|request| request.model_preferences = Some(preferences))
     }
 
-    /// Sets which context the client may add. Any context requires the capability `sampling.context`. Default: none.
+    /// Sets the servers whose context the client can add to the request. The client needs the capability
+    /// `sampling.context`, unless `context` is [`IncludeContext::None`]. Default: none.
     pub fn include_context(self, context: IncludeContext) -> Self {
         self.set(|request| request.include_context = Some(context))
     }
@@ -325,7 +329,8 @@ impl<'a, M> Sample<'a, M> {
 }
 
 impl<'a> Sample<'a> {
-    /// Requests a `T`. The reply contains the `T`, or the problems of the data.
+    /// Requests a reply with data of type `T`. The result contains the parsed `T`, or the problems if the reply is
+    /// invalid.
     pub fn schema<T>(self) -> Sample<'a, Schema<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
@@ -333,14 +338,14 @@ impl<'a> Sample<'a> {
         self.map_mode(|Plain| Schema::of())
     }
 
-    /// Offers tools to the model. The reply contains its calls.
+    /// Offers tools to the model. The result contains the tool calls that the model requests.
     pub fn tools(self, tools: impl IntoIterator<Item = ToolDefinition>) -> Sample<'a, Tools> {
         self.map_mode(|Plain| Tools::new(tools, None))
     }
 }
 
 impl Sample<'_, Tools> {
-    /// Sets whether the model must call a tool. Default: the model decides.
+    /// Sets whether the model must call a tool. Default: the model decides whether to call a tool.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.choice = Some(choice);
         self
@@ -348,14 +353,14 @@ impl Sample<'_, Tools> {
 }
 
 impl Sample<'_, GuaranteedTools> {
-    /// Sets the tool choice of the request. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`], a reply
-    /// without calls is retried.
+    /// Sets the tool choice that is sent to the model. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`],
+    /// the model can reply without a call, and is then asked again.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.0.choice = Some(choice);
         self
     }
 
-    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -363,7 +368,7 @@ impl Sample<'_, GuaranteedTools> {
 }
 
 impl<T> Sample<'_, GuaranteedSchema<T>> {
-    /// Sets how often the model is asked again. Default: 2, so that there are three attempts.
+    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -379,7 +384,7 @@ impl<M: Mode> Sample<'_, M> {
         let question = question.cloned().unwrap_or_else(|| Message::user(Vec::new()));
         request.messages.splice(0..0, self.before.drain(..));
         if request.messages.is_empty() {
-            return Err(Error::misuse("a model is asked with at least one message"));
+            return Err(Error::misuse("the sampling request has no messages: add a prompt or a message"));
         }
         exchange::check(&request.messages).map_err(|error| Error::misuse(error.to_string()))?;
         Ok(Asked { request, question })

@@ -25,7 +25,7 @@ use crate::{
     schema::Validator,
 };
 
-/// A request before corrections are added to it.
+/// A request to a model as the tool created it, without the messages that retries add.
 #[derive(Debug)]
 pub struct Asked {
     pub(super) request: Request,
@@ -33,7 +33,7 @@ pub struct Asked {
     pub(super) question: Message,
 }
 
-/// The outcome of parsing a reply.
+/// The result of parsing a model's reply.
 #[derive(Debug)]
 pub enum Read<O> {
     /// The reply is valid.
@@ -53,17 +53,17 @@ pub struct Wrong {
     pub(super) problems: Vec<String>,
 }
 
-/// The requested form of a reply: text, data or calls. The trait is sealed. [`Ctx`](crate::Ctx) has a method for each
-/// mode.
+/// The form of the reply that a request asks for: text, data or tool calls. [`Ctx`](crate::Ctx) has a method for each
+/// mode. You cannot implement this trait.
 pub trait Mode: sealed::Sealed {
-    /// The result of the request.
+    /// The type that awaiting the request returns.
     type Output;
 
-    /// Adds the fields of this mode to `request`.
+    /// Adds the fields that this mode needs to `request`, for example the schema or the tools.
     #[doc(hidden)]
     fn prepare(&mut self, request: &mut Request) -> Result<()>;
 
-    /// Parses a reply. `id` is used for a call that has no ID.
+    /// Parses a reply of the model. If a tool call in the reply has no ID, the call gets the ID `id`.
     #[doc(hidden)]
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
 }
@@ -79,7 +79,7 @@ pub(super) mod sealed {
     impl Sealed for super::Dynamic {}
 }
 
-/// The mode for text.
+/// The mode in which the model replies with text.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -96,7 +96,7 @@ impl Mode for Plain {
     }
 }
 
-/// The mode for data.
+/// The mode in which the model replies with data, without retries.
 #[derive(Debug)]
 pub struct Schema<T> {
     compiled: Result<Arc<Compiled>, String>,
@@ -138,7 +138,7 @@ impl Schema<Value> {
     pub(super) fn raw(schema: Value) -> Self {
         let compiled = match schema {
             Value::Object(schema) => Compiled::new(schema).map(Arc::new),
-            _ => Err("a schema is a JSON object".into()),
+            _ => Err("it must be a JSON object".into()),
         };
         Self { compiled, data: PhantomData }
     }
@@ -245,7 +245,7 @@ fn raw_text(reply: &Reply) -> String {
     inputs.join("\n")
 }
 
-/// The mode for data with retries.
+/// The mode in which the model replies with data, and invalid replies are retried.
 #[derive(Debug)]
 pub struct GuaranteedSchema<T>(pub(super) Schema<T>);
 
@@ -271,7 +271,7 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
     }
 }
 
-/// The mode for tool calls.
+/// The mode in which the model can call tools, without retries.
 #[derive(Debug)]
 pub struct Tools {
     offered: Vec<ToolDefinition>,
@@ -313,20 +313,23 @@ impl Mode for Tools {
         for tool in &self.offered {
             if tool.name == SCHEMA_TOOL {
                 return Err(Error::misuse(format!(
-                    "`{SCHEMA_TOOL}` is a reserved tool name; give the tool another"
+                    "`{SCHEMA_TOOL}` is a reserved tool name; rename the tool"
                 )));
             }
             if !names.insert(&tool.name) {
-                return Err(Error::misuse(format!("two tools are called `{}`", tool.name)));
+                return Err(Error::misuse(format!(
+                    "two tools have the name `{}`: rename one of them",
+                    tool.name
+                )));
             }
             if tool.input_schema.get("type").is_none_or(|kind| kind != "object") {
                 return Err(Error::misuse(format!(
-                    "the tool `{}` must take an object; give it a struct with named fields",
+                    "the input schema of the tool `{}` does not have the type `object`; use a struct with named fields",
                     tool.name
                 )));
             }
             let validator = Validator::new(&tool.input_schema).map_err(|problem| {
-                Error::misuse(format!("the schema of the tool `{}` cannot be used: {problem}", tool.name))
+                Error::misuse(format!("the input schema of the tool `{}` is not valid: {problem}", tool.name))
             })?;
             self.validators.push(validator);
         }
@@ -347,7 +350,7 @@ impl Mode for Tools {
     }
 }
 
-/// The mode for tool calls with retries.
+/// The mode in which the model must call a tool, and invalid replies are retried.
 #[derive(Debug)]
 pub struct GuaranteedTools(pub(super) Tools);
 
@@ -408,16 +411,16 @@ impl GuaranteedTools {
     }
 }
 
-/// The mode of a [`SampleConfig`](super::SampleConfig), selected at run time.
+/// The mode for a [`SampleConfig`](super::SampleConfig), which selects text, data or tool calls at run time.
 #[derive(Debug)]
 pub enum Dynamic {
-    /// Text.
+    /// The model replies with text.
     #[doc(hidden)]
     Plain,
-    /// Data.
+    /// The model replies with data.
     #[doc(hidden)]
     Schema(Schema<Value>),
-    /// Calls of tools.
+    /// The model can call tools.
     #[doc(hidden)]
     Tools(Tools),
 }

@@ -7,97 +7,100 @@ use serde::{Deserialize, Serialize};
 
 use crate::exchange::{OpenExchange, SampleExchange};
 
-/// A text reply. It dereferences to [`Reply`].
+/// A model's reply to a request for text. This type dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sampled {
     /// The model's reply.
     pub reply: Reply,
-    /// The question and the reply, for a history.
+    /// The request and the reply as messages, to add to a [`History`](crate::exchange::History).
     pub exchange: SampleExchange,
 }
 
-/// Parsed data, or the reason why the reply is invalid. It dereferences to [`Reply`].
+/// A model's reply to a request for data: the parsed data, or the problems of an invalid reply. This type dereferences
+/// to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledParsed<T> {
     /// The model's reply.
     pub reply: Reply,
     pub(super) parsed: Result<T, ParseError>,
-    /// The question and the reply, for a history.
+    /// The request and the reply as messages, to add to a [`History`](crate::exchange::History).
     pub exchange: SampleExchange<T>,
 }
 
 impl<T> SampledParsed<T> {
-    /// Returns the data, if the reply is valid.
+    /// Returns the parsed data, or `None` if the reply is invalid.
     pub fn parsed(&self) -> Option<&T> {
         self.parsed.as_ref().ok()
     }
 
-    /// Returns the reason why the reply is invalid. It is `None` if [`parsed`](Self::parsed) returns the data.
+    /// Returns the problems of an invalid reply, or `None` if the reply is valid.
     pub fn parse_error(&self) -> Option<&ParseError> {
         self.parsed.as_ref().err()
     }
 
-    /// Returns the data, or the reason why the reply is invalid.
+    /// Returns the parsed data, or the problems if the reply is invalid.
     pub fn into_parsed(self) -> Result<T, ParseError> {
         self.parsed
     }
 }
 
-/// The problems of a reply that does not match its schema.
+/// The problems of a reply that does not match the requested schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParseError {
-    /// The problems, one line each.
+    /// The problems of the reply, one line for each.
     pub message: String,
-    /// The text or the call inputs that the model wrote.
+    /// The text of the reply, or the inputs of its tool calls.
     pub raw_text: String,
 }
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the model's reply does not fit: {}", self.message)
+        write!(f, "the model's reply does not match its schema: {}", self.message)
     }
 }
 
 impl std::error::Error for ParseError {}
 
-/// The tool calls of a reply, which can be empty. It dereferences to [`Reply`].
+/// A model's reply to a request that offers tools. The list of calls can be empty. This type dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledCalls {
-    /// The model's reply. If the model called tools, the reply has `tool_use` blocks and the stop reason `toolUse`.
-    /// This also holds if the client lacks `sampling.tools` and the calls came as text.
+    /// The model's reply. If the model called tools, the reply has `tool_use` blocks and the stop reason `toolUse`. The
+    /// reply has this form even if the client does not support `sampling.tools` and the model wrote the calls as text.
     pub reply: Reply,
-    /// The requested calls, in order.
+    /// The tool calls that the model requested, in the order of the reply.
     pub calls: Vec<ToolCall>,
-    /// The question and the reply. Close the exchange with the results of the calls.
+    /// The request and the reply as messages. Before you add these messages to a history, close the exchange with the
+    /// results of the calls.
     pub exchange: OpenExchange,
 }
 
-/// Valid data. It dereferences to [`Reply`].
+/// A model's reply with valid data. This type dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledSchema<T> {
     /// The model's reply.
     pub reply: Reply,
-    /// The data.
+    /// The parsed and validated data.
     pub parsed: T,
-    /// The question and the reply, for a history.
+    /// The request and the reply as messages, to add to a [`History`](crate::exchange::History).
     pub exchange: SampleExchange<T>,
 }
 
-/// At least one valid tool call. It dereferences to [`Reply`].
+/// A model's reply with at least one valid tool call. This type dereferences to [`Reply`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledTools {
-    /// The model's reply, with `tool_use` blocks and the stop reason `toolUse`. This also holds if the client lacks
-    /// `sampling.tools` and the calls came as text.
+    /// The model's reply, with `tool_use` blocks and the stop reason `toolUse`. The reply has this form even if the
+    /// client does not support `sampling.tools` and the model wrote the calls as text.
     pub reply: Reply,
-    /// The requested calls, in order. There is at least one.
+    /// The tool calls that the model requested, in the order of the reply. The list has at least one call.
     pub calls: ToolCalls,
-    /// The question and the reply. Close the exchange with the results of the calls.
+    /// The request and the reply as messages. Before you add these messages to a history, close the exchange with the
+    /// results of the calls.
     pub exchange: OpenExchange,
 }
 
@@ -121,13 +124,13 @@ is_a_reply! {
     SampledTools;
 }
 
-/// One or more calls. `calls[0]` always exists.
+/// A list of one or more tool calls, so `calls[0]` always exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ToolCall>", into = "Vec<ToolCall>")]
 pub struct ToolCalls(Vec<ToolCall>);
 
 impl ToolCalls {
-    /// Returns the calls, or `None` if `calls` is empty.
+    /// Creates the list from `calls`, or returns `None` if `calls` is empty.
     pub fn new(calls: Vec<ToolCall>) -> Option<Self> {
         (!calls.is_empty()).then_some(Self(calls))
     }
@@ -137,7 +140,7 @@ impl ToolCalls {
         &self.0[0]
     }
 
-    /// Returns all calls.
+    /// Converts the list into a vector.
     pub fn into_vec(self) -> Vec<ToolCall> {
         self.0
     }
@@ -173,7 +176,7 @@ impl TryFrom<Vec<ToolCall>> for ToolCalls {
     type Error = &'static str;
 
     fn try_from(calls: Vec<ToolCall>) -> Result<Self, &'static str> {
-        Self::new(calls).ok_or("there must be at least one call")
+        Self::new(calls).ok_or("the list of tool calls is empty: it must contain at least one call")
     }
 }
 

@@ -38,7 +38,7 @@ impl Handler {
         Ok(shown)
     }
 
-    /// Handles `tasks/cancel`. A task that has ended cannot be cancelled here, unlike on 2026-07-28.
+    /// Handles `tasks/cancel`. A task that has ended cannot be cancelled here, unlike on MCP 2026-07-28.
     pub(super) async fn end_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -53,7 +53,10 @@ impl Handler {
             Cancelled::Before(view) => {
                 let status = flat(&view)["status"].take();
                 let status = status.as_str().unwrap_or_default();
-                Err(ErrorData::invalid_params(format!("the task cannot be cancelled: it is {status}"), None))
+                Err(ErrorData::invalid_params(
+                    format!("the task cannot be cancelled: its status is already `{status}`"),
+                    None,
+                ))
             }
         }
     }
@@ -68,7 +71,7 @@ impl Handler {
     ) -> Result<Value, ErrorData> {
         let service = &self.service;
         if !may_list(service, tasks, &context.extensions) {
-            return Err(method_not_found("tasks are listed only for callers that are known".into()));
+            return Err(method_not_found("`tasks/list` is available only to authenticated callers; authenticate, or set `TaskConfig::with_anonymous_list` on the server".into()));
         }
         let principal = service.principal(&context.extensions);
         let owner = Tasks::owner(principal.as_deref());

@@ -1,6 +1,6 @@
 //! Tasks in the 2025-11-25 revision.
 //!
-//! The SDK reads only the tasks of 2026-07-28, so these requests arrive under other names.
+//! The SDK reads only the tasks of MCP 2026-07-28, so these requests arrive under other names.
 //! `antiphon/tasks/get` is `tasks/get`, and `antiphon/tasks/call` is a `tools/call` with a `task`.
 //! `antiphon/tools/list` is `tools/list`, whose tools have an `execution` here. A layer below the SDK renames
 //! the requests. A client that uses the other names directly gets the same result. In 2026-07-28 requests,
@@ -161,10 +161,7 @@ fn params<T: DeserializeOwned>(request: &CustomRequest) -> Result<T, ErrorData> 
     let given = request.params.clone().unwrap_or_else(|| json!({}));
     serde_json::from_value(given).map_err(|error| {
         let method = request.method.trim_start_matches("antiphon/");
-        ErrorData::invalid_params(
-            format!("the parameters of `{method}` are not what it takes: {error}"),
-            None,
-        )
+        ErrorData::invalid_params(format!("the parameters of `{method}` are not valid: {error}"), None)
     })
 }
 

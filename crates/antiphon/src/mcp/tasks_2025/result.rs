@@ -82,7 +82,7 @@ impl Handler {
                 // Over HTTP, the server cannot detect that a client has gone, and the client may be back in
                 // another session.
                 () = &mut deserted => {
-                    return Err(ErrorData::internal_error("the client did not say that it is there", None));
+                    return Err(ErrorData::internal_error("the client did not answer a ping", None));
                 }
                 () = released, if questions.misses(&view) => view = access.get(&owner, &request.task_id).await?,
                 () = keep_alive(&client, alive.as_mut()) => {}
@@ -222,7 +222,7 @@ impl TaskAccess<'_> {
             Ok(answer) if fits(&request, &answer) => answer,
             Ok(_) => {
                 // If the question were sent again immediately, the client would give the same answer.
-                let message = format!("the answer to `{}` is not what it takes", request["method"]);
+                let message = format!("the answer to `{}` is not valid", request["method"]);
                 return Err(ErrorData::invalid_params(message, None));
             }
             Err(error) => match error.kind() {

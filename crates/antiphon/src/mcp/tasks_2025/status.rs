@@ -46,7 +46,7 @@ pub(super) fn flat(view: &TaskView) -> Value {
     task
 }
 
-/// Returns the status in 2025-11-25. There a tool error makes a task `failed`. On 2026-07-28, only a JSON-RPC
+/// Returns the status in 2025-11-25. There a tool error makes a task `failed`. On MCP 2026-07-28, only a JSON-RPC
 /// error does.
 fn status(view: &TaskView) -> &'static str {
     match &view.ended {
@@ -127,7 +127,9 @@ async fn follow(
                 }
             }
             Ok(None) => return,
-            Err(error) => tracing::debug!(%error, "a session hears of its task later"),
+            Err(error) => {
+                tracing::debug!(%error, "the status of a task could not be read; its session is notified later");
+            }
         }
         tokio::select! {
             () = closed.cancelled() => return,

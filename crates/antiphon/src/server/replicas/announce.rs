@@ -76,7 +76,7 @@ async fn announce(replicas: Arc<Replicas>) {
             // A failed send means that no client listens, which is not an error.
             let _ = replicas.told.send(own.told());
             if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
-                tracing::warn!(%error, "the other replicas were not told of a change");
+                tracing::warn!(%error, "a change could not be announced to the other replicas");
             }
         }
     }
@@ -135,7 +135,7 @@ async fn hear(replicas: Arc<Replicas>, mut changes: Subscription) {
                     announcement.told()
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "an announcement cannot be read; it may be a newer version's");
+                    tracing::debug!(%error, "a change announcement of another replica cannot be parsed; a newer version may have sent it");
                     ChangeNotice { change: Change::Any, id: None }
                 }
             },

@@ -25,7 +25,7 @@ pub(super) async fn clean_up(replicas: Arc<Replicas>) {
         }
         for prefix in KINDS {
             if let Err(error) = remove_all(&*replicas.store, prefix, &replicas.stopped).await {
-                tracing::warn!(%error, prefix, "what has expired could not be removed");
+                tracing::warn!(%error, prefix, "expired records could not be removed from the store");
             }
         }
     }

@@ -98,7 +98,7 @@ impl Replicas {
             let replicas = Arc::clone(self);
             runtime.spawn(async move {
                 if let Err(error) = replicas.ready().await {
-                    tracing::warn!(%error, "the other replicas cannot be listened to");
+                    tracing::warn!(%error, "the subscription to changes of the other replicas failed");
                 }
                 replicas.beginning.store(false, Ordering::Release);
             });

@@ -45,19 +45,19 @@ async fn credential_that_cannot_be_read_is_a_bad_request() {
     let twice = with(call(Revision::V2026_07_28, "whoami", Some("Bearer a")), "authorization", "Bearer b");
     let long = format!("Bearer {}", "x".repeat(101));
     for (request, why) in [
-        (twice, "there is more than one credential"),
-        (call(Revision::V2026_07_28, "whoami", Some(&long)), "the credential is too long"),
+        (twice, "the request has a credential header more than once"),
+        (call(Revision::V2026_07_28, "whoami", Some(&long)), "the access token or API key is too long"),
         (
             call(Revision::V2026_07_28, "whoami", Some("Bearer ")),
-            "the credential has characters that none has",
+            "the access token or API key is empty or has invalid characters",
         ),
         (
             call(Revision::V2026_07_28, "whoami", Some("Bearer a b")),
-            "the credential has characters that none has",
+            "the access token or API key is empty or has invalid characters",
         ),
         (
             with(call(Revision::V2026_07_28, "whoami", None), "x-api-key", "two words"),
-            "the credential has characters that none has",
+            "the access token or API key is empty or has invalid characters",
         ),
     ] {
         let answer = send(&app, request).await;
@@ -77,7 +77,7 @@ async fn token_with_too_little_is_told_what_it_lacks() {
     let answer = with_token(&app, &key.sign(&authority.claims_of("ada", "other"))).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     let expected = format!(
-        r#"Bearer error="insufficient_scope", scope="use", {METADATA}, error_description="this needs more than was granted""#
+        r#"Bearer error="insufficient_scope", scope="use", {METADATA}, error_description="the request needs scopes that were not granted""#
     );
     assert_eq!(answer.challenge.unwrap(), expected);
     let body: Value = serde_json::from_str(&answer.body).unwrap();

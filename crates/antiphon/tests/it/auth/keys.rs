@@ -64,7 +64,7 @@ async fn key_is_held_to_its_scopes() {
     let erase = |key: &str| call(Revision::V2026_07_28, "erase", Some(&format!("Bearer {key}")));
     assert_eq!(send(&app, erase(HASHED.0)).await.text(), "nightly ");
     let answer = send(&app, erase(&format!("{ADA}{SECRET}"))).await;
-    let expected = r#"Bearer error="insufficient_scope", scope="use erase audit", error_description="this needs more than was granted""#;
+    let expected = r#"Bearer error="insufficient_scope", scope="use erase audit", error_description="the request needs scopes that were not granted""#;
     assert_eq!((answer.status, answer.challenge.as_deref()), (StatusCode::FORBIDDEN, Some(expected)));
     assert_eq!(with_token(&app, &"x".repeat(24)).await.status, StatusCode::FORBIDDEN);
 }

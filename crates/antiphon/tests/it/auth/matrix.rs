@@ -238,7 +238,7 @@ fn is_not_there(object: Object, answer: &Answer) -> bool {
         }
         Object::Task | Object::OldTask => {
             error["code"] == -32602
-                && error["message"] == "there is no such task: its id is wrong, or its time is over"
+                && error["message"] == "there is no such task: its ID is wrong, or it has expired"
         }
         Object::Result | Object::Link => answer.status == StatusCode::NOT_FOUND,
         Object::Resource => error["code"] == -32602 && error["message"] == "Resource not found or expired",
@@ -379,5 +379,5 @@ async fn routes_for_operators_need_tasks_an_auth_and_a_scope() {
     assert!(problem(tasks().build().unwrap(), "a").contains("with_auth"));
     let auth =
         Auth::builder(super::RESOURCE).with_api_keys([ApiKey::new("x", &"x".repeat(32))]).build().unwrap();
-    assert!(problem(tasks().with_auth(auth).build().unwrap(), "").contains("is no scope"));
+    assert!(problem(tasks().with_auth(auth).build().unwrap(), "").contains("is not a valid scope"));
 }

@@ -135,7 +135,7 @@ async fn router_of_ones_own_is_guarded_by_the_same_layer() {
         request
     };
     let answer = send(&app, request("10.0.0.1:1")).await;
-    let expected = r#"Bearer error="insufficient_scope", scope="use more", error_description="this needs more than was granted""#;
+    let expected = r#"Bearer error="insufficient_scope", scope="use more", error_description="the request needs scopes that were not granted""#;
     assert_eq!(answer.challenge.as_deref(), Some(expected));
     assert_eq!(send(&app, request("10.0.0.2:1")).await.status, StatusCode::UNAUTHORIZED);
 }

@@ -42,7 +42,7 @@ async fn world() -> (Router, Signer, Authority) {
 fn assert_lacks(answer: &Answer, scopes: &str) {
     assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.body);
     let expected = format!(
-        r#"Bearer error="insufficient_scope", scope="{scopes}", {METADATA}, error_description="this needs more than was granted""#
+        r#"Bearer error="insufficient_scope", scope="{scopes}", {METADATA}, error_description="the request needs scopes that were not granted""#
     );
     assert_eq!(answer.challenge.as_deref(), Some(&*expected));
 }

@@ -197,7 +197,7 @@ async fn who_is_calling_is_said_in_one_place() {
     let error = builder.build().unwrap_err();
     assert!(error.problems()[0].contains("both `with_auth` and `with_principal`"), "{error}");
     let tool = antiphon::Tool::new("x", "X", super::whoami).with_scopes(["a b"]);
-    assert!(tools().tool(tool).build().unwrap_err().problems()[0].contains("`a b` is no scope"));
+    assert!(tools().tool(tool).build().unwrap_err().problems()[0].contains("`a b` is not a valid scope"));
 }
 
 #[tokio::test]

@@ -158,7 +158,10 @@ impl Shared {
         assert_eq!(task["error"]["data"]["reason"], "drift", "{task}");
         let report = task["error"]["data"]["report"].as_str().unwrap();
         assert!(report.contains(entry), "`{entry}` is not named in: {report}");
-        assert!(task["error"]["data"]["hint"].as_str().unwrap().contains("deployed anew"), "{task}");
+        assert!(
+            task["error"]["data"]["hint"].as_str().unwrap().contains("a new version was deployed"),
+            "{task}"
+        );
         assert_eq!(self.world.issued.load(Ordering::SeqCst), 0, "it went on");
         assert_eq!(self.world.changes.load(Ordering::SeqCst), 2, "a step was taken");
         let after = self.kept().await;

@@ -306,14 +306,20 @@ async fn ended_task_cannot_be_cancelled() {
     let cancelled = client.request("tasks/cancel", of(&task)).await.unwrap();
     assert_eq!((&cancelled["taskId"], &cancelled["status"]), (&task["taskId"], &json!("cancelled")));
     let again = refused(&mut client, "tasks/cancel", of(&task)).await;
-    assert_eq!((again.code, &*again.message), (-32602, "the task cannot be cancelled: it is cancelled"));
+    assert_eq!(
+        (again.code, &*again.message),
+        (-32602, "the task cannot be cancelled: its status is already `cancelled`")
+    );
     assert_eq!(client.request("tasks/get", of(&task)).await.unwrap()["status"], "cancelled");
     let result = refused(&mut client, "tasks/result", of(&task)).await;
     assert_eq!((result.code, &*result.message), (-32603, "the task was cancelled"));
     let task = begin(&mut client, "fail", json!({})).await;
     looked(&mut client, &task, "failed").await;
     let ended = refused(&mut client, "tasks/cancel", of(&task)).await;
-    assert_eq!((ended.code, &*ended.message), (-32602, "the task cannot be cancelled: it is failed"));
+    assert_eq!(
+        (ended.code, &*ended.message),
+        (-32602, "the task cannot be cancelled: its status is already `failed`")
+    );
 }
 
 #[tokio::test]

@@ -139,7 +139,10 @@ async fn who_waits_for_a_task_counts_and_what_has_ended_does_not() {
     client.start("tasks/result", of(&task)).await.unwrap();
     next_of(&mut client, "elicitation/create").await;
     let error = refused(&mut client, "tasks/result", of(&task)).await;
-    assert!(error.message.contains("1 requests wait for people, the server's limit"), "{error}");
+    assert!(
+        error.message.contains("the server has reached its limit of 1 requests that wait for users"),
+        "{error}"
+    );
     let result = client.request("tasks/result", of(&sum)).await.unwrap();
     assert_eq!(result["content"][0]["text"], "3");
 }

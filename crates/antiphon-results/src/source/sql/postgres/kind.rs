@@ -94,7 +94,7 @@ pub(super) async fn describe(connection: &mut PgConnection, oids: Vec<Oid>) -> R
     .and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
     let kinds =
         rows.map_err(|error| SqlError::Database { doing: "describe its types", source: error.into() })?;
-    if kinds.len() == count { Ok(kinds) } else { Err(SqlError::setup("a type is not in the catalog")) }
+    if kinds.len() == count { Ok(kinds) } else { Err(SqlError::setup("a column type is not in `pg_type`")) }
 }
 
 fn read(row: &sqlx::postgres::PgRow) -> Result<Kind, sqlx::Error> {

@@ -54,7 +54,7 @@ impl Dialect for Postgres {
         let parameters = parameters.and_then(Either::left).unwrap_or_default();
         let oids: Vec<Oid> = columns.iter().chain(parameters).filter_map(PgTypeInfo::oid).collect();
         if oids.len() != columns.len() + parameters.len() {
-            return Err(SqlError::setup("the database did not say of which types the columns are"));
+            return Err(SqlError::setup("PostgreSQL did not return the types of the columns"));
         }
         let mut kinds = kind::describe(connection, oids).await?;
         let parameters = kinds.split_off(columns.len());
@@ -199,14 +199,14 @@ impl Dialect for Postgres {
 fn jsonb(bytes: &[u8]) -> Result<&str, BoxError> {
     match bytes {
         [1, text @ ..] => Ok(std::str::from_utf8(text)?),
-        _ => Err("it is JSON of an unknown version".into()),
+        _ => Err("the jsonb value has an unknown version".into()),
     }
 }
 
 fn uuid(bytes: &[u8], json: &mut Vec<u8>) -> Result<(), BoxError> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     if bytes.len() != 16 {
-        return Err("it is no uuid".into());
+        return Err("the uuid value does not have 16 bytes".into());
     }
     json.push(b'"');
     for (at, byte) in bytes.iter().enumerate() {

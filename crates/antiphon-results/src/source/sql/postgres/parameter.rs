@@ -53,7 +53,7 @@ impl Encode<'_, Postgres> for Bound {
 fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
     let (bytes, expected) = match kind.form {
         Form::Bool => (value.as_bool().map(|value| vec![value.into()]), "must be true or false"),
-        Form::Integer => (integer(kind, value), "must be a whole number that is not too great"),
+        Form::Integer => (integer(kind, value), "must be a whole number in the range of its type"),
         Form::Float => (float(value).map(|number| number.to_be_bytes().to_vec()), "must be a number"),
         Form::Double => (value.as_f64().map(|number| number.to_be_bytes().to_vec()), "must be a number"),
         Form::Numeric => (decimal(value), "must be a number"),
@@ -65,15 +65,15 @@ fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
         Form::Date => (read(value, |text| be(moment::read_date(text))), "must be a date: 2025-01-15"),
         Form::Time => (read(value, |text| be(moment::read_time(text))), "must be a time: 10:30:00"),
         Form::Timestamp => {
-            (read(value, |text| be(moment::read_timestamp(text))), "must be a moment: 2025-01-15T10:30:00")
+            (read(value, |text| be(moment::read_timestamp(text))), "must be a timestamp: 2025-01-15T10:30:00")
         }
         Form::TimestampTz => (
             read(value, |text| be(moment::read_timestamp_tz(text))),
-            "must be a moment: 2025-01-15T10:30:00Z",
+            "must be a timestamp: 2025-01-15T10:30:00Z",
         ),
         Form::Composite if kind.element.is_some() => return array(kind, value),
         Form::Composite | Form::Other => {
-            return Err(format!("is of type `{0}`; write `$1::text::{0}` in the SQL", kind.name).into());
+            return Err(format!("has the type `{0}`; write `$1::text::{0}` in the SQL", kind.name).into());
         }
     };
     bytes.ok_or_else(|| expected.into())
